@@ -1,0 +1,1 @@
+"""Record batches: header, records, control records, compression, columns."""

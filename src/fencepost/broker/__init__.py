@@ -1,0 +1,1 @@
+"""The asyncio shell around the machines: listener, ports, configuration, one module per API."""

@@ -1,0 +1,1 @@
+"""One module per API; importing it registers its handler and its versions."""

@@ -1,0 +1,1 @@
+"""Blocking Kafka clients: connections, cluster metadata, admin, producer, fetcher."""

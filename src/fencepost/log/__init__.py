@@ -1,0 +1,1 @@
+"""One partition's files, over a Disk port."""

@@ -1,0 +1,203 @@
+"""The one effect driver: it carries out what machines decide, over ports that a shell provides.
+
+Theory of operation
+-------------------
+The broker gives it ports made of asyncio, files and sockets; a simulator gives it ports made of a
+queue and a seed. The driver knows neither. It keeps, per machine, the messages that wait for
+durability, and nothing else.
+
+Order: effects of one step are carried out in order, and a step that is fed while another is being
+carried out (a reply handler that produces a new input) waits for its turn in a queue, so a machine
+is never re-entered and sees inputs in the order in which they came to be.
+
+A disk port that raises `OSError` turns into the input `DiskFailed` for that machine; what was still
+to be carried out of the failed step is dropped, because it was decided on the hope that the disk
+would hold.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Any, Protocol
+
+from fencepost.machines.effects import (
+    Append,
+    DiskFailed,
+    Effect,
+    Fail,
+    Machine,
+    Persist,
+    Persisted,
+    Reply,
+    Send,
+    SendAfterPersist,
+    SetTimer,
+    TimerFired,
+    Truncate,
+)
+
+Key = Hashable
+
+
+class Ports(Protocol):
+    """What a shell must be able to do for machines. `key` names the machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds of the clock that timers and timestamps are measured with."""
+        ...
+
+    def append(self, key: Key, work: Append) -> int:
+        """Append to the machine's log (page cache is enough); the new end offset. OSError."""
+        ...
+
+    def request_flush(self, key: Key) -> None:
+        """Make all appended so far durable soon, then call `Driver.persisted`; may coalesce."""
+        ...
+
+    def truncate(self, key: Key, work: Truncate) -> None:
+        """Cut the machine's log, durably. OSError."""
+        ...
+
+    def write_state(self, key: Key, state: Any) -> None:
+        """Replace the machine's durable state, fsynced. OSError."""
+        ...
+
+    def send(self, key: Key, to: Any, message: Any) -> None:
+        """Send to another node; losing it is allowed, delivering it twice too."""
+        ...
+
+    def reply(self, token: Any, value: Any) -> None:
+        """Answer the request behind `token`."""
+        ...
+
+    def set_timer(self, key: Key, name: str, deadline_ms: int | None) -> None:
+        """Arm or disarm; at the deadline the shell calls `Driver.timer_fired`."""
+        ...
+
+    def stepped(self, key: Key, machine: Machine) -> None:
+        """Called after each step, once its effects are carried out: the place to look at what
+        moved (a high watermark, a role)."""
+        ...
+
+    def failed(self, key: Key, reason: str) -> None:
+        """The machine gave up."""
+        ...
+
+
+class _Hosted:
+    """A machine and the messages it holds back until its log is durable up to an offset."""
+
+    __slots__ = ("end_offset", "held", "machine")
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.end_offset = -1
+        self.held: deque[tuple[int, SendAfterPersist]] = deque()
+
+
+class Driver:
+    """Steps machines and carries out their effects over `ports`."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._hosted: dict[Key, _Hosted] = {}
+        self._queue: deque[tuple[Key, Any]] = deque()
+        self._running = False
+
+    def add(self, key: Key, machine: Machine) -> None:
+        """Host `machine` under `key`, which must be free."""
+        assert key not in self._hosted, f"machine {key!r} is already hosted"
+        self._hosted[key] = _Hosted(machine)
+
+    def remove(self, key: Key) -> None:
+        """Forget the machine; inputs that still arrive for it are dropped."""
+        self._hosted.pop(key, None)
+
+    def machine(self, key: Key) -> Machine | None:
+        """The machine under `key`, if it is hosted."""
+        hosted = self._hosted.get(key)
+        return hosted.machine if hosted is not None else None
+
+    def feed(self, key: Key, input_: Any) -> None:
+        """Step the machine with `input_`; at once, or after the step that is being carried out."""
+        self._queue.append((key, input_))
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._queue:
+                self._step(*self._queue.popleft())
+        finally:
+            self._running = False
+
+    def persisted(self, key: Key, end_offset: int) -> None:
+        """The shell's flush is done: release what waited for it, then tell the machine."""
+        hosted = self._hosted.get(key)
+        if hosted is None:
+            return
+        while hosted.held and hosted.held[0][0] <= end_offset:
+            _, effect = hosted.held.popleft()
+            self._ports.send(key, effect.to, effect.message)
+        self.feed(key, Persisted(end_offset))
+
+    def disk_failed(self, key: Key, reason: str) -> None:
+        """The shell's flush failed: nothing that waited for it may leave."""
+        hosted = self._hosted.get(key)
+        if hosted is not None:
+            hosted.held.clear()
+            self.feed(key, DiskFailed(reason))
+
+    def timer_fired(self, key: Key, name: str) -> None:
+        """A timer reached its deadline."""
+        self.feed(key, TimerFired(name))
+
+    def _step(self, key: Key, input_: Any) -> None:
+        hosted = self._hosted.get(key)
+        if hosted is None:
+            return
+        effects = hosted.machine.step(input_, self._ports.now_ms())
+        try:
+            for effect in effects:
+                self._carry_out(key, hosted, effect)
+        except OSError as error:
+            hosted.held.clear()
+            self._queue.appendleft((key, DiskFailed(str(error))))
+            return
+        self._ports.stepped(key, hosted.machine)
+
+    def _carry_out(self, key: Key, hosted: _Hosted, effect: Effect) -> None:
+        kind = type(effect)
+        if kind is Reply:
+            self._ports.reply(effect.token, effect.value)  # type: ignore[union-attr]
+        elif kind is Persist:
+            self._persist(key, hosted, effect)  # type: ignore[arg-type]
+        elif kind is SetTimer:
+            self._ports.set_timer(key, effect.name, effect.deadline_ms)  # type: ignore[union-attr]
+        elif kind is Send:
+            self._ports.send(key, effect.to, effect.message)  # type: ignore[union-attr]
+        elif kind is SendAfterPersist:
+            self._send_after_persist(key, hosted, effect)  # type: ignore[arg-type]
+        elif kind is Fail:
+            self._ports.failed(key, effect.reason)  # type: ignore[union-attr]
+        else:
+            raise AssertionError(f"unknown effect {effect!r}")
+
+    def _persist(self, key: Key, hosted: _Hosted, effect: Persist) -> None:
+        work = effect.work
+        if isinstance(work, Append):
+            hosted.end_offset = self._ports.append(key, work)
+            self._ports.request_flush(key)
+        elif isinstance(work, Truncate):
+            hosted.held.clear()
+            self._ports.truncate(key, work)
+            hosted.end_offset = work.end_offset
+        else:
+            self._ports.write_state(key, work.state)
+
+    def _send_after_persist(self, key: Key, hosted: _Hosted, effect: SendAfterPersist) -> None:
+        if hosted.end_offset < 0:
+            self._ports.send(key, effect.to, effect.message)
+        else:
+            hosted.held.append((hosted.end_offset, effect))
+            self._ports.request_flush(key)

@@ -1,0 +1,137 @@
+"""What a machine may ask of the world: a closed set of effects, and the inputs every machine knows.
+
+Theory of operation
+-------------------
+A machine is stepped with an input and answers with effects, in the order in which they must be
+carried out. It never waits, reads a clock, opens a file or sends a byte; the driver (`driver.py`)
+does that, the same one in the broker and under simulation.
+
+What must wait for the disk is a different type from what may go at once:
+
+* `Persist` names the work for the disk. `Append` goes to the page cache at once and becomes
+  durable later; the machine hears of it as `Persisted(end_offset)`. `Truncate` and `WriteState` are
+  durable before the next effect of the same step is carried out.
+* `Send` leaves at once. `SendAfterPersist` is held until everything this machine appended before
+  it is durable.
+* `Reply` answers a waiting request at once. A machine whose answer depends on durability keeps the
+  token and emits the `Reply` when `Persisted` tells it so.
+* `SetTimer` arms (or, with None, disarms) the machine's timer of that name.
+* `Fail` says that the machine cannot go on (its disk refused, an invariant is broken).
+
+Tokens and destinations are opaque to machines: whoever makes an input chooses them, and gets them
+back in the effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Batches for the end of the machine's log.
+
+    `batches` holds one whole record batch per element, writable where the leader must stamp base
+    offset and epoch in place. `as_leader` False means the offsets inside are already final.
+    """
+
+    batches: Sequence[Buffer]
+    leader_epoch: int
+    as_leader: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut the log so that it ends at `end_offset`; `start_over` empties it and starts there."""
+
+    end_offset: int
+    start_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteState:
+    """Replace the machine's small durable state (`quorum-state`), fsynced before anything else."""
+
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Work for the disk; see the module docstring for when each kind counts as durable."""
+
+    work: Append | Truncate | WriteState
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message to another node, which may leave at once."""
+
+    to: Any
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SendAfterPersist:
+    """A message that must not leave before this machine's earlier appends are durable."""
+
+    to: Any
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to the request that came with `token`."""
+
+    token: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Arm the timer `name` for `deadline_ms` of the driver's clock, or disarm it with None."""
+
+    name: str
+    deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The machine cannot go on; the shell takes its log offline and says why."""
+
+    reason: str
+
+
+Effect = Persist | Send | SendAfterPersist | Reply | SetTimer | Fail
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """Input: everything below `end_offset` of the machine's log is on stable storage."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """Input: the timer `name` has reached its deadline."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFailed:
+    """Input: an append, flush or state write failed; nothing of it may be acknowledged."""
+
+    reason: str
+
+
+class Machine(Protocol):
+    """Anything the driver can step."""
+
+    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+        """Take one input at `now_ms` and say what is to be done about it, in order."""
+        ...
