@@ -1,0 +1,52 @@
+# Two commands do everything on a fresh machine with Python 3.11 and a package index:
+#   make demo   336,776 real flights through a replicated log and Spark into tables and a picture
+#   make test   the whole test suite
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help setup demo test test-quick test-pure check format interop bench lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: ## .venv with pinned dependencies, the project, and Java for Spark (quick when done before)
+	@test -n "$(PYTHON)" || { echo "Fencepost needs Python 3.11 or newer on the PATH"; exit 1; }
+	@$(PYTHON) tools/setup_env.py
+
+demo: setup ## flights -> broker -> Spark -> tables and a chart, with proof that none was lost
+	$(BIN)/fencepost demo
+
+test: setup ## all tests: unit, machines, real clients, Spark, both backends
+	$(PYTEST) tests
+	$(MAKE) --no-print-directory test-pure
+
+test-quick: setup ## the tests that need neither Spark nor foreign clients
+	$(PYTEST) tests -m "not slow and not spark and not clients and not interop"
+
+test-pure: setup ## codec and record batches again without the C extensions
+	FENCEPOST_PURE=1 $(PYTEST) tests/wire tests/batch
+
+check: setup ## format, lint, types (strict where it counts), import contract
+	$(BIN)/ruff format --check src tests benchmarks tools examples
+	$(BIN)/ruff check src tests benchmarks tools examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup ## rewrite the sources the way `check` wants them
+	$(BIN)/ruff format src tests benchmarks tools examples
+	$(BIN)/ruff check --fix src tests benchmarks tools examples
+
+interop: setup ## Apache Kafka's tools and Spark's own connector against `fencepost serve`
+	$(PYTEST) tests/interop -m interop --timeout 600
+
+bench: setup ## every benchmark, side by side with its peers
+	$(BIN)/python benchmarks/run.py
+
+lock: ## re-pin requirements/dev.txt from pyproject.toml (needs uv)
+	uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal \
+	    --python-version 3.11 --no-header --no-annotate -o requirements/dev.txt
+
+clean: ## forget the environment and everything built
+	rm -rf .venv build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .java fencepost-demo
+	find src -name '*.so' -delete

@@ -1,0 +1,74 @@
+"""Prepares `.venv`: pinned dependencies, the project itself, and a Java runtime for Spark.
+
+Run by `make setup` with any Python 3.11 or newer; uses the standard library alone. What has been
+done is remembered as a digest in `.venv/.fencepost-setup`, so a second run returns at once; a
+changed requirement, build file or extension source makes it redo just what it must.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+REQUIREMENTS = ROOT / "requirements" / "dev.txt"
+STAMP = VENV / ".fencepost-setup"
+
+
+def digest(paths: list[Path]) -> str:
+    """One short hash over names and contents of `paths`."""
+    state = hashlib.sha256(sys.version.encode())
+    for path in sorted(paths):
+        state.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return state.hexdigest()[:16]
+
+
+def step(name: str, command: list[str]) -> None:
+    """Run one step with its name before it and its time after; stop with its exit code."""
+    print(f"setup: {name} ...", flush=True)
+    started = time.monotonic()
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if code != 0:
+        raise SystemExit(f"setup: {name} failed: {' '.join(command)} exited with {code}")
+    print(f"setup: {name} done in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def main() -> None:
+    """Bring `.venv` up to date with the pinned requirements, the build and Java."""
+    if sys.version_info < (3, 11):
+        raise SystemExit(f"Fencepost needs Python 3.11 or newer; this is {sys.version.split()[0]}")
+    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    wanted = {
+        "requirements": digest([REQUIREMENTS]),
+        "build": digest(
+            [ROOT / "pyproject.toml", ROOT / "setup.py", *ROOT.glob("src/**/*.pyx")]
+        ),
+    }
+    have = dict(line.split() for line in STAMP.read_text().splitlines()) if STAMP.exists() else {}
+    if not PYTHON.exists():
+        step("virtual environment", [sys.executable, "-m", "venv", str(VENV)])
+        have = {}
+    if have.get("requirements") != wanted["requirements"]:
+        step(
+            "pinned dependencies (the first time this downloads about 500 MB, most of it Spark)",
+            [*pip, "--require-hashes", "-r", str(REQUIREMENTS)],
+        )
+        have.pop("build", None)
+    if have.get("build") != wanted["build"]:
+        step(
+            "Fencepost itself (with its C extensions where a compiler is there)",
+            [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)],
+        )
+    if have.get("java") != "ready" or have.get("requirements") != wanted["requirements"]:
+        step("Java for Spark", [str(PYTHON), "-m", "fencepost.spark.java"])
+    wanted["java"] = "ready"
+    STAMP.write_text("".join(f"{name} {value}\n" for name, value in sorted(wanted.items())))
+
+
+if __name__ == "__main__":
+    main()
