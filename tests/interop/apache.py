@@ -1,0 +1,178 @@
+"""Apache Kafka's tools as functions, and its broker as a context manager, on free loopback ports.
+
+Everything runs in child processes of the test with a timeout, and every process is stopped by its
+own id. The tools talk to whatever bootstrap address they are given: Fencepost's or Kafka's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fencepost.spark.java import ensure_java_home
+
+from .maven import JarSet
+
+KAFKA_VERSION = "4.3.0"
+KAFKA = JarSet(
+    f"kafka-{KAFKA_VERSION}",
+    (
+        f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+        f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+        "org.slf4j:slf4j-simple:1.7.36",
+    ),
+)
+TOOLS = {
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "producer-perf": "org.apache.kafka.tools.ProducerPerformance",
+    "consumer-perf": "org.apache.kafka.tools.ConsumerPerformance",
+    "storage": "kafka.tools.StorageTool",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+}
+TOOL_TIMEOUT_S = 90
+START_TIMEOUT_S = 60
+
+
+class ToolFailedError(AssertionError):
+    """A tool exited with another code than 0; the message has what it printed."""
+
+
+@dataclass(frozen=True)
+class ToolOutput:
+    """What a tool printed, for assertions that show all of it when they fail."""
+
+    stdout: str
+    stderr: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines of standard output without the empty ones."""
+        return [line for line in self.stdout.splitlines() if line.strip()]
+
+
+def java_command(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
+    """A command line that runs a class of Apache Kafka."""
+    java = ensure_java_home().home / "bin" / "java"
+    options = [f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    return [str(java), *options, "-cp", KAFKA.class_path(), main_class, *arguments]
+
+
+def run_tool(
+    tool: str, *arguments: str, stdin: str | None = None, check: bool = True
+) -> ToolOutput:
+    """Run one of `TOOLS`; ToolFailedError when `check` and it exits with another code than 0."""
+    done = subprocess.run(
+        java_command(TOOLS[tool], *arguments),
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        timeout=TOOL_TIMEOUT_S,
+        check=False,
+    )
+    if check and done.returncode != 0:
+        raise ToolFailedError(
+            f"{tool} {' '.join(arguments)} exited with {done.returncode}:\n"
+            f"{done.stdout}\n{done.stderr}"
+        )
+    return ToolOutput(done.stdout, done.stderr)
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports nobody listens on right now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+@dataclass
+class ApacheBroker:
+    """A running broker (and controller) of Apache Kafka."""
+
+    bootstrap_servers: str
+    data_dir: Path
+    process: subprocess.Popen[bytes]
+    started_s: float
+
+
+@contextlib.contextmanager
+def apache_broker(directory: Path, **overrides: str) -> Iterator[ApacheBroker]:
+    """Format `directory` and run Apache Kafka's broker on it until the block ends."""
+    client_port, controller_port = free_ports(2)
+    data_dir = directory / "data"
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{client_port},"
+        f"CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client_port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data_dir),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        **overrides,
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    config = directory / "server.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    if not (data_dir / "meta.properties").exists():
+        run_tool("storage", "format", "-t", "fencepostInteropTestsQ", "-c", str(config))
+    with run_broker(config, client_port, data_dir) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def run_broker(config: Path, port: int, data_dir: Path) -> Iterator[ApacheBroker]:
+    """Start the broker of `config`, wait until its client port answers, stop it afterwards."""
+    started = time.monotonic()
+    with (config.parent / "broker.log").open("wb") as log:
+        process = subprocess.Popen(
+            java_command("kafka.Kafka", str(config), heap="1g"), stdout=log, stderr=log
+        )
+    try:
+        while not _listens(port):
+            if process.poll() is not None or time.monotonic() - started > START_TIMEOUT_S:
+                raise ToolFailedError((config.parent / "broker.log").read_text()[-4000:])
+            time.sleep(0.05)
+        took = time.monotonic() - started
+        yield ApacheBroker(f"127.0.0.1:{port}", data_dir, process, took)
+    finally:
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(30)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
