@@ -1,0 +1,173 @@
+"""Runs the Spark Declarative Pipelines project of the demo and reads what it wrote.
+
+The project in `examples/flights` is copied into the demo's directory with a specification that
+keeps its checkpoints there, so that it can be edited and run again. Tables are read back with
+PyArrow, not with Spark: the proof does not lean on the engine that it checks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fencepost.cli.demo.dataset import Fingerprint, fingerprint
+from fencepost.spark.java import ensure_java_home
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LOG_SETTINGS = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+_CHECKOUT_PROJECT = Path(__file__).resolve().parents[4] / "examples" / "flights"
+_PACKAGED_PROJECT = Path(__file__).resolve().parent / "flights"
+
+
+class PipelineFailedError(RuntimeError):
+    """The pipeline did not complete; the message has the end of its log."""
+
+
+def project_source() -> Path:
+    """The directory of the project: in the checkout, or beside this module in a wheel."""
+    for path in (_PACKAGED_PROJECT, _CHECKOUT_PROJECT):
+        if (path / "spark-pipeline.yml").is_file():
+            return path
+    raise PipelineFailedError(
+        f"the pipeline project is neither at {_CHECKOUT_PROJECT} nor at {_PACKAGED_PROJECT}"
+    )
+
+
+def prepare_project(directory: Path) -> Path:
+    """Copy the project under `directory`, with its checkpoints there; the copy's path."""
+    project = directory / "pipeline"
+    shutil.copytree(project_source(), project, ignore=shutil.ignore_patterns("__pycache__"))
+    spec = project / "spark-pipeline.yml"
+    lines = [
+        f"storage: {(directory / 'checkpoints').as_uri()}" if line.startswith("storage:") else line
+        for line in spec.read_text().splitlines()
+    ]
+    spec.write_text("\n".join(lines) + "\n")
+    (directory / "log4j2.properties").write_text(_LOG_SETTINGS)
+    return project
+
+
+def command(directory: Path) -> list[str]:
+    """The command line that runs the prepared project once."""
+    launcher = Path(sys.executable).with_name("spark-pipelines")
+    settings = {
+        "spark.master": "local[2]",
+        "spark.sql.warehouse.dir": str(directory / "tables"),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile="
+        + str(directory / "log4j2.properties"),
+    }
+    arguments = [str(launcher), "run", "--spec", str(directory / "pipeline" / "spark-pipeline.yml")]
+    for name, value in settings.items():
+        arguments += ["--conf", f"{name}={value}"]
+    return arguments
+
+
+def environment(bootstrap_servers: str, topic: str) -> dict[str, str]:
+    """The environment of the pipeline's processes."""
+    java = ensure_java_home()
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return {
+        **os.environ,
+        "JAVA_HOME": str(java.home),
+        "PATH": path,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "FLIGHTS_BOOTSTRAP_SERVERS": bootstrap_servers,
+        "FLIGHTS_TOPIC": topic,
+    }
+
+
+def run(
+    directory: Path, environ: Mapping[str, str], progress: Callable[[str], None], timeout_s: float
+) -> float:
+    """Run the prepared project, passing its event lines on; seconds it took."""
+    started = time.monotonic()
+    log_path = directory / "pipeline.log"
+    with log_path.open("w") as log:
+        process = subprocess.Popen(
+            command(directory),
+            cwd=directory / "pipeline",
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                log.write(line)
+                if "Flow " in line and " is " in line:
+                    progress("Flow " + line.split("Flow ", 1)[1].strip().rstrip("."))
+                if time.monotonic() - started > timeout_s:
+                    raise PipelineFailedError(f"the pipeline took more than {timeout_s:.0f} s")
+            code = process.wait()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    if code != 0:
+        tail = "".join(log_path.read_text().splitlines(keepends=True)[-25:])
+        raise PipelineFailedError(f"spark-pipelines exited with {code}; see {log_path}\n{tail}")
+    return time.monotonic() - started
+
+
+def read_table(directory: Path, name: str) -> pa.Table:
+    """A table that the pipeline wrote, from its Parquet files."""
+    import pyarrow.parquet as pq
+
+    path = directory / "tables" / name
+    files = [file for file in sorted(path.rglob("*.parquet")) if file.stat().st_size]
+    if not files:
+        raise PipelineFailedError(f"the pipeline wrote no table {name} in {directory / 'tables'}")
+    return pq.read_table(files)
+
+
+def raw_fingerprint(table: pa.Table) -> Fingerprint:
+    """What arrived: the fingerprint of the streaming table's keys and values."""
+    keys = table.column("tailnum").to_pylist()
+    events = table.column("event").to_pylist()
+    return fingerprint(
+        (key.encode() if key is not None else None, event.encode())
+        for key, event in zip(keys, events, strict=True)
+    )
+
+
+def offset_problems(table: pa.Table, end_offsets: Mapping[int, int]) -> list[str]:
+    """Where the table's (partition, offset) pairs are not exactly 0 .. end - 1 of each partition.
+
+    `end_offsets` are the log end offsets by partition.
+    """
+    seen: dict[int, list[int]] = {partition: [] for partition in end_offsets}
+    partitions = table.column("partition").to_pylist()
+    for partition, offset in zip(partitions, table.column("offset").to_pylist(), strict=True):
+        seen.setdefault(partition, []).append(offset)
+    problems = []
+    for partition, offsets in sorted(seen.items()):
+        expected = end_offsets.get(partition, 0)
+        if sorted(offsets) != list(range(expected)):
+            lost = len(set(range(expected)) - set(offsets))
+            repeated = len(offsets) - len(set(offsets))
+            problems.append(f"partition {partition}: {lost} offsets lost, {repeated} repeated")
+    return problems
