@@ -1,0 +1,238 @@
+"""What a configuration key is: name, type, default and valid values, and how text is read.
+
+Kafka's configurations are string maps; a `ConfigDef` knows how one of the strings is read. Brokers
+and topics have tables of them (`fencepost.log.config.TOPIC_CONFIGS` here, the broker's own in the
+broker). Text is read as Kafka reads it: numbers are decimal and must fit their width, booleans are
+`true` or `false` in any case, lists are separated by commas, white space around a value is dropped.
+
+A topic config that is not set falls back to a broker config, which often has another name and
+sometimes another unit: `synonyms` names them in order of precedence.
+
+Whatever is wrong with a value ends in one `ConfigError` that names the key, the value and what
+would have been right.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+
+class ConfigError(ValueError):
+    """A configuration key is unknown, or its value is not allowed."""
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        super().__init__(f"{key}={value!r} is not allowed: {allowed}")
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+
+
+class ConfigType(IntEnum):
+    """Type of a config value; the numbers are those of DescribeConfigs responses (KIP-226)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+_WIDTH_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
+
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """Which values of the right type are allowed, and how to say so."""
+
+    describes: str
+    accepts: Callable[[Any], bool]
+
+
+def at_least(least: float) -> Validator:
+    """Numbers from `least` up."""
+    return Validator(f"at least {least}", lambda value: value >= least)
+
+
+def between(least: float, most: float) -> Validator:
+    """Numbers from `least` to `most`, both included."""
+    return Validator(f"from {least} to {most}", lambda value: least <= value <= most)
+
+
+def one_of(*names: str) -> Validator:
+    """One of the strings `names`."""
+    return Validator("one of " + ", ".join(names), lambda value: value in names)
+
+
+def each_of(*names: str) -> Validator:
+    """A list (possibly empty) of distinct strings out of `names`."""
+    return Validator(
+        "a list out of " + ", ".join(names),
+        lambda value: len(set(value)) == len(value) and all(item in names for item in value),
+    )
+
+
+def non_empty() -> Validator:
+    """A string or list that is not empty."""
+    return Validator("not empty", lambda value: len(value) > 0)
+
+
+def matching(pattern: str, describes: str) -> Validator:
+    """Strings, or lists of strings, that match the regular expression `pattern` as a whole."""
+    compiled = re.compile(pattern)
+
+    def accepts(value: Any) -> bool:
+        items = (value,) if isinstance(value, str) else value
+        return all(compiled.fullmatch(item) is not None for item in items)
+
+    return Validator(describes, accepts)
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker config a topic config falls back to; its value times `factor` is the topic's."""
+
+    key: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDef:
+    """One configuration key.
+
+    `default` is the typed value that holds when nothing is set (None: no default). `internal` keys
+    are accepted but not listed or documented.
+    """
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    validator: Validator | None = None
+    synonyms: tuple[Synonym, ...] = ()
+    internal: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The name as a Python attribute: `retention.ms` is `retention_ms`."""
+        return self.name.replace(".", "_")
+
+    @property
+    def allowed(self) -> str:
+        """What a value must be, in words."""
+        kind = self.type.name.lower()
+        return f"{kind}, {self.validator.describes}" if self.validator else kind
+
+    def parse(self, value: object) -> Any:
+        """The typed value of `value`, which is text or already of the right type.
+
+        Raises ConfigError. Lists come out as tuples, so values are immutable.
+        """
+        try:
+            typed = _read(self.type, value)
+        except ValueError:
+            raise ConfigError(self.name, self.redacted(value), self.allowed) from None
+        if self.validator is not None and not self.validator.accepts(typed):
+            raise ConfigError(self.name, self.redacted(value), self.allowed)
+        return typed
+
+    def format(self, value: Any) -> str | None:
+        """The text of a typed value, as DescribeConfigs shows it; None for a password or None."""
+        if value is None or self.type is ConfigType.PASSWORD:
+            return None
+        if self.type is ConfigType.BOOLEAN:
+            return "true" if value else "false"
+        if self.type is ConfigType.LIST:
+            return ",".join(value)
+        return str(value)
+
+    def redacted(self, value: object) -> object:
+        """`value`, or a placeholder where it is secret: fit for logs and error messages."""
+        return "[hidden]" if self.type is ConfigType.PASSWORD else value
+
+    def from_broker(self, broker_configs: Mapping[str, Any]) -> Any:
+        """The value this topic config takes from a broker's configs; the default if none is set.
+
+        A broker config that is absent or None is not set. Raises ConfigError.
+        """
+        for synonym in self.synonyms:
+            value = broker_configs.get(synonym.key)
+            if value is None:
+                continue
+            return self.parse(value) if synonym.factor == 1 else self._scaled(synonym, value)
+        return self.default
+
+    def _scaled(self, synonym: Synonym, value: object) -> int:
+        try:
+            typed: int = _read(ConfigType.INT, value)
+        except ValueError:
+            raise ConfigError(synonym.key, value, "int") from None
+        scaled = typed * synonym.factor if typed >= 0 else -1
+        if self.validator is not None and not self.validator.accepts(scaled):
+            raise ConfigError(synonym.key, value, f"{self.name} must be {self.allowed}")
+        return scaled
+
+
+def _read(kind: ConfigType, value: object) -> Any:
+    if kind in _WIDTH_BITS:
+        return _read_integer(value, _WIDTH_BITS[kind])
+    if kind is ConfigType.BOOLEAN:
+        return _read_boolean(value)
+    if kind is ConfigType.DOUBLE:
+        return _read_double(value)
+    if kind is ConfigType.LIST:
+        return _read_list(value)
+    if not isinstance(value, str):
+        raise ValueError("not a string")
+    return value if kind is ConfigType.PASSWORD else value.strip()
+
+
+def _read_integer(value: object, bits: int) -> int:
+    if isinstance(value, str):
+        text = value.strip()
+        if _DECIMAL.fullmatch(text) is None:
+            raise ValueError("not a whole number")
+        value = int(text)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError("not a whole number")
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise ValueError(f"does not fit {bits} bits")
+    return value
+
+
+def _read_boolean(value: object) -> bool:
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.strip().lower())
+    if not isinstance(value, bool):
+        raise ValueError("neither true nor false")
+    return value
+
+
+def _read_double(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("not a number")
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError("not a number")
+    return number
+
+
+def _read_list(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        text = value.strip()
+        return tuple(item.strip() for item in text.split(",")) if text else ()
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ValueError("not a list")
+    return tuple(value)

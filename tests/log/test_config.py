@@ -1,0 +1,202 @@
+"""Topic configs: Kafka's names, types, defaults and limits, and how text becomes values."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from fencepost.log.config import TOPIC_CONFIGS, LogConfig
+from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType, each_of, non_empty
+
+LONG_MAX = (1 << 63) - 1
+DAY_MS = 86_400_000
+
+# name, type, default and first broker synonym, as Apache Kafka 4.3's own LogConfig reports them
+KAFKA_4_3 = [
+    ("cleanup.policy", "LIST", ("delete",), "log.cleanup.policy"),
+    ("compression.gzip.level", "INT", -1, "compression.gzip.level"),
+    ("compression.lz4.level", "INT", 9, "compression.lz4.level"),
+    ("compression.type", "STRING", "producer", "compression.type"),
+    ("compression.zstd.level", "INT", 3, "compression.zstd.level"),
+    ("delete.retention.ms", "LONG", DAY_MS, "log.cleaner.delete.retention.ms"),
+    ("file.delete.delay.ms", "LONG", 60000, "log.segment.delete.delay.ms"),
+    ("flush.messages", "LONG", LONG_MAX, "log.flush.interval.messages"),
+    ("flush.ms", "LONG", LONG_MAX, "log.flush.interval.ms"),
+    ("follower.replication.throttled.replicas", "LIST", (), None),
+    ("index.interval.bytes", "INT", 4096, "log.index.interval.bytes"),
+    ("internal.segment.bytes", "INT", None, None),
+    ("leader.replication.throttled.replicas", "LIST", (), None),
+    ("local.retention.bytes", "LONG", -2, "log.local.retention.bytes"),
+    ("local.retention.ms", "LONG", -2, "log.local.retention.ms"),
+    ("max.compaction.lag.ms", "LONG", LONG_MAX, "log.cleaner.max.compaction.lag.ms"),
+    ("max.message.bytes", "INT", 1048588, "message.max.bytes"),
+    ("message.timestamp.after.max.ms", "LONG", 3600000, "log.message.timestamp.after.max.ms"),
+    ("message.timestamp.before.max.ms", "LONG", LONG_MAX, "log.message.timestamp.before.max.ms"),
+    ("message.timestamp.type", "STRING", "CreateTime", "log.message.timestamp.type"),
+    ("min.cleanable.dirty.ratio", "DOUBLE", 0.5, "log.cleaner.min.cleanable.ratio"),
+    ("min.compaction.lag.ms", "LONG", 0, "log.cleaner.min.compaction.lag.ms"),
+    ("min.insync.replicas", "INT", 1, "min.insync.replicas"),
+    ("preallocate", "BOOLEAN", False, "log.preallocate"),
+    ("remote.log.copy.disable", "BOOLEAN", False, None),
+    ("remote.log.delete.on.disable", "BOOLEAN", False, None),
+    ("remote.storage.enable", "BOOLEAN", False, None),
+    ("retention.bytes", "LONG", -1, "log.retention.bytes"),
+    ("retention.ms", "LONG", 7 * DAY_MS, "log.retention.ms"),
+    ("segment.bytes", "INT", 1 << 30, "log.segment.bytes"),
+    ("segment.index.bytes", "INT", 10485760, "log.index.size.max.bytes"),
+    ("segment.jitter.ms", "LONG", 0, "log.roll.jitter.ms"),
+    ("segment.ms", "LONG", 7 * DAY_MS, "log.roll.ms"),
+    ("unclean.leader.election.enable", "BOOLEAN", False, "unclean.leader.election.enable"),
+]
+
+
+def test_the_table_is_kafka_4_3s():
+    ours = [
+        (item.name, item.type.name, item.default, item.synonyms[0].key if item.synonyms else None)
+        for item in sorted(TOPIC_CONFIGS.values(), key=lambda item: item.name)
+    ]
+    assert ours == KAFKA_4_3
+
+
+def test_defaults_without_any_setting():
+    config = LogConfig.from_props({})
+    for name, _, default, _ in KAFKA_4_3:
+        assert config.get(name) == default
+    assert config.is_deleted
+    assert not config.is_compacted
+    assert config.roll_bytes == 1 << 30
+    assert config.max_index_entries == 1310720
+    assert config.max_time_index_entries == 873813
+    assert config.overridden == frozenset()
+
+
+def test_text_and_typed_values_are_read():
+    config = LogConfig.from_props(
+        {
+            "retention.ms": " 1000 ",
+            "segment.bytes": 1 << 20,
+            "cleanup.policy": "compact, delete",
+            "unclean.leader.election.enable": "TRUE",
+            "min.cleanable.dirty.ratio": "0.25",
+            "message.timestamp.type": "LogAppendTime",
+            "internal.segment.bytes": "512",
+            "max.compaction.lag.ms": "77",
+        }
+    )
+    assert config.retention_ms == 1000
+    assert config.is_compacted
+    assert config.is_deleted
+    assert config.unclean_leader_election_enable is True
+    assert config.min_cleanable_dirty_ratio == 0.25
+    assert config.is_log_append_time
+    assert config.roll_bytes == 512
+    assert config.roll_ms == 77
+    assert "retention.ms" in config.overridden
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.retention_ms = 5  # type: ignore[misc]
+
+
+def test_an_empty_cleanup_policy_keeps_everything():
+    config = LogConfig.from_props({"cleanup.policy": ""})
+    assert not config.is_deleted
+    assert not config.is_compacted
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.ms", "-2"),
+        ("retention.ms", "1e3"),
+        ("retention.ms", ""),
+        ("retention.ms", "9223372036854775808"),
+        ("retention.ms", "9" * 5000),
+        ("retention.ms", True),
+        ("segment.bytes", "1048575"),
+        ("segment.bytes", "2147483648"),
+        ("segment.ms", "0"),
+        ("segment.index.bytes", "3"),
+        ("cleanup.policy", "shred"),
+        ("cleanup.policy", "delete,delete"),
+        ("cleanup.policy", "delete,,compact"),
+        ("compression.type", "none"),
+        ("compression.gzip.level", "0"),
+        ("compression.gzip.level", "10"),
+        ("compression.lz4.level", "18"),
+        ("compression.zstd.level", "23"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.insync.replicas", "0"),
+        ("message.timestamp.type", "createtime"),
+        ("preallocate", "yes"),
+        ("leader.replication.throttled.replicas", "0:1,x"),
+        ("remote.storage.enable", "true"),
+        ("no.such.config", "1"),
+    ],
+)
+def test_what_is_not_allowed_names_the_key_the_value_and_what_is(name, value):
+    with pytest.raises(ConfigError) as raised:
+        LogConfig.from_props({name: value})
+    assert raised.value.key == name
+    assert name in str(raised.value)
+    assert raised.value.allowed
+
+
+def test_lags_that_contradict_each_other():
+    with pytest.raises(ConfigError, match=r"max\.compaction\.lag\.ms"):
+        LogConfig.from_props({"min.compaction.lag.ms": "11", "max.compaction.lag.ms": "10"})
+
+
+@pytest.mark.parametrize(
+    ("broker", "name", "expected"),
+    [
+        ({"log.retention.hours": "2"}, "retention.ms", 7_200_000),
+        ({"log.retention.hours": 2, "log.retention.minutes": "3"}, "retention.ms", 180_000),
+        ({"log.retention.hours": 2, "log.retention.ms": "5"}, "retention.ms", 5),
+        ({"log.retention.hours": -1}, "retention.ms", -1),
+        ({"log.retention.ms": None, "log.retention.hours": 1}, "retention.ms", 3_600_000),
+        ({"log.roll.hours": 1}, "segment.ms", 3_600_000),
+        ({"message.max.bytes": "99"}, "max.message.bytes", 99),
+        ({"log.flush.scheduler.interval.ms": "99"}, "flush.ms", 99),
+        ({"log.cleanup.policy": "compact"}, "cleanup.policy", ("compact",)),
+        ({"min.insync.replicas": 2}, "min.insync.replicas", 2),
+    ],
+)
+def test_broker_configs_stand_in_for_topic_configs(broker, name, expected):
+    assert LogConfig.from_props({}, broker).get(name) == expected
+
+
+def test_a_topic_overrides_its_broker():
+    config = LogConfig.from_props({"retention.ms": "7"}, {"log.retention.ms": "8"})
+    assert config.retention_ms == 7
+
+
+def test_a_broker_config_out_of_range_is_named_by_its_own_key():
+    with pytest.raises(ConfigError, match=r"log\.roll\.hours"):
+        LogConfig.from_props({}, {"log.roll.hours": "0"})
+    with pytest.raises(ConfigError, match=r"log\.roll\.hours"):
+        LogConfig.from_props({}, {"log.roll.hours": "one"})
+
+
+def test_values_are_shown_as_text_again():
+    definition = TOPIC_CONFIGS["cleanup.policy"]
+    assert definition.format(("compact", "delete")) == "compact,delete"
+    assert TOPIC_CONFIGS["preallocate"].format(False) == "false"
+    assert TOPIC_CONFIGS["retention.ms"].format(5) == "5"
+    assert TOPIC_CONFIGS["internal.segment.bytes"].format(None) is None
+
+
+def test_passwords_are_never_shown():
+    secret = ConfigDef("ssl.key", ConfigType.PASSWORD, None, "", non_empty())
+    assert secret.format("hush") is None
+    with pytest.raises(ConfigError) as raised:
+        secret.parse("")
+    assert "hidden" in str(raised.value)
+    assert secret.parse(" x ") == " x "
+
+
+def test_lists_of_the_wrong_type_are_refused():
+    definition = ConfigDef("a.list", ConfigType.LIST, (), "", each_of("a", "b"))
+    assert definition.parse(["a", "b"]) == ("a", "b")
+    for wrong in (5, [1], {"a": 1}):
+        with pytest.raises(ConfigError):
+            definition.parse(wrong)
