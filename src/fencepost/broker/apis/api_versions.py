@@ -1,0 +1,66 @@
+"""ApiVersions (key 18) v0-4: what this node serves, and the features the cluster agreed on.
+
+The list is computed from the registered handlers, so it cannot promise what is not there. Two
+rules come with it: a version we do not know is answered in v0 with error 35 and the range of this
+API (KIP-511), and in v3 a feature whose lowest level is 0 is left out, because clients of that
+version refuse it (KIP-1022).
+"""
+
+from __future__ import annotations
+
+import re
+
+from fencepost.broker.features import SUPPORTED_FEATURES
+from fencepost.broker.registry import RequestContext, Route, advertised_routes, handles
+from fencepost.wire.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from fencepost.wire.errors import ErrorCode
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@handles(ApiVersionsRequest, versions="0-4")
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Answer with ranges and features; 42 for a malformed client name or version (v3+)."""
+    if context.api_version >= 3 and not (
+        SOFTWARE_NAME.fullmatch(request.client_software_name)
+        and SOFTWARE_NAME.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+    image = context.node.image
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, low, high in advertised_routes()
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=feature.name, min_version=low, max_version=feature.max_level)
+            for feature in SUPPORTED_FEATURES
+            if (low := feature.min_level) > 0 or context.api_version >= 4
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+            if level > 0
+        ],
+    )
+
+
+def unsupported_version_response(route: Route) -> ApiVersionsResponse:
+    """The v0 answer to a version we do not know: error 35, and the range that we do."""
+    return ApiVersionsResponse(
+        error_code=int(ErrorCode.UNSUPPORTED_VERSION),
+        api_keys=[
+            ApiVersion(
+                api_key=route.api_key,
+                min_version=route.min_version,
+                max_version=route.max_version,
+            )
+        ],
+    )

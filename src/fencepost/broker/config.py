@@ -1,0 +1,280 @@
+"""`BrokerConfig`: a `server.properties` file and overrides, checked, typed and immutable.
+
+Every key is looked up in `config_keys`. A key that is unknown or refused, and a value that is not
+allowed, raise ConfigError with key, value and what would be right; so do values that contradict
+each other. What is accepted without effect is listed in `notes` for the log.
+"""
+
+from __future__ import annotations
+
+import difflib
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
+from fencepost.broker.listener import ConnectionLimits, Endpoint, is_loopback
+from fencepost.broker.properties import PropertiesError, parse_properties
+from fencepost.log.config import TOPIC_CONFIGS, LogConfig
+from fencepost.log.configdef import ConfigError
+
+__all__ = ["BrokerConfig", "ConfigError"]
+
+WILDCARDS = ("", "0.0.0.0", "::")
+CONFIG_FILE_MAX_BYTES = 1024 * 1024
+
+
+class BrokerConfig:
+    """The configuration of one node; `get` takes Kafka's key names."""
+
+    def __init__(self, explicit: Mapping[str, Any], notes: tuple[str, ...] = ()) -> None:
+        self.explicit: dict[str, Any] = dict(explicit)
+        """Typed values of the keys that were set."""
+        self.notes = notes
+        """What the operator should know of: keys accepted without effect."""
+        self.node_id: int = self.get("node.id")
+        self.log_dir = self._check_log_dir()
+        self.listeners = self._check_listeners()
+        self.advertised = self._check_advertised()
+        self._check_quorum()
+        self._check_pairs()
+        self.topic_defaults = self._topic_defaults()
+
+    @classmethod
+    def load(cls, path: Path | str | None, overrides: Mapping[str, str]) -> BrokerConfig:
+        """Read the file at `path` (None: no file) and put `overrides` over it. ConfigError."""
+        texts: dict[str, str] = {}
+        if path is not None:
+            texts.update(_read_file(Path(path)))
+        texts.update(overrides)
+        explicit: dict[str, Any] = {}
+        without_effect: list[str] = []
+        for key, text in texts.items():
+            name = ALIASES.get(key, key)
+            if name in WITHOUT_EFFECT:
+                without_effect.append(name)
+                continue
+            definition = BROKER_CONFIGS.get(name)
+            if definition is None:
+                raise ConfigError(key, text, _why_unknown(key))
+            explicit[name] = definition.parse(text)
+        notes = tuple(f"{key} has no effect here" for key in sorted(without_effect))
+        return cls(explicit, notes)
+
+    def get(self, key: str) -> Any:
+        """The typed value of `key`, set or default; KeyError for a key that does not exist."""
+        if key in self.explicit:
+            return self.explicit[key]
+        return BROKER_CONFIGS[key].default
+
+    def is_set(self, key: str) -> bool:
+        """Whether the file or the command line sets `key`."""
+        return key in self.explicit
+
+    def log_config(self, overrides: Mapping[str, object]) -> LogConfig:
+        """A topic's configs: its own `overrides` over this broker's over the defaults."""
+        return LogConfig.from_props(overrides, self.topic_defaults)
+
+    @property
+    def flush_before_ack(self) -> bool:
+        """Whether appends count only when fsynced."""
+        return bool(self.get("log.flush.before.ack"))
+
+    @property
+    def connection_limits(self) -> ConnectionLimits:
+        """The bounds of the front door."""
+        return ConnectionLimits(
+            max_frame_bytes=self.get("socket.request.max.bytes"),
+            max_connections=self.get("max.connections"),
+            max_connections_per_ip=self.get("max.connections.per.ip"),
+            max_idle_ms=self.get("connections.max.idle.ms"),
+            backlog=self.get("socket.listen.backlog.size"),
+            send_buffer_bytes=self.get("socket.send.buffer.bytes"),
+            receive_buffer_bytes=self.get("socket.receive.buffer.bytes"),
+        )
+
+    def exposed_listeners(self) -> list[Endpoint]:
+        """Listeners that other machines can reach, in plain text."""
+        return [endpoint for endpoint in self.listeners if not is_loopback(endpoint.host)]
+
+    def advertised_endpoints(self, bound: list[Endpoint]) -> list[Endpoint]:
+        """What clients are told, given where the listeners were `bound` (port 0 is then known)."""
+        ports = {endpoint.name: endpoint.port for endpoint in bound}
+        return [
+            Endpoint(told.name, told.host, told.port or ports[told.name])
+            for told in self.advertised
+        ]
+
+    # -- checks ----------------------------------------------------------------------------
+
+    def _check_log_dir(self) -> Path:
+        names = self.get("log.dirs") or (self.get("log.dir"),)
+        key = "log.dirs" if self.is_set("log.dirs") else "log.dir"
+        if len(names) != 1 or not names[0]:
+            raise ConfigError(key, ",".join(names), "one directory; several are not supported")
+        metadata_dir = self.get("metadata.log.dir")
+        if metadata_dir is not None and metadata_dir != names[0]:
+            raise ConfigError("metadata.log.dir", metadata_dir, f"the log directory, {names[0]}")
+        return Path(names[0]).expanduser().absolute()
+
+    def _check_listeners(self) -> list[Endpoint]:
+        found = [_endpoint("listeners", text) for text in self.get("listeners")]
+        _check_distinct("listeners", found)
+        self._check_protocols(found)
+        controllers = set(self.get("controller.listener.names"))
+        unknown = controllers - {endpoint.name for endpoint in found}
+        if unknown and self.is_set("listeners"):
+            raise ConfigError(
+                "controller.listener.names", ",".join(sorted(unknown)), "names out of `listeners`"
+            )
+        brokers = [endpoint for endpoint in found if endpoint.name not in controllers]
+        if not brokers:
+            raise ConfigError(
+                "listeners",
+                ",".join(self.get("listeners")),
+                "at least one listener that controller.listener.names does not name",
+            )
+        return brokers
+
+    def _check_protocols(self, endpoints: list[Endpoint]) -> None:
+        protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}
+        for pair in self.get("listener.security.protocol.map"):
+            name, colon, protocol = pair.partition(":")
+            if not colon:
+                raise ConfigError("listener.security.protocol.map", pair, "NAME:PROTOCOL")
+            protocols[name.upper()] = protocol.upper()
+        controllers = set(self.get("controller.listener.names"))
+        for endpoint in endpoints:
+            default = "PLAINTEXT" if endpoint.name in controllers else None
+            protocol = protocols.get(endpoint.name, default)
+            if protocol is None:
+                raise ConfigError(
+                    "listeners",
+                    f"{endpoint.name}://{endpoint}",
+                    "PLAINTEXT, or a name that listener.security.protocol.map maps to PLAINTEXT",
+                )
+            if protocol != "PLAINTEXT":
+                raise ConfigError(
+                    "listener.security.protocol.map",
+                    f"{endpoint.name}:{protocol}",
+                    "PLAINTEXT; TLS and SASL are not offered",
+                )
+
+    def _check_advertised(self) -> list[Endpoint]:
+        texts = self.get("advertised.listeners")
+        if texts is None:
+            return [self._reachable(endpoint) for endpoint in self.listeners]
+        told = [_endpoint("advertised.listeners", text) for text in texts]
+        _check_distinct("advertised.listeners", told)
+        names = {endpoint.name for endpoint in self.listeners}
+        for endpoint in told:
+            if endpoint.name not in names:
+                raise ConfigError(
+                    "advertised.listeners",
+                    f"{endpoint.name}://{endpoint}",
+                    f"one of the listeners {', '.join(sorted(names))}",
+                )
+            if endpoint.host in WILDCARDS:
+                raise ConfigError(
+                    "advertised.listeners",
+                    f"{endpoint.name}://{endpoint}",
+                    "an address that clients can connect to",
+                )
+        told_names = {endpoint.name for endpoint in told}
+        told += [self._reachable(e) for e in self.listeners if e.name not in told_names]
+        return told
+
+    def _reachable(self, endpoint: Endpoint) -> Endpoint:
+        """The address to tell clients about a listener that is not advertised explicitly."""
+        if endpoint.host == "":
+            return Endpoint(endpoint.name, socket.getfqdn(), endpoint.port)
+        if endpoint.host in WILDCARDS:
+            raise ConfigError(
+                "listeners",
+                f"{endpoint.name}://{endpoint}",
+                "an address that clients can connect to, or set advertised.listeners",
+            )
+        return endpoint
+
+    def _check_quorum(self) -> None:
+        voters = self.get("controller.quorum.voters")
+        for voter in voters:
+            voter_id, at, address = voter.partition("@")
+            if not at or not voter_id.isdecimal() or not address.rpartition(":")[2].isdecimal():
+                raise ConfigError("controller.quorum.voters", voter, "ID@HOST:PORT")
+        if voters and [int(voter.partition("@")[0]) for voter in voters] != [self.node_id]:
+            raise ConfigError(
+                "controller.quorum.voters",
+                ",".join(voters),
+                f"this node alone ({self.node_id}@HOST:PORT); a quorum of several is not offered",
+            )
+
+    def _check_pairs(self) -> None:
+        for low, high in (
+            ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+            ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
+            ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+            ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+            ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+        ):
+            if self.get(low) > self.get(high):
+                raise ConfigError(low, self.get(low), f"not over {high}={self.get(high)}")
+        for key in ("default.replication.factor", "offsets.topic.replication.factor"):
+            if self.get(key) > 1:
+                raise ConfigError(key, self.get(key), "1: one node can hold one replica")
+
+    def _topic_defaults(self) -> dict[str, Any]:
+        """The set keys that topic configs fall back to."""
+        keys = {synonym.key for topic in TOPIC_CONFIGS.values() for synonym in topic.synonyms}
+        defaults = {key: value for key, value in self.explicit.items() if key in keys}
+        LogConfig.from_props({}, defaults)
+        return defaults
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    try:
+        if path.stat().st_size > CONFIG_FILE_MAX_BYTES:
+            raise ConfigError("--config", str(path), f"at most {CONFIG_FILE_MAX_BYTES} bytes")
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError("--config", str(path), f"a readable file: {error.strerror}") from None
+    except (PropertiesError, UnicodeDecodeError) as error:
+        raise ConfigError("--config", str(path), f"a properties file: {error}") from None
+
+
+def _why_unknown(key: str) -> str:
+    for prefix, reason in REFUSED:
+        if key.startswith(prefix):
+            return reason
+    if key in TOPIC_CONFIGS:
+        broker_keys = [synonym.key for synonym in TOPIC_CONFIGS[key].synonyms]
+        if broker_keys:
+            return f"this is a topic config; the broker's is {' or '.join(broker_keys)}"
+        return "this is a topic config"
+    near = difflib.get_close_matches(key, [*BROKER_CONFIGS, *WITHOUT_EFFECT], n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"there is no broker config of this name{hint}"
+
+
+def _endpoint(key: str, text: str) -> Endpoint:
+    """ "NAME://HOST:PORT", with brackets around an IPv6 address."""
+    allowed = "NAME://HOST:PORT"
+    name, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not separator or not colon or not name or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(key, text, allowed)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host or "/" in host or "[" in host:
+        raise ConfigError(key, text, allowed + ", with an IPv6 address in brackets")
+    return Endpoint(name.upper(), host, int(port))
+
+
+def _check_distinct(key: str, endpoints: list[Endpoint]) -> None:
+    names = [endpoint.name for endpoint in endpoints]
+    if len(set(names)) != len(names):
+        raise ConfigError(key, ",".join(names), "each listener name once")
+    taken = [(e.host, e.port) for e in endpoints if e.port]
+    if len(set(taken)) != len(taken):
+        raise ConfigError(key, ", ".join(str(e) for e in endpoints), "each address once")

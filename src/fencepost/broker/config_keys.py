@@ -1,0 +1,391 @@
+"""The broker's configuration keys: Kafka's names, and Kafka's defaults but for those listed here.
+
+Different defaults, each because one node in a test or on a laptop is the common case:
+
+* `listeners` is PLAINTEXT on 127.0.0.1 (Kafka: every interface), so that nothing is open unasked.
+* `node.id` is 1, `process.roles` both roles, `log.dirs` a directory under the current one: it
+  starts without any file.
+* `offsets.topic.replication.factor` is 1 (Kafka: 3, which one node cannot have).
+* `max.connections` is finite (Kafka: 2^31-1).
+* `socket.*.buffer.bytes` leave the choice to the operating system (Kafka: 102400), whose
+  auto-tuning is better at it.
+
+Own keys: `log.flush.before.ack` (true: acks=all means fsynced; false: Kafka's page-cache
+behaviour) and `fencepost.event.loop`.
+
+`WITHOUT_EFFECT` names keys of Kafka that are accepted with a log line, because a file written for
+Kafka has them and leaving them out changes nothing that a client could see. `REFUSED` are keys
+whose meaning cannot be honoured and must not be ignored: security first of all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fencepost.log.config import TOPIC_CONFIGS
+from fencepost.log.configdef import (
+    INT_MAX,
+    ConfigDef,
+    ConfigType,
+    Validator,
+    at_least,
+    between,
+    each_of,
+    non_empty,
+    one_of,
+)
+
+_BOOLEAN = ConfigType.BOOLEAN
+_INT = ConfigType.INT
+_LIST = ConfigType.LIST
+_LONG = ConfigType.LONG
+_SHORT = ConfigType.SHORT
+_STRING = ConfigType.STRING
+
+DEFAULT_LISTENER = "PLAINTEXT://127.0.0.1:9092"
+DEFAULT_LOG_DIR = "fencepost-data"
+
+
+def _key(
+    name: str, kind: ConfigType, default: Any, validator: Validator | None, doc: str
+) -> ConfigDef:
+    return ConfigDef(name, kind, default, doc, validator)
+
+
+_NODE = (
+    _key("node.id", _INT, 1, at_least(0), "Number of this node in its cluster."),
+    _key(
+        "process.roles",
+        _LIST,
+        ("broker", "controller"),
+        Validator("broker,controller", lambda roles: set(roles) == {"broker", "controller"}),
+        "What this process is; one node is its own controller.",
+    ),
+    _key("broker.rack", _STRING, None, None, "Rack of this node, for replica placement."),
+    _key(
+        "controller.quorum.voters",
+        _LIST,
+        (),
+        None,
+        "Voters of the metadata quorum as id@host:port: this node, or empty for the same.",
+    ),
+    _key(
+        "controller.listener.names",
+        _LIST,
+        (),
+        None,
+        "Listeners of the controller. A quorum of one voter needs none, so they are not opened.",
+    ),
+    _key("log.dirs", _LIST, None, non_empty(), "The data directory; one is supported."),
+    _key("log.dir", _STRING, DEFAULT_LOG_DIR, non_empty(), "The data directory if log.dirs is not"),
+    _key("metadata.log.dir", _STRING, None, None, "Directory of the metadata log: log.dirs."),
+    _key(
+        "fencepost.event.loop",
+        _STRING,
+        "auto",
+        one_of("auto", "asyncio", "uvloop"),
+        "The event loop; auto takes uvloop where it is installed.",
+    ),
+)
+
+_SOCKETS = (
+    _key(
+        "listeners",
+        _LIST,
+        (DEFAULT_LISTENER,),
+        non_empty(),
+        "Where to listen, NAME://HOST:PORT; port 0 picks a free one, an empty host is every one.",
+    ),
+    _key(
+        "advertised.listeners",
+        _LIST,
+        None,
+        non_empty(),
+        "Addresses clients are told, if they differ from `listeners`.",
+    ),
+    _key(
+        "listener.security.protocol.map",
+        _LIST,
+        (),
+        None,
+        "Security protocol of each listener name: only PLAINTEXT is offered.",
+    ),
+    _key("inter.broker.listener.name", _STRING, None, None, "Listener other brokers would use."),
+    _key("socket.request.max.bytes", _INT, 104_857_600, at_least(1), "Largest request, in bytes."),
+    _key("socket.send.buffer.bytes", _INT, -1, at_least(-1), "SO_SNDBUF; -1: system's choice."),
+    _key("socket.receive.buffer.bytes", _INT, -1, at_least(-1), "SO_RCVBUF; -1: system's choice."),
+    _key("socket.listen.backlog.size", _INT, 512, at_least(1), "Connections waiting for accept."),
+    _key("max.connections", _INT, 4096, at_least(0), "Connections open at once."),
+    _key("max.connections.per.ip", _INT, INT_MAX, at_least(0), "Connections from one address."),
+    _key(
+        "connections.max.idle.ms",
+        _LONG,
+        600_000,
+        at_least(-1),
+        "Connections on which nothing happens for so long are closed; -1: never.",
+    ),
+)
+
+_TOPICS = (
+    _key("num.partitions", _INT, 1, at_least(1), "Partitions of a topic that does not say."),
+    _key(
+        "default.replication.factor", _INT, 1, at_least(1), "Replicas of a topic that does not say."
+    ),
+    _key(
+        "auto.create.topics.enable", _BOOLEAN, True, None, "Whether asking for a topic creates it."
+    ),
+    _key("delete.topic.enable", _BOOLEAN, True, None, "Whether topics can be deleted."),
+)
+
+_LOG = (
+    _key(
+        "log.flush.before.ack",
+        _BOOLEAN,
+        True,
+        None,
+        "Whether records are fsynced before they count as replicated here: acks=all then means"
+        " durable, and nothing is readable that a power cut could take back. false is Kafka's way.",
+    ),
+    _key(
+        "log.retention.check.interval.ms",
+        _LONG,
+        300_000,
+        at_least(1),
+        "How often retention is applied.",
+    ),
+    _key(
+        "log.flush.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        at_least(0),
+        "How often recovery points are written down.",
+    ),
+    _key(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        at_least(0),
+        "How often log start offsets are written down; done with the recovery points.",
+    ),
+    _key(
+        "log.initial.task.delay.ms",
+        _LONG,
+        30_000,
+        at_least(0),
+        "How long after the start retention is first applied.",
+    ),
+    _key(
+        "producer.id.expiration.ms",
+        _INT,
+        86_400_000,
+        at_least(1),
+        "A producer that wrote nothing for so long is forgotten.",
+    ),
+    _key(
+        "producer.id.expiration.check.interval.ms",
+        _INT,
+        600_000,
+        at_least(1),
+        "How often forgotten producers are looked for.",
+    ),
+)
+
+_FETCH = (
+    _key("fetch.max.bytes", _INT, 57_671_680, at_least(1024), "Most bytes of one fetch response."),
+    _key(
+        "max.incremental.fetch.session.cache.slots",
+        _INT,
+        1000,
+        at_least(0),
+        "Fetch sessions kept at once (KIP-227).",
+    ),
+)
+
+_GROUPS = (
+    _key("offsets.topic.num.partitions", _INT, 50, at_least(1), "Of __consumer_offsets."),
+    _key("offsets.topic.replication.factor", _SHORT, 1, at_least(1), "Of __consumer_offsets."),
+    _key("offsets.topic.segment.bytes", _INT, 104_857_600, at_least(1), "Of __consumer_offsets."),
+    _key("offsets.topic.compression.codec", _INT, 0, between(0, 4), "Of __consumer_offsets."),
+    _key(
+        "offsets.retention.minutes",
+        _INT,
+        10_080,
+        at_least(1),
+        "How long offsets of a group without members are kept.",
+    ),
+    _key(
+        "offsets.retention.check.interval.ms",
+        _LONG,
+        600_000,
+        at_least(1),
+        "How often expired offsets are looked for.",
+    ),
+    _key("offset.metadata.max.bytes", _INT, 4096, at_least(0), "Longest note on an offset."),
+    _key("offsets.commit.timeout.ms", _INT, 5000, at_least(1), "How long a commit may take."),
+    _key("offsets.load.buffer.size", _INT, 5_242_880, at_least(1), "Read size when loading."),
+    _key("group.min.session.timeout.ms", _INT, 6000, at_least(0), "Least session timeout."),
+    _key("group.max.session.timeout.ms", _INT, 1_800_000, at_least(0), "Most session timeout."),
+    _key(
+        "group.initial.rebalance.delay.ms",
+        _INT,
+        3000,
+        at_least(0),
+        "How long the first rebalance of a group waits for more members.",
+    ),
+    _key("group.max.size", _INT, INT_MAX, at_least(1), "Most members of a classic group."),
+    _key(
+        "group.coordinator.rebalance.protocols",
+        _LIST,
+        ("classic", "consumer"),
+        each_of("classic", "consumer"),
+        "Group protocols that are offered.",
+    ),
+    _key("group.consumer.session.timeout.ms", _INT, 45_000, at_least(1), "Consumer protocol."),
+    _key("group.consumer.min.session.timeout.ms", _INT, 45_000, at_least(1), "Least of it."),
+    _key("group.consumer.max.session.timeout.ms", _INT, 60_000, at_least(1), "Most of it."),
+    _key("group.consumer.heartbeat.interval.ms", _INT, 5000, at_least(1), "Consumer protocol."),
+    _key("group.consumer.min.heartbeat.interval.ms", _INT, 5000, at_least(1), "Least of it."),
+    _key("group.consumer.max.heartbeat.interval.ms", _INT, 15_000, at_least(1), "Most of it."),
+    _key("group.consumer.max.size", _INT, INT_MAX, at_least(1), "Most members of such a group."),
+    _key(
+        "group.consumer.assignors",
+        _LIST,
+        ("uniform", "range"),
+        each_of("uniform", "range"),
+        "Server-side assignors, the first being the default.",
+    ),
+    _key(
+        "group.consumer.migration.policy",
+        _STRING,
+        "bidirectional",
+        one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+        "Which conversions between the group protocols are allowed.",
+    ),
+)
+
+_CONTROLLER = (
+    _key("broker.heartbeat.interval.ms", _INT, 2000, at_least(1), "Between two heartbeats."),
+    _key("broker.session.timeout.ms", _INT, 9000, at_least(1), "A silent broker is fenced then."),
+    _key(
+        "controller.quorum.election.timeout.ms",
+        _INT,
+        1000,
+        at_least(1),
+        "How long a voter waits for a leader before it stands for election.",
+    ),
+    _key("controller.quorum.fetch.timeout.ms", _INT, 2000, at_least(1), "Leader silence allowed."),
+    _key("controller.quorum.request.timeout.ms", _INT, 2000, at_least(1), "Quorum requests."),
+    _key(
+        "metadata.log.max.record.bytes.between.snapshots",
+        _LONG,
+        20_971_520,
+        at_least(1),
+        "New metadata after which a snapshot is due.",
+    ),
+)
+
+
+def _topic_defaults() -> list[ConfigDef]:
+    """The broker keys that topic configs fall back to, derived from the topics' table.
+
+    Where several keys give one config in different units, Kafka puts the default on the last.
+    """
+    found: dict[str, ConfigDef] = {}
+    for topic in TOPIC_CONFIGS.values():
+        last = len(topic.synonyms) - 1
+        for position, synonym in enumerate(topic.synonyms):
+            default = topic.default
+            if position < last:
+                default = None
+            elif synonym.factor != 1:
+                default = topic.default // synonym.factor
+            kind = topic.type if synonym.factor == 1 else ConfigType.INT
+            validator = topic.validator if synonym.factor == 1 else at_least(-1)
+            found[synonym.key] = ConfigDef(synonym.key, kind, default, topic.doc, validator)
+    return list(found.values())
+
+
+BROKER_CONFIGS: Final[dict[str, ConfigDef]] = {
+    definition.name: definition
+    for definition in (
+        *_topic_defaults(),
+        *_NODE,
+        *_SOCKETS,
+        *_TOPICS,
+        *_LOG,
+        *_FETCH,
+        *_GROUPS,
+        *_CONTROLLER,
+    )
+}
+"""Every broker config that has an effect here, by name."""
+
+ALIASES: Final[dict[str, str]] = {"broker.id": "node.id"}
+"""Older names of keys."""
+
+_WITHOUT_EFFECT = """
+background.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir
+num.replica.fetchers num.replica.alter.log.dirs.threads queued.max.requests
+queued.max.request.bytes request.timeout.ms connection.failed.authentication.delay.ms
+max.connections.per.ip.overrides max.connection.creation.rate early.start.listeners
+controller.quorum.bootstrap.servers controller.quorum.append.linger.ms
+controller.quorum.election.backoff.max.ms controller.quorum.fetch.snapshot.max.bytes
+controller.quorum.retry.backoff.ms controller.quorum.auto.join.enable
+controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
+initial.broker.registration.timeout.ms server.max.startup.time.ms reserved.broker.max.id
+replica.lag.time.max.ms replica.fetch.max.bytes replica.fetch.wait.max.ms
+replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.backoff.ms
+replica.high.watermark.checkpoint.interval.ms replica.socket.timeout.ms
+replica.socket.receive.buffer.bytes replica.selector.class
+leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
+auto.leader.rebalance.enable unclean.leader.election.interval.ms
+log.cleaner.enable log.cleaner.threads log.cleaner.backoff.ms
+log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.size log.cleaner.io.buffer.load.factor
+log.cleaner.io.max.bytes.per.second log.dir.failure.timeout.ms
+metadata.log.segment.bytes metadata.log.segment.ms metadata.max.retention.bytes
+metadata.max.retention.ms metadata.max.idle.interval.ms
+metadata.log.max.snapshot.interval.ms
+transactional.id.expiration.ms transaction.max.timeout.ms transaction.state.log.min.isr
+transaction.state.log.replication.factor transaction.state.log.num.partitions
+transaction.state.log.segment.bytes transaction.state.log.load.buffer.size
+transaction.abort.timed.out.transaction.cleanup.interval.ms
+transaction.remove.expired.transaction.cleanup.interval.ms
+transaction.partition.verification.enable transaction.two.phase.commit.enable
+share.coordinator.state.topic.replication.factor share.coordinator.state.topic.min.isr
+share.coordinator.state.topic.num.partitions
+group.coordinator.threads group.coordinator.append.linger.ms
+group.coordinator.cached.buffer.max.bytes
+metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+auto.include.jmx.reporter client.quota.callback.class
+quota.window.num quota.window.size.seconds replication.quota.window.num
+replication.quota.window.size.seconds controller.quota.window.num
+controller.quota.window.size.seconds
+"""
+
+WITHOUT_EFFECT: Final[frozenset[str]] = frozenset(_WITHOUT_EFFECT.split())
+"""Keys of Kafka that change nothing here that a client could see."""
+
+_SECURITY = "no security protocol but PLAINTEXT is offered, so this key must go"
+_TIERED = "there is no tiered storage, so this key must go"
+
+REFUSED: Final[tuple[tuple[str, str], ...]] = (
+    ("sasl.", _SECURITY),
+    ("ssl.", _SECURITY),
+    ("listener.name.", _SECURITY),
+    ("security.providers", _SECURITY),
+    ("authorizer.class.name", "no authorizer is offered, so this key must go"),
+    ("super.users", "no authorizer is offered, so this key must go"),
+    ("allow.everyone.if.no.acl.found", "no authorizer is offered, so this key must go"),
+    ("principal.builder.class", _SECURITY),
+    ("delegation.token.", _SECURITY),
+    ("password.encoder.", _SECURITY),
+    ("connections.max.reauth.ms", _SECURITY),
+    ("remote.log.", _TIERED),
+    ("zookeeper.", "there is no ZooKeeper, as in Kafka 4.x, so this key must go"),
+    ("create.topic.policy.class.name", "policies are Java classes, so this key must go"),
+    ("alter.config.policy.class.name", "policies are Java classes, so this key must go"),
+)
+"""Prefixes of keys that must not be ignored, and why."""
+
+assert not WITHOUT_EFFECT & BROKER_CONFIGS.keys()
+assert BROKER_CONFIGS["log.retention.hours"].default == 168

@@ -1,0 +1,466 @@
+"""One client connection: bytes become requests, answers become bytes, in order and within bounds.
+
+Theory of operation
+-------------------
+In. Bytes are received into a scratch buffer that all connections of a node share: frames that are
+whole in it are dispatched on the spot, synchronously, and only an unfinished tail is copied and
+kept by the connection. A frame too big for the scratch buffer gets a buffer of its own that at
+most doubles whenever it is full, up to the frame's end; so a length prefix costs nobody memory that
+has not been sent. No task, future or queue is involved in any of this.
+
+Out. Every request has a place in `_waiting`, in the order of arrival. An answer whose turn has come
+moves to `_out`; one that comes early waits in its place, which is what keeps responses in order
+while a long poll is parked in front of them. Small output leaves as one concatenated write, large
+output as a vector of the parts themselves (`os.writev`), so log data is not copied on its way out.
+
+Bounds. Dispatching stops, and reading with it, while any of these is reached:
+
+* `MAX_REQUESTS_IN_FLIGHT` requests without an answer,
+* `MAX_FRAME_BYTES_IN_FLIGHT` bytes of such requests,
+* `OUTPUT_HIGH_WATER_BYTES` of output the client has not taken.
+
+So what a connection holds is at most one frame (`socket.request.max.bytes`), these bounds, and one
+response over the high water; times `max.connections` it is what the node holds.
+
+Whatever is not a well-formed request of a served version closes the connection with one log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.registry import API_VERSIONS_KEY, ROUTES, RequestContext
+from fencepost.wire.errors import DecodeError
+from fencepost.wire.frame import read_request_header
+
+if TYPE_CHECKING:
+    from fencepost.broker.listener import Listener
+
+log = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_REQUESTS_IN_FLIGHT = 64
+MAX_FRAME_BYTES_IN_FLIGHT = 32 * 1024 * 1024
+OUTPUT_HIGH_WATER_BYTES = 1024 * 1024
+SCRATCH_SIZE_BYTES = 256 * 1024
+SMALL_FRAME_BYTES = 64 * 1024
+"""A tail up to this size is kept as it is; a longer one moves to a buffer of its own."""
+RETAINED_BUFFER_BYTES = 2 * 1024 * 1024
+"""A buffer for long frames up to this size is kept for the next one, until the next sweep."""
+SMALL_OUTPUT_BYTES = 32 * 1024
+"""Below this, one concatenated write is cheaper than a vector."""
+TRANSPORT_CHUNK_BYTES = 64 * 1024
+"""What the transport is given, to be told when the socket takes bytes again."""
+WRITEV_PARTS = 512
+
+MIN_FRAME_BYTES = 8
+"""Api key, version and correlation id: no request is shorter."""
+
+_LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">hhi")
+_HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI ")
+
+
+def explain_bytes(start: bytes) -> str:
+    """What a client that does not speak Kafka's protocol seems to speak, as a hint, or ''."""
+    if start[:4] in _HTTP_METHODS:
+        return "; this looks like HTTP, and this port speaks Kafka's protocol only"
+    if len(start) >= 2 and start[0] == 0x16 and start[1] == 0x03:
+        return "; this looks like a TLS handshake, and this listener is plaintext"
+    if start[:4] == b"SSH-":
+        return "; this looks like SSH"
+    return ""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server's end of one TCP connection."""
+
+    def __init__(self, listener: Listener, listener_name: str) -> None:
+        self._listener = listener
+        self._limit_bytes = listener.max_frame_bytes
+        self.listener_name = listener_name
+        self.client_host = "?"
+        self.client_port = 0
+        self.closed = False
+        self.accepted = False
+        self.last_activity = 0.0
+        self._transport: Any = None
+        self._fd = -1
+        # in
+        self._scratch = listener.scratch
+        self._tail: Buffer = b""  # the start of a frame, when it is short
+        self._own: bytearray | None = None  # the buffer of a long frame
+        self._own_view = memoryview(b"")
+        self._filled = 0
+        self._reading_paused = False
+        self._resume_scheduled = False
+        self._dispatching = False
+        self._stalled = False  # frames that are here already wait for room
+        # out
+        self._waiting: deque[RequestContext] = deque()
+        self._waiting_bytes = 0
+        self._out: deque[Buffer] = deque()
+        self._out_bytes = 0
+        self._write_paused = False
+        self._draining = False
+
+    # -- life ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected; the listener may refuse it."""
+        self._transport = transport
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        self.client_host, self.client_port = str(peer[0]), int(peer[1])
+        sock = transport.get_extra_info("socket")
+        self._fd = sock.fileno() if sock is not None else -1
+        self._transport.set_write_buffer_limits(high=TRANSPORT_CHUNK_BYTES // 2, low=0)
+        self.last_activity = self._listener.loop.time()
+        self.accepted = self._listener.connected(self)
+        if not self.accepted:
+            self.closed = True
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone: forget what was in flight."""
+        self.closed = True
+        waiting, self._waiting = self._waiting, deque()
+        self._out.clear()
+        self._own = None
+        self._own_view = memoryview(b"")
+        self._tail = b""
+        for context in waiting:
+            context.abandoned()
+        if self.accepted:
+            self._listener.disconnected(self)
+
+    def eof_received(self) -> bool:
+        """The client will send no more: what is written so far still goes out."""
+        self.closed = True
+        return False
+
+    def close(self, reason: str) -> None:
+        """Hang up after what is already on its way out, with one log line."""
+        if not self.closed:
+            log.info("closing %s: %s", self, reason)
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close without a word; output that is under way is still offered to the client."""
+        self.flush()
+        self.closed = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, dropping all output."""
+        self.closed = True
+        self._transport.abort()
+
+    def __str__(self) -> str:
+        return f"{self.client_host}:{self.client_port}"
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for anything here."""
+        return not self._waiting and not self._out
+
+    def sweep(self) -> None:
+        """Called now and then: give back the buffer of a long frame that is done."""
+        if self._own is not None and self._filled == 0:
+            self._drop_own()
+
+    # -- in --------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: behind the unfinished frame."""
+        if self._own is not None:
+            return self._own_view[self._filled :]
+        tail = self._tail
+        if tail:
+            self._scratch[: len(tail)] = tail
+        return self._scratch[len(tail) :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """`nbytes` have arrived: dispatch what is whole, keep the rest."""
+        if self.closed:
+            return
+        self.last_activity = self._listener.loop.time()
+        if self._own is not None:
+            view, end = self._own_view, self._filled + nbytes
+        else:
+            view, end = self._scratch, len(self._tail) + nbytes
+        self._take(view, end)
+
+    def _take(self, view: memoryview, end: int) -> None:
+        """Dispatch the whole frames in view[:end] and keep what is left."""
+        self._dispatching = True
+        try:
+            done = self._dispatch_frames(view, end)
+        finally:
+            self._dispatching = False
+        if self.closed:
+            return
+        self._keep(view, done, end)
+        self._write_out()
+        if self._stalled or self._blocked():
+            if not self._reading_paused:
+                self._reading_paused = True
+                self._transport.pause_reading()
+            self._maybe_resume_reading()
+
+    def _dispatch_frames(self, view: memoryview, end: int) -> int:
+        """Dispatch frames until one is not whole or a bound is met; where that is."""
+        start = 0
+        self._stalled = False
+        while end - start >= 4:
+            if self._blocked():
+                self._stalled = True
+                break
+            (size_bytes,) = _LENGTH.unpack_from(view, start)
+            if size_bytes < MIN_FRAME_BYTES or size_bytes > self._limit_bytes:
+                self._refuse_frame(size_bytes, bytes(view[start : min(end, start + 16)]))
+                return end
+            frame_end = start + 4 + size_bytes
+            if frame_end > end:
+                break
+            self._dispatch(view[start + 4 : frame_end])
+            if self.closed:
+                return end
+            start = frame_end
+        return start
+
+    def _keep(self, view: memoryview, start: int, end: int) -> None:
+        """Keep view[start:end], the start of a frame (or frames that have to wait)."""
+        left_bytes = end - start
+        if self._own is not None:
+            self._keep_in_own(start, end)
+        elif left_bytes <= SMALL_FRAME_BYTES or self._stalled:
+            self._tail = bytes(view[start:end]) if left_bytes else b""
+        else:
+            self._tail = b""
+            self._grow(view[start:end])
+
+    def _keep_in_own(self, start: int, end: int) -> None:
+        left_bytes = end - start
+        if start and left_bytes:
+            self._own_view[:left_bytes] = self._own_view[start:end]
+        self._filled = left_bytes
+        if not left_bytes and len(self._own_view) > RETAINED_BUFFER_BYTES:
+            self._drop_own()
+        elif start and left_bytes < SMALL_FRAME_BYTES and not self._long_frame_ahead():
+            self._tail = bytes(self._own_view[:left_bytes])
+            self._drop_own()
+        elif left_bytes == len(self._own_view):
+            self._grow(self._own_view)
+
+    def _long_frame_ahead(self) -> bool:
+        """Whether the buffer holds the start of another long frame, or nothing (more may come)."""
+        if self._filled < 4:
+            return True
+        (size_bytes,) = _LENGTH.unpack_from(self._own_view, 0)
+        return bool(size_bytes > SMALL_FRAME_BYTES)
+
+    def _grow(self, content: memoryview) -> None:
+        """Move to a buffer with room for as much again as has arrived, or for the frame."""
+        have_bytes = len(content)
+        (size_bytes,) = _LENGTH.unpack_from(content, 0)
+        frame_bytes = 4 + max(0, min(size_bytes, self._limit_bytes))
+        if frame_bytes <= have_bytes:  # whole frames that wait: reading is paused anyway
+            frame_bytes = have_bytes + SMALL_FRAME_BYTES
+        own = bytearray(min(frame_bytes, 2 * have_bytes))
+        view = memoryview(own)
+        view[:have_bytes] = content
+        self._own, self._own_view, self._filled = own, view, have_bytes
+
+    def _drop_own(self) -> None:
+        self._own = None
+        self._own_view = memoryview(b"")
+        self._filled = 0
+
+    def _refuse_frame(self, size_bytes: int, start: bytes) -> None:
+        if size_bytes < 0:
+            what = f"the frame length {size_bytes} is negative"
+        elif size_bytes < MIN_FRAME_BYTES:
+            what = f"a frame of {size_bytes} bytes is too short for a request header"
+        else:
+            what = (
+                f"a frame of {size_bytes} bytes is over socket.request.max.bytes="
+                f"{self._limit_bytes}"
+            )
+        self.close(what + explain_bytes(start))
+
+    def _dispatch(self, frame: memoryview) -> None:
+        """Hand one frame to its handler."""
+        api_key, version, correlation_id = _HEAD.unpack_from(frame, 0)
+        route = ROUTES.get(api_key)
+        if route is None:
+            self.close(f"api key {api_key} (version {version}) is not served here")
+            return
+        context = RequestContext(
+            self._listener.node, self, route, version, correlation_id, None, len(frame)
+        )
+        if not route.min_version <= version <= route.max_version:
+            self._refuse_version(context)
+            return
+        try:
+            header, body_start = read_request_header(frame)
+            context.client_id = header.client_id
+            request = route.request_class.decode(frame[body_start:], version)
+        except DecodeError as error:
+            self.close(f"malformed {route.name} v{version}: {error}")
+            return
+        self._waiting.append(context)
+        self._waiting_bytes += len(frame)
+        try:
+            response = route.handler(context, request)
+            if response is not None:
+                context.reply(response)
+        except Exception:
+            log.exception("%s v%d from %s failed", route.name, version, self)
+            context.fail()
+
+    def _refuse_version(self, context: RequestContext) -> None:
+        """Hang up, except on ApiVersions, whose v0 answer every client can read (KIP-511)."""
+        route, version = context.route, context.api_version
+        if route.api_key != API_VERSIONS_KEY:
+            self.close(
+                f"{route.name} v{version} is not served here, "
+                f"v{route.min_version} to v{route.max_version} are"
+            )
+            return
+        from fencepost.broker.apis.api_versions import unsupported_version_response
+
+        context.api_version = 0
+        self._waiting.append(context)
+        self._waiting_bytes += context.frame_size_bytes
+        context.reply(unsupported_version_response(route))
+
+    # -- bounds ----------------------------------------------------------------------------
+
+    def _blocked(self) -> bool:
+        return (
+            self._write_paused
+            or len(self._waiting) >= MAX_REQUESTS_IN_FLIGHT
+            or self._waiting_bytes > MAX_FRAME_BYTES_IN_FLIGHT
+            or self._out_bytes > OUTPUT_HIGH_WATER_BYTES
+        )
+
+    def _maybe_resume_reading(self) -> None:
+        if self._reading_paused and not self._resume_scheduled and not self._blocked():
+            self._resume_scheduled = True
+            self._listener.loop.call_soon(self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        """First the frames that are here already, then, if there is still room, new ones."""
+        self._resume_scheduled = False
+        if self.closed or not self._reading_paused or self._blocked():
+            return
+        if self._own is not None:
+            self._take(self._own_view, self._filled)
+        elif self._tail:
+            tail, self._tail = self._tail, b""
+            self._take(memoryview(bytearray(tail)), len(tail))
+        if not self.closed and not self._resume_scheduled and not self._blocked():
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    # -- out -------------------------------------------------------------------------------
+
+    def settled(self, context: RequestContext) -> None:
+        """An answer is known: send it, and those behind it that are known, if it is its turn."""
+        waiting = self._waiting
+        if self.closed or not waiting or not waiting[0].answered:
+            return
+        self._drain()
+        if not self._dispatching:
+            self._listener.flush_soon(self)
+
+    def _drain(self) -> None:
+        """Move answers whose turn has come to the output, up to its high water."""
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            waiting = self._waiting
+            while waiting and waiting[0].answered and not self.closed:
+                if self._out_bytes > OUTPUT_HIGH_WATER_BYTES:
+                    break
+                context = waiting.popleft()
+                self._waiting_bytes -= context.frame_size_bytes
+                self._put(context)
+        finally:
+            self._draining = False
+
+    def _put(self, context: RequestContext) -> None:
+        try:
+            parts = context.take_parts()
+        except Exception:
+            log.exception("the answer to %s from %s failed", context.route.name, self)
+            self.close(f"{context.route.name} could not be answered")
+            return
+        for part in parts:
+            self._out_bytes += len(part)
+        self._out.extend(parts)
+
+    def flush(self) -> None:
+        """Give the output to the socket, as far as it takes it; room may start the reading."""
+        self._write_out()
+        self._maybe_resume_reading()
+
+    def _write_out(self) -> None:
+        while self._out and not self._write_paused and not self._transport.is_closing():
+            if self._out_bytes <= SMALL_OUTPUT_BYTES:
+                data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+                self._out.clear()
+                self._out_bytes = 0
+                self._transport.write(data)
+            else:
+                self._write_large()
+            if self._waiting and self._waiting[0].answered:
+                self._drain()
+
+    def _write_large(self) -> None:
+        """A vector straight to the socket while it takes it, then a chunk for the transport."""
+        if self._transport.get_write_buffer_size() == 0 and self._fd >= 0:
+            parts = [self._out[i] for i in range(min(len(self._out), WRITEV_PARTS))]
+            try:
+                self._sent(os.writev(self._fd, parts))
+                return
+            except (BlockingIOError, InterruptedError):
+                pass  # the socket is full: let the transport wait for it
+            except OSError:
+                self._out.clear()  # the transport will find out, and why, by itself
+                self._out_bytes = 0
+                self._transport.abort()
+                return
+        chunk = memoryview(self._out[0])[:TRANSPORT_CHUNK_BYTES]
+        self._sent(len(chunk))
+        self._transport.write(chunk)
+
+    def _sent(self, count_bytes: int) -> None:
+        """Drop `count_bytes` from the front of the output."""
+        self._out_bytes -= count_bytes
+        out = self._out
+        while count_bytes:
+            first = out[0]
+            if len(first) > count_bytes:
+                out[0] = memoryview(first)[count_bytes:]
+                return
+            count_bytes -= len(first)
+            out.popleft()
+
+    def pause_writing(self) -> None:
+        """The transport holds enough: wait until the socket has taken it."""
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        """The transport's buffer is empty again."""
+        self._write_paused = False
+        if self._waiting and self._waiting[0].answered:
+            self._drain()
+        self.flush()

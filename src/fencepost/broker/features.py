@@ -1,0 +1,27 @@
+"""The cluster features this node can run, with the range of levels of each.
+
+Only what is implemented is listed: transactions (`transaction.version`), share and streams groups
+are not served, so a cluster must not finalize them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Feature(NamedTuple):
+    """A feature and the levels of it that this node can run."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
+METADATA_VERSION = Feature("metadata.version", 7, 30)
+"""7 is 3.3-IV3, the first of KRaft in production; 30 is 4.3-IV0."""
+
+SUPPORTED_FEATURES: tuple[Feature, ...] = (
+    Feature("group.version", 0, 1),
+    Feature("kraft.version", 0, 1),
+    METADATA_VERSION,
+)

@@ -1,0 +1,279 @@
+"""The node's front door: bound sockets, the connections behind them, and their number.
+
+Theory of operation
+-------------------
+`listeners` says where to listen; each is `NAME://HOST:PORT`. A host name may stand for several
+addresses (`localhost` for ::1 and 127.0.0.1), which then share one port. Port 0 picks a free one.
+
+Connections beyond `max.connections` and `max.connections.per.ip` are refused at once, with a log
+line now and then instead of one each, and a connection on which nothing happened for
+`connections.max.idle.ms` and nobody waits for anything is closed.
+
+Output that answers produce outside of a connection's own turn (group commit, long polls) is
+collected and flushed once per turn of the event loop, so that answers that become known together
+leave together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fencepost.broker.connection import SCRATCH_SIZE_BYTES, Connection
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+log = logging.getLogger(__name__)
+
+LISTEN_BACKLOG = 512
+REFUSALS_LOGGED_EVERY_S = 1.0
+SWEEP_EVERY_S = 10.0
+CLOSE_TIMEOUT_S = 2.0
+FREE_PORT_ATTEMPTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A named place to listen at or to be reached at."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The configured bounds of the front door."""
+
+    max_frame_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_idle_ms: int
+    backlog: int = LISTEN_BACKLOG
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+
+
+class BindError(OSError):
+    """A listener's address cannot be had."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    try:
+        found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    addresses = [str(info[4][0]) for info in found]
+    return bool(host) and all(a == "::1" or a.startswith("127.") for a in addresses)
+
+
+def bind(endpoint: Endpoint, limits: ConnectionLimits) -> list[socket.socket]:
+    """Listening sockets for every address of the endpoint's host, all on one port.
+
+    Raises BindError, naming the address and what is wrong with it.
+    """
+    try:
+        found = socket.getaddrinfo(
+            endpoint.host or None,
+            endpoint.port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )
+    except OSError as error:
+        raise BindError(f"listener {endpoint.name}: {endpoint.host!r}: {error}") from error
+    addresses = list(dict.fromkeys((info[0], str(info[4][0])) for info in found))
+    for attempt in range(FREE_PORT_ATTEMPTS):
+        try:
+            return _bind_all(addresses, endpoint.port, limits)
+        except OSError as error:
+            # With port 0 the port found free for the first address may be taken for the next.
+            if endpoint.port or attempt == FREE_PORT_ATTEMPTS - 1:
+                raise BindError(
+                    f"listener {endpoint.name}: cannot listen on {endpoint}: {error.strerror}"
+                ) from error
+    raise AssertionError("unreachable")
+
+
+def _bind_all(
+    addresses: list[tuple[int, str]], port: int, limits: ConnectionLimits
+) -> list[socket.socket]:
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in addresses:
+            try:
+                sock = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:
+                continue  # the family is switched off on this machine
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if limits.receive_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+            if limits.send_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+            try:
+                sock.bind((address, port))
+            except OSError:
+                if len(addresses) == 1 or family != socket.AF_INET6:
+                    raise
+                sockets.pop().close()  # no IPv6 address here, as in many containers
+                continue
+            port = sock.getsockname()[1]
+            sock.listen(limits.backlog)
+            sock.setblocking(False)
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    if not sockets:
+        raise OSError(0, "no usable address")
+    return sockets
+
+
+class Listener:
+    """Accepts connections for a node and keeps their number and idleness in check."""
+
+    def __init__(
+        self, node: Node, loop: asyncio.AbstractEventLoop, limits: ConnectionLimits
+    ) -> None:
+        self.node = node
+        self.loop = loop
+        self.limits = limits
+        self.max_frame_bytes = limits.max_frame_bytes
+        self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
+        self.connections: set[Connection] = set()
+        self._per_host: dict[str, int] = {}
+        self._sockets: list[tuple[str, socket.socket]] = []
+        self._servers: list[asyncio.AbstractServer] = []
+        self._unflushed: dict[Connection, None] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Event | None = None
+        self._refused = 0
+        self._refusal_logged_at = float("-inf")
+
+    def bind(self, endpoints: list[Endpoint]) -> list[Endpoint]:
+        """Bind every endpoint and say where; nothing is accepted before `start`. BindError."""
+        bound: list[Endpoint] = []
+        try:
+            for endpoint in endpoints:
+                sockets = bind(endpoint, self.limits)
+                self._sockets += [(endpoint.name, sock) for sock in sockets]
+                port = sockets[0].getsockname()[1]
+                bound.append(Endpoint(endpoint.name, endpoint.host, port))
+        except BindError:
+            self.close_sockets()
+            raise
+        return bound
+
+    async def start(self) -> None:
+        """Accept connections."""
+        for name, sock in self._sockets:
+            server = await self.loop.create_server(
+                lambda name=name: Connection(self, name),  # type: ignore[misc]
+                sock=sock,
+                backlog=self.limits.backlog,
+            )
+            self._servers.append(server)
+        self._sockets.clear()
+        self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
+
+    def close_sockets(self) -> None:
+        """Stop listening; connections stay."""
+        for server in self._servers:
+            server.close()
+        for _, sock in self._sockets:
+            sock.close()
+        self._servers.clear()
+        self._sockets.clear()
+
+    async def close(self) -> None:
+        """Stop listening and hang up on everybody, giving output a moment to leave."""
+        self.close_sockets()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self.connections):
+            connection.hang_up()
+        if self.connections:
+            self._drained = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._drained.wait(), CLOSE_TIMEOUT_S)
+        for connection in list(self.connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def connected(self, connection: Connection) -> bool:
+        """Whether the connection may stay; counts it if so."""
+        host = connection.client_host
+        of_host = self._per_host.get(host, 0)
+        if len(self.connections) >= self.limits.max_connections:
+            self._refuse(connection, "max.connections", self.limits.max_connections)
+            return False
+        if of_host >= self.limits.max_connections_per_ip:
+            self._refuse(connection, "max.connections.per.ip", self.limits.max_connections_per_ip)
+            return False
+        self.connections.add(connection)
+        self._per_host[host] = of_host + 1
+        return True
+
+    def disconnected(self, connection: Connection) -> None:
+        """A counted connection is gone."""
+        self.connections.discard(connection)
+        self._unflushed.pop(connection, None)
+        if self._drained is not None and not self.connections:
+            self._drained.set()
+        left = self._per_host.get(connection.client_host, 0) - 1
+        if left > 0:
+            self._per_host[connection.client_host] = left
+        else:
+            self._per_host.pop(connection.client_host, None)
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Write the connection's output at the end of this turn of the loop."""
+        if not self._unflushed:
+            self.loop.call_soon(self._flush_all)
+        self._unflushed[connection] = None
+
+    def _flush_all(self) -> None:
+        unflushed, self._unflushed = self._unflushed, {}
+        for connection in unflushed:
+            if not connection.closed:
+                connection.flush()
+
+    def _refuse(self, connection: Connection, key: str, limit: int) -> None:
+        self._refused += 1
+        now = self.loop.time()
+        if now - self._refusal_logged_at >= REFUSALS_LOGGED_EVERY_S:
+            self._refusal_logged_at = now
+            log.warning(
+                "refused %d connection(s), the last from %s: %s=%d are open",
+                self._refused,
+                connection,
+                key,
+                limit,
+            )
+            self._refused = 0
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        idle_s = self.limits.max_idle_ms / 1000
+        for connection in list(self.connections):
+            connection.sweep()
+            quiet_s = now - connection.last_activity
+            if connection.closed:
+                if quiet_s > SWEEP_EVERY_S:  # it was hung up on and does not take its output
+                    connection.abort()
+            elif 0 <= idle_s < quiet_s and connection.idle:
+                connection.close(f"idle for {quiet_s:.0f} s (connections.max.idle.ms)")
+        every_s = min(SWEEP_EVERY_S, max(0.05, idle_s / 2)) if idle_s >= 0 else SWEEP_EVERY_S
+        self._sweeper = self.loop.call_later(every_s, self._sweep)

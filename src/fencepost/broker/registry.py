@@ -1,0 +1,267 @@
+"""Which API is served by which handler, in which versions, and what a handler is given.
+
+Theory of operation
+-------------------
+A module under `broker/apis/` serves one API: it decorates a function with `handles`. What is
+registered is what ApiVersions advertises; there is no second list.
+
+A handler is called synchronously from the bytes' arrival with a `RequestContext` and the decoded
+request, and either returns the response or returns None and answers later through the context:
+
+* `reply(message)`: the response is there.
+* `reply_lazily(make)`: the response may be made now; `make()` is called when the connection is
+  ready to send it. For answers that carry log data, so that a client that asks for much and reads
+  slowly holds one such answer in memory and not one per request.
+* `no_reply()`: the protocol has no response here (Produce with acks=0).
+* `close(reason)`: the protocol says to hang up.
+
+Responses leave in the order of the requests, whatever the order of the answers.
+
+`memoryview`s inside a request (`Records`) point into a receive buffer that is used again: they are
+good until the handler returns. Everything else in a request is the handler's to keep.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fencepost.wire.errors import EncodeError, ErrorCode
+from fencepost.wire.frame import encode_response_parts
+from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+log = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+Handler = Callable[["RequestContext", Any], Message | None]
+
+API_VERSIONS_KEY = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How one API is served."""
+
+    api_key: int
+    name: str
+    request_class: type[Message]
+    min_version: int
+    max_version: int
+    advertised_min_version: int
+    handler: Handler
+
+
+class DuplicateRouteError(Exception):
+    """Two handlers want the same API: a mistake of ours."""
+
+
+ROUTES: dict[int, Route] = {}
+
+
+def parse_versions(versions: str) -> tuple[int, int]:
+    """ "2-4" -> (2, 4); "0" -> (0, 0)."""
+    low, _, high = versions.partition("-")
+    return int(low), int(high or low)
+
+
+def handles(
+    request_class: type[Message], *, versions: str, advertise_from: int | None = None
+) -> Callable[[Handler], Handler]:
+    """Register the decorated function as the handler of `request_class` in `versions`.
+
+    `advertise_from` is a lower minimum to advertise than is served (Produce, KAFKA-18659).
+    """
+    min_version, max_version = parse_versions(versions)
+    assert request_class.min_version <= min_version <= max_version <= request_class.max_version
+    api_key = request_class.api_key
+    assert api_key is not None
+
+    def register(handler: Handler) -> Handler:
+        if api_key in ROUTES:
+            raise DuplicateRouteError(f"api key {api_key} has two handlers")
+        ROUTES[api_key] = Route(
+            api_key=api_key,
+            name=request_class.__name__.removesuffix("Request"),
+            request_class=request_class,
+            min_version=min_version,
+            max_version=max_version,
+            advertised_min_version=min_version if advertise_from is None else advertise_from,
+            handler=handler,
+        )
+        return handler
+
+    return register
+
+
+class Replier(Protocol):
+    """What a context needs of its connection."""
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address, without port."""
+        ...
+
+    @property
+    def listener_name(self) -> str:
+        """The listener the client came in by."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        ...
+
+    def settled(self, context: RequestContext) -> None:
+        """The context's answer is known."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Hang up, with one log line."""
+        ...
+
+
+class RequestContext:
+    """One request in flight: who sent it, and the place of its answer among the responses."""
+
+    __slots__ = (
+        "_make",
+        "_on_disconnect",
+        "_parts",
+        "answered",
+        "api_version",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "frame_size_bytes",
+        "node",
+        "route",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        connection: Replier,
+        route: Route,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None = None,
+        frame_size_bytes: int = 0,
+    ) -> None:
+        self.node = node
+        self.connection = connection
+        self.route = route
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.frame_size_bytes = frame_size_bytes
+        self.answered = False
+        self._parts: list[Buffer] | None = None
+        self._make: Callable[[], Message] | None = None
+        self._on_disconnect: Callable[[], None] | None = None
+
+    @property
+    def client_host(self) -> str:
+        """The client's address, without port."""
+        return self.connection.client_host
+
+    @property
+    def listener_name(self) -> str:
+        """The listener the client came in by: its endpoints are the ones to tell it."""
+        return self.connection.listener_name
+
+    @property
+    def disconnected(self) -> bool:
+        """Whether the client is gone; answering is then allowed and in vain."""
+        return self.connection.closed
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Call `callback` if the client leaves before the answer: stop waiting on its behalf."""
+        self._on_disconnect = callback
+
+    def reply(self, message: Message) -> None:
+        """The answer. A second one is a mistake and is refused by an assertion."""
+        assert not self.answered, f"{self.route.name} is answered twice"
+        self._parts = self._encode(message)
+        self._settle()
+
+    def reply_lazily(self, make: Callable[[], Message]) -> None:
+        """The answer can be had from `make`, once, when the connection is ready to send it."""
+        assert not self.answered, f"{self.route.name} is answered twice"
+        self._make = make
+        self._settle()
+
+    def no_reply(self) -> None:
+        """The protocol has no response for this request."""
+        assert not self.answered, f"{self.route.name} is answered twice"
+        self._parts = []
+        self._settle()
+
+    def close(self, reason: str) -> None:
+        """Hang up on the client: answers before this one are lost or sent, this one is not."""
+        self.answered = True
+        self.connection.close(reason)
+
+    def fail(self, error: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
+        """We cannot serve this: say so where the API has an error field, hang up where not."""
+        if self.answered:
+            return
+        message = error_response(self.route, self.api_version, error)
+        if message is None:
+            self.close(f"{self.route.name} v{self.api_version} failed: {error.name}")
+        else:
+            self.reply(message)
+
+    def abandoned(self) -> None:
+        """The connection is gone: tell whoever asked to know."""
+        self.answered = True
+        callback, self._on_disconnect = self._on_disconnect, None
+        if callback is not None:
+            callback()
+
+    def take_parts(self) -> list[Buffer]:
+        """The encoded response; for the connection, when it is its turn."""
+        make, self._make = self._make, None
+        if make is not None:
+            self._parts = self._encode(make())
+        parts, self._parts = self._parts, None
+        assert parts is not None
+        return parts
+
+    def _encode(self, message: Message) -> list[Buffer]:
+        try:
+            return encode_response_parts(message, self.api_version, self.correlation_id)
+        except EncodeError:
+            log.exception("cannot encode the %s v%d response", self.route.name, self.api_version)
+            substitute = error_response(
+                self.route, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR
+            )
+            if substitute is None:
+                raise
+            return encode_response_parts(substitute, self.api_version, self.correlation_id)
+
+    def _settle(self) -> None:
+        self.answered = True
+        self._on_disconnect = None
+        self.connection.settled(self)
+
+
+def error_response(route: Route, version: int, error: ErrorCode) -> Message | None:
+    """A response that carries only `error` at the top, or None where the API has no such field."""
+    from fencepost.wire.api import response_class
+
+    response = response_class(route.api_key)
+    for descriptor in response.fields:
+        if descriptor.name == "error_code" and descriptor.versions.contains(version):
+            return response(error_code=int(error))
+    return None
+
+
+def advertised_routes(routes: Iterable[Route] | None = None) -> list[tuple[int, int, int]]:
+    """(api key, min version, max version) of everything served, by key."""
+    chosen = ROUTES.values() if routes is None else routes
+    return sorted((r.api_key, r.advertised_min_version, r.max_version) for r in chosen)

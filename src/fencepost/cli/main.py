@@ -1,0 +1,88 @@
+"""`fencepost`: finds the sub-command, loads its module, runs it, returns its exit code.
+
+Exit codes: 0 done; 1 it did not work out (one line on stderr says why); 2 the command line or the
+configuration is wrong; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import fencepost
+from fencepost.cli.commands import COMMANDS
+
+
+def version_text() -> str:
+    """The version, and which backends of the codec and of record batches are in use."""
+    from fencepost.batch import backend as batch_backend
+    from fencepost.wire import backend as wire_backend
+
+    return (
+        f"fencepost {fencepost.__version__} "
+        f"(wire: {wire_backend.name()}, batch: {batch_backend.name()}; "
+        f"Python {sys.version.split()[0]})"
+    )
+
+
+class _VersionAction(argparse.Action):
+    """Like argparse's own version action, but the text is made only when asked for."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        print(version_text())
+        parser.exit(0)
+
+
+def build_parser(chosen: str | None) -> argparse.ArgumentParser:
+    """The parser of the command line; only the chosen command's module is loaded."""
+    parser = argparse.ArgumentParser(
+        prog="fencepost",
+        description="Kafka's replicated log in Python. `fencepost serve` starts a broker.",
+    )
+    parser.add_argument(
+        "--version", action=_VersionAction, nargs=0, help="print the version and the backends"
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for command in COMMANDS:
+        if command.name == chosen:
+            importlib.import_module(command.module).register(subparsers)
+        else:
+            subparsers.add_parser(command.name, help=command.help, add_help=False)
+    return parser
+
+
+def chosen_command(argv: Sequence[str]) -> str | None:
+    """The first word that is a command."""
+    names = {command.name for command in COMMANDS}
+    return next((word for word in argv if word in names), None)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's own) and return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser(chosen_command(words))
+    arguments = parser.parse_args(words)
+    if arguments.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        return int(arguments.run(arguments))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has left (`fencepost ... | head`); nothing more to say to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

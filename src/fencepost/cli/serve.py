@@ -1,0 +1,90 @@
+"""`fencepost serve`: a broker and its controller in this process, until a signal stops it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+EPILOG = """\
+Without any option it serves 127.0.0.1:9092 and keeps its data in ./fencepost-data; both are
+printed. Configuration keys are Kafka's; `-o` wins over --data-dir and --listen, which win over the
+file. PLAINTEXT on an address that other machines can reach has to be asked for (--listen or
+`listeners`) and is reported loudly.
+
+examples:
+  fencepost serve
+  fencepost serve --data-dir /var/lib/fencepost --listen 127.0.0.1:9092
+  fencepost serve --config server.properties -o num.partitions=3
+  fencepost serve -o listeners=PLAINTEXT://127.0.0.1:0      (any free port; it is printed)
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost serve`."""
+    parser = subparsers.add_parser(
+        "serve",
+        help="run a broker (and its controller) in this process",
+        description="Run a broker and its controller in this process.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
+    parser.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="where the log lives (default: fencepost-data)"
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="where to listen (default: 127.0.0.1:9092)"
+    )
+    parser.add_argument(
+        "-o",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set a configuration key; may be repeated",
+    )
+    parser.add_argument(
+        "--ready-file",
+        type=Path,
+        metavar="FILE",
+        help="write the bound listeners there, one HOST:PORT per line, once they accept clients",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load the configuration and serve."""
+    from fencepost.broker.config import BrokerConfig, ConfigError
+    from fencepost.broker.main import run as serve
+
+    try:
+        overrides = overrides_of(arguments)
+        config = BrokerConfig.load(arguments.config, overrides)
+    except (ConfigError, UsageError) as error:
+        print(f"fencepost serve: {error}", file=sys.stderr)
+        return 2
+    return serve(config, ready_file=arguments.ready_file)
+
+
+class UsageError(Exception):
+    """An option of the command line is malformed."""
+
+
+def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """The command line's configuration keys; `-o` comes last and so wins. UsageError."""
+    overrides: dict[str, str] = {}
+    if arguments.data_dir is not None:
+        overrides["log.dirs"] = str(arguments.data_dir)
+    if arguments.listen is not None:
+        host, colon, port = arguments.listen.rpartition(":")
+        if not colon or not port.isdecimal():
+            raise UsageError(f"--listen {arguments.listen!r}: allowed is HOST:PORT")
+        overrides["listeners"] = f"PLAINTEXT://{host}:{port}"
+    for override in arguments.overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"-o {override!r}: allowed is KEY=VALUE")
+        overrides[key.strip()] = value.strip()
+    return overrides
