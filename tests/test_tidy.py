@@ -1,4 +1,4 @@
-"""House rules that a formatter cannot check: function length, line length, what sources may name."""
+"""House rules a formatter cannot check: function length, line length, what sources may name."""
 
 import ast
 import re

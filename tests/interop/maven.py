@@ -24,10 +24,15 @@ class JarsUnavailableError(RuntimeError):
 
 @dataclass(frozen=True)
 class JarSet:
-    """A named set of artifacts, resolved with everything they need."""
+    """A named set of artifacts, resolved with everything they need, or just themselves.
+
+    Spark's own descriptors name further repositories; `transitive=False` keeps Maven from asking
+    those, and the artifacts then list what they need.
+    """
 
     name: str
     artifacts: tuple[str, ...]  # group:artifact:version
+    transitive: bool = True
 
     @property
     def directory(self) -> Path:
@@ -67,9 +72,11 @@ class JarSet:
             jars.rename(self.directory)
 
     def _pom(self) -> str:
+        everything = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+        exclusions = "" if self.transitive else f"<exclusions>{everything}</exclusions>"
         dependencies = "".join(
             "<dependency><groupId>{}</groupId><artifactId>{}</artifactId>"
-            "<version>{}</version></dependency>".format(*artifact.split(":"))
+            "<version>{}</version>{}</dependency>".format(*artifact.split(":"), exclusions)
             for artifact in self.artifacts
         )
         return (

@@ -18,15 +18,12 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 FLIGHTS = 336_776
-_NUMBERS = frozenset(
-    "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay flight "
-    "air_time distance hour minute".split()
-)
+_TEXTS = frozenset({"carrier", "origin", "dest"})  # every other column is a number
 _KEY_COLUMN = "tailnum"
 _TIME_COLUMN = "time_hour"
 _MISSING = ("", "NA")
@@ -89,9 +86,9 @@ def read_flights(archive: Path) -> Iterator[Flight]:
 
 def _flight(row: dict[str, str]) -> Flight:
     key = row.pop(_KEY_COLUMN)
-    moment = datetime.strptime(row.pop(_TIME_COLUMN), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    moment = datetime.fromisoformat(row.pop(_TIME_COLUMN))  # ends with Z: in UTC
     event: dict[str, str | int | None] = {
-        name: None if text in _MISSING else int(text) if name in _NUMBERS else text
+        name: None if text in _MISSING else text if name in _TEXTS else int(text)
         for name, text in row.items()
     }
     return Flight(

@@ -20,7 +20,8 @@ _BAR, _LINE, _INK = "#2a6f97", "#c8553d", "#333333"
 def delay_lines(delays: pa.Table) -> list[str]:
     """The delays by carrier as lines of a table, most delayed first."""
     rows = sorted(delays.to_pylist(), key=lambda row: -(row["mean_delay_min"] or 0))
-    lines = [f"{'carrier':<16}{'flights':>9}{'cancelled':>11}{'mean min':>10}{'p90':>6}{'late %':>8}"]
+    heads = f"{'carrier':<16}{'flights':>9}{'cancelled':>11}"
+    lines = [f"{heads}{'mean min':>10}{'p90':>6}{'late %':>8}"]
     lines += [
         f"{row['carrier']} {_CARRIERS.get(row['carrier'], ''):<13}{row['flights']:>9,}"
         f"{row['cancelled']:>11,}{row['mean_delay_min']:>10}{row['p90_delay_min']:>6}"
@@ -66,6 +67,6 @@ def draw_chart(by_carrier: pa.Table, by_hour: pa.Table, routes: pa.Table, path: 
         axes.spines[["top", "right"]].set_visible(False)
         axes.title.set_color(_INK)
     total = sum(row["flights"] for row in carriers)
-    figure.suptitle(f"{total:,} flights from New York City, through Fencepost and Spark", fontsize=14)
+    figure.suptitle(f"{total:,} flights from New York City, through Fencepost and Spark")
     figure.savefig(path, dpi=110)
     plt.close(figure)

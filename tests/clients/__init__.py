@@ -1,0 +1,1 @@
+"""Foreign clients against a served broker: librdkafka, kafka-python, aiokafka."""

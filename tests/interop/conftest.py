@@ -1,0 +1,56 @@
+"""Brokers for the interop suite: the same tests run against Fencepost and against Apache Kafka.
+
+What passes on Apache Kafka and fails on Fencepost is our mistake; what fails on both is the test's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from . import apache
+from .maven import JarSet, JarsUnavailableError
+
+# The newest of each that Maven Central's mirrors reliably carry; the connector only uses the token
+# helper for delegation tokens, so its version does not matter here.
+SPARK_KAFKA = JarSet(
+    "spark-kafka-4.2.0",
+    (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:3.5.1",
+        "org.apache.kafka:kafka-clients:3.9.1",
+        "org.apache.commons:commons-pool2:2.12.1",
+    ),
+    transitive=False,
+)
+
+
+def jars_or_skip(jars: JarSet) -> JarSet:
+    """The set, fetched; the test is skipped with the reason when it cannot be had."""
+    try:
+        jars.jars()
+    except JarsUnavailableError as error:
+        pytest.skip(f"{jars.name} is not available: {error}")
+    return jars
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> JarSet:
+    """Apache Kafka's jars."""
+    return jars_or_skip(apache.KAFKA)
+
+
+@pytest.fixture(scope="session", params=["fencepost", "apache"])
+def bootstrap(
+    request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Bootstrap address of a fresh one-node cluster of the kind."""
+    if request.param == "fencepost":
+        from fencepost.testing import Cluster
+
+        with Cluster(**{"group.initial.rebalance.delay.ms": "0"}) as cluster:
+            yield cluster.bootstrap_servers
+    else:
+        with apache.apache_broker(tmp_path_factory.mktemp("apache")) as broker:
+            yield broker.bootstrap_servers
