@@ -1,0 +1,205 @@
+"""Kafka's requests and responses, one module per API.
+
+`from fencepost.wire.api import FetchRequest` imports only the module it needs, and so do
+`request_class` and `response_class`, which go by API key. Adding an API is a module and a row here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.wire.api.allocate_producer_ids import (
+        AllocateProducerIdsRequest as AllocateProducerIdsRequest,
+    )
+    from fencepost.wire.api.allocate_producer_ids import (
+        AllocateProducerIdsResponse as AllocateProducerIdsResponse,
+    )
+    from fencepost.wire.api.alter_partition import AlterPartitionRequest as AlterPartitionRequest
+    from fencepost.wire.api.alter_partition import AlterPartitionResponse as AlterPartitionResponse
+    from fencepost.wire.api.api_versions import ApiVersionsRequest as ApiVersionsRequest
+    from fencepost.wire.api.api_versions import ApiVersionsResponse as ApiVersionsResponse
+    from fencepost.wire.api.begin_quorum_epoch import (
+        BeginQuorumEpochRequest as BeginQuorumEpochRequest,
+    )
+    from fencepost.wire.api.begin_quorum_epoch import (
+        BeginQuorumEpochResponse as BeginQuorumEpochResponse,
+    )
+    from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest as BrokerHeartbeatRequest
+    from fencepost.wire.api.broker_heartbeat import (
+        BrokerHeartbeatResponse as BrokerHeartbeatResponse,
+    )
+    from fencepost.wire.api.broker_registration import (
+        BrokerRegistrationRequest as BrokerRegistrationRequest,
+    )
+    from fencepost.wire.api.broker_registration import (
+        BrokerRegistrationResponse as BrokerRegistrationResponse,
+    )
+    from fencepost.wire.api.create_partitions import (
+        CreatePartitionsRequest as CreatePartitionsRequest,
+    )
+    from fencepost.wire.api.create_partitions import (
+        CreatePartitionsResponse as CreatePartitionsResponse,
+    )
+    from fencepost.wire.api.create_topics import CreateTopicsRequest as CreateTopicsRequest
+    from fencepost.wire.api.create_topics import CreateTopicsResponse as CreateTopicsResponse
+    from fencepost.wire.api.delete_groups import DeleteGroupsRequest as DeleteGroupsRequest
+    from fencepost.wire.api.delete_groups import DeleteGroupsResponse as DeleteGroupsResponse
+    from fencepost.wire.api.delete_records import DeleteRecordsRequest as DeleteRecordsRequest
+    from fencepost.wire.api.delete_records import DeleteRecordsResponse as DeleteRecordsResponse
+    from fencepost.wire.api.delete_topics import DeleteTopicsRequest as DeleteTopicsRequest
+    from fencepost.wire.api.delete_topics import DeleteTopicsResponse as DeleteTopicsResponse
+    from fencepost.wire.api.describe_cluster import DescribeClusterRequest as DescribeClusterRequest
+    from fencepost.wire.api.describe_cluster import (
+        DescribeClusterResponse as DescribeClusterResponse,
+    )
+    from fencepost.wire.api.describe_configs import DescribeConfigsRequest as DescribeConfigsRequest
+    from fencepost.wire.api.describe_configs import (
+        DescribeConfigsResponse as DescribeConfigsResponse,
+    )
+    from fencepost.wire.api.describe_groups import DescribeGroupsRequest as DescribeGroupsRequest
+    from fencepost.wire.api.describe_groups import DescribeGroupsResponse as DescribeGroupsResponse
+    from fencepost.wire.api.describe_log_dirs import (
+        DescribeLogDirsRequest as DescribeLogDirsRequest,
+    )
+    from fencepost.wire.api.describe_log_dirs import (
+        DescribeLogDirsResponse as DescribeLogDirsResponse,
+    )
+    from fencepost.wire.api.describe_producers import (
+        DescribeProducersRequest as DescribeProducersRequest,
+    )
+    from fencepost.wire.api.describe_producers import (
+        DescribeProducersResponse as DescribeProducersResponse,
+    )
+    from fencepost.wire.api.describe_quorum import DescribeQuorumRequest as DescribeQuorumRequest
+    from fencepost.wire.api.describe_quorum import DescribeQuorumResponse as DescribeQuorumResponse
+    from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest as EndQuorumEpochRequest
+    from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochResponse as EndQuorumEpochResponse
+    from fencepost.wire.api.fetch import FetchRequest as FetchRequest
+    from fencepost.wire.api.fetch import FetchResponse as FetchResponse
+    from fencepost.wire.api.find_coordinator import FindCoordinatorRequest as FindCoordinatorRequest
+    from fencepost.wire.api.find_coordinator import (
+        FindCoordinatorResponse as FindCoordinatorResponse,
+    )
+    from fencepost.wire.api.heartbeat import HeartbeatRequest as HeartbeatRequest
+    from fencepost.wire.api.heartbeat import HeartbeatResponse as HeartbeatResponse
+    from fencepost.wire.api.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest as IncrementalAlterConfigsRequest,
+    )
+    from fencepost.wire.api.incremental_alter_configs import (
+        IncrementalAlterConfigsResponse as IncrementalAlterConfigsResponse,
+    )
+    from fencepost.wire.api.init_producer_id import InitProducerIdRequest as InitProducerIdRequest
+    from fencepost.wire.api.init_producer_id import InitProducerIdResponse as InitProducerIdResponse
+    from fencepost.wire.api.join_group import JoinGroupRequest as JoinGroupRequest
+    from fencepost.wire.api.join_group import JoinGroupResponse as JoinGroupResponse
+    from fencepost.wire.api.leave_group import LeaveGroupRequest as LeaveGroupRequest
+    from fencepost.wire.api.leave_group import LeaveGroupResponse as LeaveGroupResponse
+    from fencepost.wire.api.list_groups import ListGroupsRequest as ListGroupsRequest
+    from fencepost.wire.api.list_groups import ListGroupsResponse as ListGroupsResponse
+    from fencepost.wire.api.list_offsets import ListOffsetsRequest as ListOffsetsRequest
+    from fencepost.wire.api.list_offsets import ListOffsetsResponse as ListOffsetsResponse
+    from fencepost.wire.api.metadata import MetadataRequest as MetadataRequest
+    from fencepost.wire.api.metadata import MetadataResponse as MetadataResponse
+    from fencepost.wire.api.offset_commit import OffsetCommitRequest as OffsetCommitRequest
+    from fencepost.wire.api.offset_commit import OffsetCommitResponse as OffsetCommitResponse
+    from fencepost.wire.api.offset_delete import OffsetDeleteRequest as OffsetDeleteRequest
+    from fencepost.wire.api.offset_delete import OffsetDeleteResponse as OffsetDeleteResponse
+    from fencepost.wire.api.offset_fetch import OffsetFetchRequest as OffsetFetchRequest
+    from fencepost.wire.api.offset_fetch import OffsetFetchResponse as OffsetFetchResponse
+    from fencepost.wire.api.offset_for_leader_epoch import (
+        OffsetForLeaderEpochRequest as OffsetForLeaderEpochRequest,
+    )
+    from fencepost.wire.api.offset_for_leader_epoch import (
+        OffsetForLeaderEpochResponse as OffsetForLeaderEpochResponse,
+    )
+    from fencepost.wire.api.produce import ProduceRequest as ProduceRequest
+    from fencepost.wire.api.produce import ProduceResponse as ProduceResponse
+    from fencepost.wire.api.sync_group import SyncGroupRequest as SyncGroupRequest
+    from fencepost.wire.api.sync_group import SyncGroupResponse as SyncGroupResponse
+    from fencepost.wire.api.vote import VoteRequest as VoteRequest
+    from fencepost.wire.api.vote import VoteResponse as VoteResponse
+
+API_NAMES: Final[dict[int, str]] = {
+    0: "Produce",
+    1: "Fetch",
+    2: "ListOffsets",
+    3: "Metadata",
+    8: "OffsetCommit",
+    9: "OffsetFetch",
+    10: "FindCoordinator",
+    11: "JoinGroup",
+    12: "Heartbeat",
+    13: "LeaveGroup",
+    14: "SyncGroup",
+    15: "DescribeGroups",
+    16: "ListGroups",
+    18: "ApiVersions",
+    19: "CreateTopics",
+    20: "DeleteTopics",
+    21: "DeleteRecords",
+    22: "InitProducerId",
+    23: "OffsetForLeaderEpoch",
+    32: "DescribeConfigs",
+    35: "DescribeLogDirs",
+    37: "CreatePartitions",
+    42: "DeleteGroups",
+    44: "IncrementalAlterConfigs",
+    47: "OffsetDelete",
+    52: "Vote",
+    53: "BeginQuorumEpoch",
+    54: "EndQuorumEpoch",
+    55: "DescribeQuorum",
+    56: "AlterPartition",
+    60: "DescribeCluster",
+    61: "DescribeProducers",
+    62: "BrokerRegistration",
+    63: "BrokerHeartbeat",
+    67: "AllocateProducerIds",
+}
+"""API key -> Kafka's name of the API. The module is the name in snake_case, the classes are the
+name with `Request` and `Response` behind it."""
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name of an API, such as `Fetch`; a number we do not know keeps it: `UNKNOWN(999)`."""
+    return API_NAMES.get(api_key, f"UNKNOWN({api_key})")
+
+
+def request_class(api_key: int) -> type[Message]:
+    """The request with this key; KeyError when there is none."""
+    return _load(API_NAMES[api_key], "Request")
+
+
+def response_class(api_key: int) -> type[Message]:
+    """The response to requests with this key; KeyError when there is none."""
+    return _load(API_NAMES[api_key], "Response")
+
+
+def _module_name(api: str) -> str:
+    words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in api)
+    return f"{__name__}.{words[1:]}"
+
+
+def _load(api: str, suffix: str) -> type[Message]:
+    name = api + suffix
+    if name not in globals():
+        globals()[name] = getattr(import_module(_module_name(api)), name)
+    loaded: type[Message] = globals()[name]
+    return loaded
+
+
+def __getattr__(name: str) -> Any:
+    for suffix in ("Request", "Response"):
+        api = name.removesuffix(suffix)
+        if api != name and api in API_NAMES.values():
+            return _load(api, suffix)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    classes = [api + suffix for api in API_NAMES.values() for suffix in ("Request", "Response")]
+    return sorted({*globals(), *classes})

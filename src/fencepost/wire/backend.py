@@ -1,0 +1,53 @@
+"""Chooses what encodes and decodes: the compiled interpreter, or generated Python.
+
+`FENCEPOST_PURE=1` in the environment forces the Python backend; so does an installation without
+the compiled module. Both follow the same layouts and pass the same tests.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from fencepost.wire.layout import Layout
+from fencepost.wire.types import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Codec(Protocol):
+    """Reads and writes one message class at one version."""
+
+    def decode(self, data: Buffer) -> Any:
+        """The message that fills `data`."""
+
+    def read(self, data: Buffer, pos: int) -> tuple[Any, int]:
+        """The message that begins at `pos`, and the position behind it."""
+
+    def encode(self, message: Any) -> bytes:
+        """The message in one piece."""
+
+    def encode_parts(self, message: Any) -> list[Buffer]:
+        """The message in pieces, with records uncopied."""
+
+
+def _choose() -> tuple[Literal["c", "python"], Callable[[Layout], Codec]]:
+    if os.environ.get("FENCEPOST_PURE") != "1":
+        try:
+            from fencepost.wire._codec import CompiledCodec
+        except ImportError:
+            pass
+        else:
+            return "c", CompiledCodec
+    from fencepost.wire.generated import GeneratedCodec
+
+    return "python", GeneratedCodec
+
+
+_NAME, make_codec = _choose()
+
+
+def name() -> Literal["c", "python"]:
+    """Which backend this process uses."""
+    return _NAME

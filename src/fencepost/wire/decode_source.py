@@ -1,0 +1,274 @@
+"""Writes the source of a decoder: one straight-line function per message and version.
+
+Neighbouring fields of fixed size are read by one `struct` call, together with the byte that
+follows them where that byte is a length, a count of elements or a count of tags (a varint whose
+first byte is nearly always its last). Nested structs and loops over arrays are written in place.
+
+Names in the source: `b` the input, `v` a view of it for records, `p` the position, `end` the size
+of the input, `n1`, `o2`, ... locals. Decoders check lengths and counts against `end` before they
+allocate, and leave it to `struct` and indexing to fail on fields of fixed size.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from fencepost.wire import runtime
+from fencepost.wire.emitter import Emitter
+from fencepost.wire.layout import Layout, Slot
+from fencepost.wire.schema import MISSING, Field
+from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
+
+_ENVIRONMENT: dict[str, Any] = {
+    "Malformed": runtime.Malformed,
+    "uvarint": runtime.read_uvarint,
+    "read_uuids": runtime.read_uuids,
+    "unpack": struct.unpack_from,
+    "new": object.__new__,
+    "new_bytes": bytes.__new__,
+    "Uuid": Uuid,
+    "ZERO": Uuid.ZERO,
+}
+
+
+def decoder_source(layout: Layout, *, from_view: bool) -> tuple[str, dict[str, Any]]:
+    """Source of `decode(b, v, p, end) -> (message, position)` and the globals it needs.
+
+    `from_view`: `b` may be a memoryview; otherwise it is `bytes`, which is faster.
+    """
+    writer = _DecodeWriter(layout.is_flexible, from_view)
+    writer.write_struct(layout, "o")
+    writer.flush()
+    writer.emit("return o, p")
+    header = "def decode(b, v, p, end):\n"
+    return header + "\n".join(writer.lines) + "\n", writer.environment
+
+
+class _DecodeWriter(Emitter):
+    def __init__(self, is_flexible: bool, from_view: bool) -> None:
+        super().__init__(dict(_ENVIRONMENT))
+        self._is_flexible = is_flexible
+        self._text = 'str(b[p:{end}], "utf-8")' if from_view else "b[p:{end}].decode()"
+        # The run of fixed-size fields not yet read: format, size and where each value goes.
+        self._codes = ""
+        self._size = 0
+        self._targets: list[str] = []
+        self._after_run: list[str] = []
+
+    # Runs of fixed-size fields
+
+    def _add(self, code: str, size: int, target: str) -> None:
+        self._codes += code
+        self._size += size
+        self._targets.append(target)
+
+    def flush(self) -> None:
+        """Read the run collected so far."""
+        if not self._codes:
+            return
+        if self._codes == "B":
+            self.emit(f"{self._targets[0]} = b[p]")
+        else:
+            unpack = self.packer("unpack", self._codes, "unpack_from")
+            comma = "," if len(self._targets) == 1 else ""
+            self.emit(f"{', '.join(self._targets)}{comma} = {unpack}(b, p)")
+        self.emit(f"p += {self._size}")
+        for line in self._after_run:
+            self.emit(line)
+        self._codes, self._size, self._targets, self._after_run = "", 0, [], []
+
+    def _uvarint(self, name: str) -> None:
+        self._add("B", 1, name)
+        self.flush()
+        with self.block(f"if {name} > 127:"):
+            self.emit(f"{name}, p = uvarint(b, p - 1)")
+
+    def _length(self, name: str, plain_code: str, plain_size: int) -> None:
+        """Read a length or count into `name`; null is -1 in either form."""
+        if self._is_flexible:
+            self._uvarint(name)
+            self.emit(f"{name} -= 1")
+        else:
+            self._add(plain_code, plain_size, name)
+            self.flush()
+
+    # Structs
+
+    def write_struct(self, layout: Layout, name: str) -> None:
+        """Make an object and read its fields; a run may be left open at the end."""
+        cls = self.constant(layout.struct.__name__, layout.struct)
+        self.emit(f"{name} = new({cls})")
+        for field in layout.absent:
+            self._write_default(field, f"{name}.{field.name}")
+        for slot in layout.plain:
+            self._write_slot(slot, f"{name}.{slot.field.name}")
+        if layout.is_flexible:
+            self._write_tags(layout, name)
+        else:
+            self.emit(f"{name}.unknown_tags = None")
+
+    def _write_default(self, field: Field, target: str) -> None:
+        if field.default is not MISSING:
+            default = field.default
+            if type(default) in (int, bool, str, type(None)):
+                self.emit(f"{target} = {default!r}")
+            else:
+                self.emit(f"{target} = {self.constant(f'default_{field.name}', default)}")
+        elif field.is_array:
+            self.emit(f"{target} = []")
+        else:
+            assert field.struct is not None
+            name = self.new_name("d")
+            self.emit(f"{target} = {name} = new({self._class_name(field.struct)})")
+            for inner in field.struct.fields:
+                self._write_default(inner, f"{name}.{inner.name}")
+            self.emit(f"{name}.unknown_tags = None")
+
+    def _class_name(self, struct: type) -> str:
+        return self.constant(struct.__name__, struct)
+
+    def _write_tags(self, layout: Layout, name: str) -> None:
+        count = self.new_name("t")
+        self._uvarint(count)
+        with self.block(f"if {count}:"):
+            self._write_tag_loop(layout, name, count)
+        with self.block("else:"):
+            for slot in layout.tagged:
+                self._write_default(slot.field, f"{name}.{slot.field.name}")
+            self.emit(f"{name}.unknown_tags = None")
+
+    def _write_tag_loop(self, layout: Layout, name: str, count: str) -> None:
+        for slot in layout.tagged:
+            self._write_default(slot.field, f"{name}.{slot.field.name}")
+        tag, last = self.new_name("tag"), self.new_name("last")
+        size, unknown = self.new_name("z"), self.new_name("u")
+        self.emit(f"{unknown} = None")
+        self.emit(f"{last} = -1")
+        with self.block(f"for _ in range({count}):"):
+            self._uvarint(tag)
+            self._uvarint(size)
+            self.emit(f"{size} += p")
+            with self.block(f"if {tag} <= {last} or {size} > end:"):
+                self.emit("raise Malformed")
+            self.emit(f"{last} = {tag}")
+            keyword = "if"
+            for slot in layout.tagged:
+                with self.block(f"{keyword} {tag} == {slot.field.tag}:"):
+                    self._write_slot(slot, f"{name}.{slot.field.name}")
+                    self.flush()
+                keyword = "elif"
+            with self.block("else:" if layout.tagged else "if True:"):
+                with self.block(f"if {unknown} is None:"):
+                    self.emit(f"{unknown} = {{}}")
+                self.emit(f"{unknown}[{tag}] = bytes(b[p:{size}])")
+                self.emit(f"p = {size}")
+            with self.block(f"if p != {size}:"):
+                self.emit("raise Malformed")
+        self.emit(f"{name}.unknown_tags = {unknown}")
+
+    # Values
+
+    def _write_slot(self, slot: Slot, target: str) -> None:
+        if slot.field.is_array:
+            self._write_array(slot, target)
+        elif slot.layout is not None:
+            self._write_nested(slot, slot.layout, target)
+        else:
+            assert slot.field.primitive is not None
+            self._write_primitive(slot.field.primitive, target, slot.is_nullable)
+
+    def _write_nested(self, slot: Slot, layout: Layout, target: str) -> None:
+        name = self.new_name("o")
+        if not slot.is_nullable:
+            self.write_struct(layout, name)
+            self.emit(f"{target} = {name}")
+            return
+        present = self.new_name("k")
+        self._add("b", 1, present)
+        self.flush()
+        with self.block(f"if {present} < 0:"):
+            self.emit(f"{target} = None")
+        with self.block("else:"):
+            self.write_struct(layout, name)
+            self.flush()
+            self.emit(f"{target} = {name}")
+
+    def _write_primitive(self, primitive: Primitive, target: str, is_nullable: bool) -> None:
+        if primitive in FIXED_CODES:
+            self._add(*FIXED_CODES[primitive], target)
+        elif primitive is Primitive.UUID:
+            name = self.new_name("x")
+            self._add("16s", 16, name)
+            self._after_run.append(
+                f"{target} = ZERO if {name} == ZERO else new_bytes(Uuid, {name})"
+            )
+        else:
+            self._write_sized(primitive, target, is_nullable)
+
+    def _write_sized(self, primitive: Primitive, target: str, is_nullable: bool) -> None:
+        size, stop = self.new_name("n"), self.new_name("q")
+        is_string = primitive is Primitive.STRING
+        self._length(size, *(("h", 2) if is_string else ("i", 4)))
+        value = {
+            Primitive.STRING: self._text.format(end=stop),
+            Primitive.BYTES: f"bytes(b[p:{stop}])",
+            Primitive.RECORDS: f"v[p:{stop}]",
+        }[primitive]
+        too_long = f" or {size} > {MAX_STRING_BYTES}" if is_string and self._is_flexible else ""
+        self.emit(f"{stop} = p + {size}")
+        check = f"if {size} < 0 or {stop} > end{too_long}:"
+        if not is_nullable:
+            with self.block(check):
+                self.emit("raise Malformed")
+            self.emit(f"{target} = {value}")
+            self.emit(f"p = {stop}")
+            return
+        with self.block(f"if {size} == -1:"):
+            self.emit(f"{target} = None")
+        with self.block(f"el{check}"):
+            self.emit("raise Malformed")
+        with self.block("else:"):
+            self.emit(f"{target} = {value}")
+            self.emit(f"p = {stop}")
+
+    def _write_array(self, slot: Slot, target: str) -> None:
+        count = self.new_name("n")
+        self._length(count, "i", 4)
+        check = f"if {count} < 0 or {count} * {slot.element_min_size} > end - p:"
+        if not slot.is_nullable:
+            with self.block(check):
+                self.emit("raise Malformed")
+            self._write_elements(slot, target, count)
+            return
+        with self.block(f"if {count} == -1:"):
+            self.emit(f"{target} = None")
+        with self.block(f"el{check}"):
+            self.emit("raise Malformed")
+        with self.block("else:"):
+            self._write_elements(slot, target, count)
+
+    def _write_elements(self, slot: Slot, target: str, count: str) -> None:
+        primitive = slot.field.primitive
+        if primitive in FIXED_CODES:
+            code, size = FIXED_CODES[primitive]
+            self.emit(f'{target} = list(unpack(f">{{{count}}}{code}", b, p))')
+            self.emit(f"p += {count} * {size}" if size > 1 else f"p += {count}")
+            return
+        if primitive is Primitive.UUID:
+            self.emit(f"{target} = read_uuids(b, p, {count})")
+            self.emit(f"p += {count} * 16")
+            return
+        items, append = self.new_name("l"), self.new_name("a")
+        element = self.new_name("o")
+        self.emit(f"{items} = []")
+        self.emit(f"{append} = {items}.append")
+        with self.block(f"for _ in range({count}):"):
+            if slot.layout is not None:
+                self.write_struct(slot.layout, element)
+            else:
+                assert primitive is not None
+                self._write_primitive(primitive, element, False)
+            self.flush()
+            self.emit(f"{append}({element})")
+        self.emit(f"{target} = {items}")

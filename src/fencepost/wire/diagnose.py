@@ -1,0 +1,313 @@
+"""Says what is wrong with bytes or objects that a codec refused, and where.
+
+Fast codecs only notice that something does not fit. These two walk the same layout again, one
+field at a time, keeping the path; the first misfit becomes the error. Shared by both backends, so
+that their errors are the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fencepost.wire.errors import DecodeError, EncodeError
+from fencepost.wire.layout import Layout, Slot
+from fencepost.wire.schema import is_all_default
+from fencepost.wire.types import (
+    FIXED_CODES,
+    MAX_STRING_BYTES,
+    RANGES,
+    Buffer,
+    Primitive,
+)
+
+_MAX_UVARINT = 0xFFFFFFFF
+
+
+def trailing_bytes(end: int, size: int) -> DecodeError:
+    """The error for a message that ends before its buffer does."""
+    return DecodeError(f"{size - end} bytes left over", "", end)
+
+
+def explain_decode(layout: Layout, data: Buffer, pos: int, cause: Exception) -> DecodeError:
+    """The DecodeError for `data`, which a decoder of `layout` refused with `cause`."""
+    reader = _Reader(data, pos, layout.is_flexible)
+    try:
+        reader.read_struct(layout)
+    except DecodeError as error:
+        return error
+    return DecodeError(f"malformed: {cause!r}", "", pos)
+
+
+class _Path:
+    """The way from the message to the field in hand."""
+
+    def __init__(self) -> None:
+        self._steps: list[str] = []
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        self._steps.append(name)
+        yield
+        self._steps.pop()
+
+    def __str__(self) -> str:
+        return "".join(self._steps).removeprefix(".")
+
+
+class _Reader:
+    """Walks bytes along a layout without building anything."""
+
+    def __init__(self, data: Buffer, pos: int, is_flexible: bool) -> None:
+        self._data = data
+        self._pos = pos
+        self._end = len(data)
+        self._is_flexible = is_flexible
+        self._path = _Path()
+
+    def _fail(self, reason: str, position: int) -> DecodeError:
+        return DecodeError(reason, str(self._path), position)
+
+    def _take(self, size: int, what: str) -> bytes:
+        start, left = self._pos, self._end - self._pos
+        if size > left:
+            raise self._fail(f"{what} takes {size} bytes, {max(left, 0)} are left", start)
+        self._pos += size
+        return bytes(self._data[start : self._pos])
+
+    def _uvarint(self) -> int:
+        start, value = self._pos, 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1, "a varint")[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value > _MAX_UVARINT:
+                    break
+                return value
+        raise self._fail("a varint of more than 32 bits", start)
+
+    def _length(self, plain_code: str, *, is_nullable: bool, what: str) -> int:
+        """A length or count, -1 for null."""
+        start = self._pos
+        if self._is_flexible:
+            length = self._uvarint() - 1
+        else:
+            length = struct.unpack(
+                ">" + plain_code, self._take(struct.calcsize(plain_code), "a length")
+            )[0]
+        if length < -1:
+            raise self._fail(f"{what} has the negative length {length}", start)
+        if length == -1 and not is_nullable:
+            raise self._fail(f"{what} is null, which this version does not allow", start)
+        return length
+
+    def read_struct(self, layout: Layout) -> None:
+        for slot in layout.plain:
+            with self._path.step(f".{slot.field.name}"):
+                self._read_slot(slot)
+        if layout.is_flexible:
+            self._read_tags(layout)
+
+    def _read_tags(self, layout: Layout) -> None:
+        by_tag = {slot.field.tag: slot for slot in layout.tagged}
+        last = -1
+        with self._path.step(".unknown_tags"):
+            count = self._uvarint()
+        for _ in range(count):
+            start = self._pos
+            with self._path.step(".unknown_tags"):
+                tag, size = self._uvarint(), self._uvarint()
+                if tag <= last:
+                    raise self._fail(f"tag {tag} comes after tag {last}", start)
+                if size > self._end - self._pos:
+                    left = self._end - self._pos
+                    raise self._fail(f"tag {tag} takes {size} bytes, {left} are left", start)
+            last, stop = tag, self._pos + size
+            if tag not in by_tag:
+                self._pos = stop
+                continue
+            slot = by_tag[tag]
+            with self._path.step(f".{slot.field.name}"):
+                self._read_slot(slot)
+                if self._pos != stop:
+                    raise self._fail(
+                        f"tag {tag} says {size} bytes, its value takes {size + self._pos - stop}",
+                        start,
+                    )
+
+    def _read_slot(self, slot: Slot) -> None:
+        field, start = slot.field, self._pos
+        if field.is_array:
+            count = self._length("i", is_nullable=slot.is_nullable, what="an array")
+            if count * slot.element_min_size > self._end - self._pos:
+                raise self._fail(
+                    f"{count} elements of {slot.element_min_size} bytes or more,"
+                    f" but {self._end - self._pos} bytes are left",
+                    start,
+                )
+            for index in range(count):
+                with self._path.step(f"[{index}]"):
+                    self._read_one(slot, is_nullable=False)
+        else:
+            self._read_one(slot, is_nullable=slot.is_nullable)
+
+    def _read_one(self, slot: Slot, *, is_nullable: bool) -> None:
+        if slot.layout is not None:
+            if is_nullable and self._take(1, "the mark of a struct")[0] > 0x7F:
+                return
+            self.read_struct(slot.layout)
+            return
+        primitive = slot.field.primitive
+        assert primitive is not None
+        if primitive in FIXED_CODES or primitive is Primitive.UUID:
+            size = 16 if primitive is Primitive.UUID else FIXED_CODES[primitive][1]
+            self._take(size, primitive.value)
+            return
+        start, is_string = self._pos, primitive is Primitive.STRING
+        what = f"a value of type {primitive.value}"
+        length = self._length("h" if is_string else "i", is_nullable=is_nullable, what=what)
+        if is_string and length > MAX_STRING_BYTES:
+            raise self._fail(f"a string of {length} bytes, at most {MAX_STRING_BYTES}", start)
+        value = self._take(max(length, 0), what)
+        if is_string:
+            try:
+                value.decode()
+            except UnicodeDecodeError as error:
+                raise self._fail(f"not UTF-8: {error.reason}", start) from None
+
+
+def explain_encode(layout: Layout, message: Any, cause: Exception) -> EncodeError:
+    """The EncodeError for `message`, which an encoder of `layout` refused with `cause`."""
+    checker = _Checker(layout.version)
+    try:
+        checker.check_struct(layout, message)
+    except EncodeError as error:
+        return error
+    return EncodeError(f"cannot be written: {cause!r}")
+
+
+class _Checker:
+    """Walks an object along a layout and checks what an encoder would need of it."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._path = _Path()
+
+    def _fail(self, reason: str) -> EncodeError:
+        return EncodeError(reason, str(self._path))
+
+    def _wrong(self, expected: str, value: Any) -> EncodeError:
+        return self._fail(f"must be {expected}, not {type(value).__name__}")
+
+    def check_struct(self, layout: Layout, value: Any) -> None:
+        if type(value) is not layout.struct:
+            raise self._wrong(layout.struct.__name__, value)
+        for field in layout.absent:
+            with self._path.step(f".{field.name}"):
+                if not field.ignorable and not self._is_default(field, self._get(value, field)):
+                    raise self._fail(f"cannot be set in version {self._version}")
+        for slot in layout.plain + layout.tagged:
+            with self._path.step(f".{slot.field.name}"):
+                self._check_slot(slot, self._get(value, slot.field))
+        with self._path.step(".unknown_tags"):
+            self._check_unknown_tags(layout, value.unknown_tags)
+
+    def _get(self, value: Any, field: Any) -> Any:
+        try:
+            return getattr(value, field.name)
+        except AttributeError:
+            raise self._fail("was never set") from None
+
+    def _is_default(self, field: Any, value: Any) -> bool:
+        try:
+            if field.struct is not None and not field.is_array and value is not None:
+                return type(value) is field.struct and is_all_default(value)
+            return bool(field.is_default(value))
+        except (TypeError, AttributeError):
+            return False
+
+    def _check_unknown_tags(self, layout: Layout, tags: Any) -> None:
+        if not tags:
+            return
+        if not layout.is_flexible:
+            raise self._fail(f"version {self._version} has no tagged fields")
+        if not isinstance(tags, dict):
+            raise self._wrong("a dict", tags)
+        declared = {slot.field.tag for slot in layout.tagged}
+        for tag, value in tags.items():
+            if type(tag) is not int or not 0 <= tag <= _MAX_UVARINT:
+                raise self._fail(f"{tag!r} is not a tag")
+            if tag in declared:
+                raise self._fail(f"tag {tag} is a declared field of version {self._version}")
+            if not isinstance(value, (bytes, bytearray, memoryview)):
+                raise self._wrong("bytes", value)
+
+    def _check_slot(self, slot: Slot, value: Any) -> None:
+        if value is None:
+            if not slot.is_nullable:
+                raise self._fail(f"cannot be None in version {self._version}")
+            return
+        if not slot.field.is_array:
+            self._check_one(slot, value)
+            return
+        if not isinstance(value, (list, tuple)):
+            raise self._wrong("a list", value)
+        for index, element in enumerate(value):
+            with self._path.step(f"[{index}]"):
+                if element is None:
+                    raise self._fail("cannot be None inside an array")
+                self._check_one(slot, element)
+
+    def _check_one(self, slot: Slot, value: Any) -> None:
+        if slot.layout is not None:
+            self.check_struct(slot.layout, value)
+            return
+        primitive = slot.field.primitive
+        assert primitive is not None
+        if primitive in RANGES:
+            self._check_int(primitive, value)
+        elif primitive is Primitive.STRING:
+            self._check_string(value)
+        elif primitive is Primitive.BOOL:
+            if value not in (False, True):
+                raise self._wrong("a bool", value)
+        elif primitive is Primitive.UUID:
+            if not isinstance(value, (bytes, bytearray, memoryview)) or len(bytes(value)) != 16:
+                raise self._wrong("a Uuid of 16 bytes", value)
+        elif primitive is Primitive.FLOAT64:
+            self._check_float(value)
+        else:
+            self._check_buffer(primitive, value)
+
+    def _check_int(self, primitive: Primitive, value: Any) -> None:
+        low, high = RANGES[primitive]
+        if not hasattr(value, "__index__"):
+            raise self._wrong("an int", value)
+        if not low <= value <= high:
+            raise self._fail(f"{value} does not fit into {primitive.value}")
+
+    def _check_float(self, value: Any) -> None:
+        try:
+            struct.pack(">d", value)
+        except (struct.error, OverflowError, ValueError, TypeError):
+            raise self._wrong("a float", value) from None
+
+    def _check_string(self, value: Any) -> None:
+        if not isinstance(value, str):
+            raise self._wrong("a str", value)
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError as error:
+            raise self._fail(f"not UTF-8: {error.reason}") from None
+        if size > MAX_STRING_BYTES:
+            raise self._fail(f"takes {size} bytes, at most {MAX_STRING_BYTES}")
+
+    def _check_buffer(self, primitive: Primitive, value: Any) -> None:
+        if primitive is Primitive.RECORDS and isinstance(value, (list, tuple)):
+            for index, part in enumerate(value):
+                with self._path.step(f"[{index}]"):
+                    self._check_buffer(Primitive.BYTES, part)
+        elif not isinstance(value, (bytes, bytearray, memoryview)):
+            raise self._wrong("bytes", value)

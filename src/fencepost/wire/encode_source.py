@@ -1,0 +1,294 @@
+"""Writes the source of an encoder: one straight-line function per message and version.
+
+The function appends pieces to a list that the caller joins. Neighbouring fields of fixed size are
+packed by one `struct` call, together with the one-byte length or tag count behind them. Records
+are appended uncopied and their places noted, so that the caller can hand them on as they are.
+
+Names in the source: `o` the message, `out` the pieces and `w` its append, `cuts` the places of
+records in `out`, `n1`, `s2`, ... locals. Encoders check what would be written wrongly without
+complaint (classes, uuid sizes, fields the version lacks); the rest fails by itself, in `struct`
+for numbers out of range and with AttributeError or TypeError for values of the wrong type.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from fencepost.wire import runtime
+from fencepost.wire.emitter import Emitter
+from fencepost.wire.layout import Layout, Slot
+from fencepost.wire.schema import MISSING, Field, records_size
+from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
+
+_ENVIRONMENT: dict[str, Any] = {
+    "Malformed": runtime.Malformed,
+    "uvarint": runtime.uvarint,
+    "BOOL": runtime.BOOL_BYTE,
+    "as_bytes": runtime.as_bytes,
+    "as_uuid": runtime.as_uuid,
+    "as_sequence": runtime.as_sequence,
+    "join_uuids": runtime.join_uuids,
+    "records_parts": runtime.records_parts,
+    "records_size": records_size,
+    "tagged_section": runtime.tagged_section,
+    "pack": struct.pack,
+    "Uuid": Uuid,
+}
+
+
+def encoder_source(layout: Layout) -> tuple[str, dict[str, Any]]:
+    """Source of `encode(o, out, cuts)` and the globals it needs."""
+    writer = _EncodeWriter(layout.is_flexible)
+    writer.emit("w = out.append")
+    writer.write_struct(layout, "o")
+    writer.flush()
+    return "def encode(o, out, cuts):\n" + "\n".join(writer.lines) + "\n", writer.environment
+
+
+class _EncodeWriter(Emitter):
+    def __init__(self, is_flexible: bool) -> None:
+        super().__init__(dict(_ENVIRONMENT))
+        self._is_flexible = is_flexible
+        self._append = "w"
+        # The run of fixed-size fields not yet written: formats and the expressions for them.
+        self._codes = ""
+        self._values: list[str] = []
+
+    # Runs of fixed-size fields
+
+    def _add(self, code: str, value: str) -> None:
+        self._codes += code
+        self._values.append(value)
+
+    def flush(self) -> None:
+        """Write the run collected so far."""
+        if self._codes:
+            self._emit_run(self._codes, self._values)
+        self._codes, self._values = "", []
+
+    def _emit_run(self, codes: str, values: list[str]) -> None:
+        if codes == "B" and values == ["0"]:
+            self.emit(f"{self._append}({self.constant('ZERO_BYTE', ZERO_BYTE)})")
+            return
+        pack = self.packer("pack", codes, "pack")
+        self.emit(f"{self._append}({pack}({', '.join(values)}))")
+
+    def _uvarint(self, name: str) -> None:
+        """End the run with the varint in variable `name`."""
+        if not self._codes:
+            self.emit(f"{self._append}(uvarint({name}))")
+            return
+        with self.block(f"if {name} < 128:"):
+            self._emit_run(self._codes + "B", [*self._values, name])
+        with self.block("else:"):
+            self._emit_run(self._codes, self._values)
+            self.emit(f"{self._append}(uvarint({name}))")
+        self._codes, self._values = "", []
+
+    def _length(self, name: str, plain_code: str) -> None:
+        """Write the length in `name`, where compact lengths are already one higher."""
+        if self._is_flexible:
+            self._uvarint(name)
+        else:
+            self._add(plain_code, name)
+
+    # Structs
+
+    def write_struct(self, layout: Layout, name: str) -> None:
+        """Write the fields of the object in `name`; a run may be left open at the end."""
+        cls = self.constant(layout.struct.__name__, layout.struct)
+        with self.block(f"if type({name}) is not {cls}:"):
+            self.emit("raise Malformed")
+        self._refuse_absent(layout, name)
+        for slot in layout.plain:
+            self._write_slot(slot, f"{name}.{slot.field.name}")
+        if layout.is_flexible:
+            self._write_tags(layout, name)
+
+    def _refuse_absent(self, layout: Layout, name: str) -> None:
+        conditions = [
+            self._differs(field, f"{name}.{field.name}")
+            for field in layout.absent
+            if not field.ignorable
+        ]
+        if not layout.is_flexible:
+            conditions.append(f"{name}.unknown_tags")
+        if conditions:
+            with self.block(f"if {' or '.join(conditions)}:"):
+                self.emit("raise Malformed")
+
+    def _differs(self, field: Field, value: str) -> str:
+        """An expression: is `value` anything but the default of `field`?"""
+        if field.default is None:
+            return f"{value} is not None"
+        if field.is_array or field.primitive is Primitive.BYTES:
+            return f"{value} is None or len({value}) != 0"
+        if field.primitive is Primitive.RECORDS:
+            return f"{value} is None or records_size({value}) != 0"
+        if field.struct is not None:
+            inner = [self._differs(part, f"{value}.{part.name}") for part in field.struct.fields]
+            return f"({' or '.join([*inner, f'{value}.unknown_tags'])})"
+        if field.default is not MISSING and type(field.default) in (int, bool, str):
+            return f"{value} != {field.default!r}"
+        return f"{value} != {self.constant(f'default_{field.name}', field.default)}"
+
+    def _write_tags(self, layout: Layout, name: str) -> None:
+        set_names = []
+        for slot in layout.tagged:
+            is_set = self.new_name("c")
+            self.emit(f"{is_set} = {self._differs(slot.field, f'{name}.{slot.field.name}')}")
+            set_names.append(is_set)
+        unknown = self.new_name("u")
+        self.emit(f"{unknown} = {name}.unknown_tags")
+        run = (self._codes, self._values)
+        with self.block(f"if {' or '.join([unknown, *set_names])}:"):
+            self.flush()
+            self._write_tag_values(layout, name, unknown, set_names)
+        self._codes, self._values = run
+        with self.block("else:"):
+            self._add("B", "0")
+            self.flush()
+
+    def _write_tag_values(
+        self, layout: Layout, name: str, unknown: str, set_names: list[str]
+    ) -> None:
+        known, pieces, outer = self.new_name("d"), self.new_name("out"), self._append
+        self.emit(f"{known} = {{}}")
+        for slot, is_set in zip(layout.tagged, set_names):
+            with self.block(f"if {is_set}:"):
+                self._append = self.new_name("w")
+                self.emit(f"{pieces} = []")
+                self.emit(f"{self._append} = {pieces}.append")
+                self._write_slot(slot, f"{name}.{slot.field.name}")
+                self.flush()
+                self.emit(f'{known}[{slot.field.tag}] = b"".join({pieces})')
+                self._append = outer
+        declared = frozenset(slot.field.tag for slot in layout.tagged)
+        self.emit(
+            f"{outer}(tagged_section({known}, {unknown}, "
+            f"{self.constant(f'declared_{layout.struct.__name__}', declared)}))"
+        )
+
+    # Values
+
+    def _write_slot(self, slot: Slot, value: str) -> None:
+        if slot.field.is_array:
+            self._write_array(slot, value)
+        elif slot.layout is not None:
+            self._write_nested(slot, slot.layout, value)
+        else:
+            assert slot.field.primitive is not None
+            self._write_primitive(slot.field.primitive, value, slot.is_nullable)
+
+    def _write_nested(self, slot: Slot, layout: Layout, value: str) -> None:
+        name = self.new_name("o")
+        self.emit(f"{name} = {value}")
+        if not slot.is_nullable:
+            self.write_struct(layout, name)
+            return
+        self.flush()
+        with self.block(f"if {name} is None:"):
+            self.emit(f"{self._append}({self.constant('NULL_BYTE', NULL_BYTE)})")
+        with self.block("else:"):
+            self._add("b", "1")
+            self.write_struct(layout, name)
+            self.flush()
+
+    def _write_primitive(self, primitive: Primitive, value: str, is_nullable: bool) -> None:
+        if primitive is Primitive.BOOL:
+            self._add("b", f"BOOL[{value}]")
+        elif primitive in FIXED_CODES:
+            self._add(FIXED_CODES[primitive][0], value)
+        elif primitive is Primitive.UUID:
+            name = self.new_name("x")
+            self.emit(f"{name} = {value}")
+            with self.block(f"if type({name}) is not Uuid:"):
+                self.emit(f"{name} = as_uuid({name})")
+            self._add("16s", name)
+        else:
+            self._write_sized(primitive, value, is_nullable)
+
+    def _write_sized(self, primitive: Primitive, value: str, is_nullable: bool) -> None:
+        size, data = self.new_name("n"), self.new_name("s")
+        self.emit(f"{data} = {value}")
+        if is_nullable:
+            with self.block(f"if {data} is None:"):
+                self.emit(f"{size} = {0 if self._is_flexible else -1}")
+                self.emit(f"{data} = " + ("[]" if primitive is Primitive.RECORDS else 'b""'))
+            with self.block("else:"):
+                self._measure(primitive, size, data)
+        else:
+            self._measure(primitive, size, data)
+        self._length(size, "h" if primitive is Primitive.STRING else "i")
+        self.flush()
+        if primitive is Primitive.RECORDS:
+            part = self.new_name("r")
+            with self.block(f"for {part} in {data}:"):
+                self.emit("cuts.append(len(out))")
+                self.emit(f"{self._append}({part})")
+        else:
+            self.emit(f"{self._append}({data})")
+
+    def _measure(self, primitive: Primitive, size: str, data: str) -> None:
+        """Turn the value in `data` into bytes (records: parts) and put its length into `size`."""
+        plus_one = " + 1" if self._is_flexible else ""
+        if primitive is Primitive.RECORDS:
+            self.emit(f"{size}, {data} = records_parts({data})")
+            if self._is_flexible:
+                self.emit(f"{size} += 1")
+            return
+        if primitive is Primitive.STRING:
+            self.emit(f"{data} = {data}.encode()")
+            self.emit(f"{size} = len({data}){plus_one}")
+            if self._is_flexible:
+                with self.block(f"if {size} > {MAX_STRING_BYTES + 1}:"):
+                    self.emit("raise Malformed")
+            return
+        with self.block(f"if type({data}) is not bytes:"):
+            self.emit(f"{data} = as_bytes({data})")
+        self.emit(f"{size} = len({data}){plus_one}")
+
+    def _write_array(self, slot: Slot, value: str) -> None:
+        items, count = self.new_name("l"), self.new_name("n")
+        self.emit(f"{items} = {value}")
+        if slot.is_nullable:
+            self.flush()
+            null = (
+                self.constant("NULL_BYTE_0", ZERO_BYTE)
+                if self._is_flexible
+                else (self.constant("NULL_COUNT", NULL_COUNT))
+            )
+            with self.block(f"if {items} is None:"):
+                self.emit(f"{self._append}({null})")
+            with self.block("else:"):
+                self._write_elements(slot, items, count)
+        else:
+            self._write_elements(slot, items, count)
+
+    def _write_elements(self, slot: Slot, items: str, count: str) -> None:
+        with self.block(f"if type({items}) is not list:"):
+            self.emit(f"{items} = as_sequence({items})")
+        self.emit(f"{count} = len({items})" + (" + 1" if self._is_flexible else ""))
+        self._length(count, "i")
+        self.flush()
+        primitive = slot.field.primitive
+        if primitive is Primitive.UUID:
+            self.emit(f"{self._append}(join_uuids({items}))")
+        elif primitive in FIXED_CODES and primitive is not Primitive.BOOL:
+            code = FIXED_CODES[primitive][0]
+            self.emit(f'{self._append}(pack(f">{{len({items})}}{code}", *{items}))')
+        else:
+            element = self.new_name("o")
+            with self.block(f"for {element} in {items}:"):
+                if slot.layout is not None:
+                    self.write_struct(slot.layout, element)
+                else:
+                    assert primitive is not None
+                    self._write_primitive(primitive, element, False)
+                self.flush()
+
+
+ZERO_BYTE = b"\x00"
+NULL_BYTE = b"\xff"
+NULL_COUNT = b"\xff\xff\xff\xff"

@@ -1,0 +1,105 @@
+"""The Python backend: decoders and encoders written as source, compiled on first use.
+
+The source is registered with `linecache`, so tracebacks, debuggers and profilers show it.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.wire.decode_source import decoder_source
+from fencepost.wire.diagnose import explain_decode, explain_encode, trailing_bytes
+from fencepost.wire.encode_source import encoder_source
+from fencepost.wire.layout import Layout
+from fencepost.wire.runtime import DECODE_FAILURES, ENCODE_FAILURES, as_view, gather
+from fencepost.wire.types import Buffer
+
+VIEW_THRESHOLD_BYTES = 1 << 16
+"""Inputs with records larger than this are decoded in place; smaller ones from a copy, since
+reading strings and numbers out of `bytes` is faster than out of a view."""
+
+Decoder = Callable[[Buffer, Any, int, int], tuple[Any, int]]
+Encoder = Callable[[Any, list[Buffer], list[int]], None]
+
+
+class GeneratedCodec:
+    """Codec of one message and version; compiles each direction when first needed."""
+
+    __slots__ = ("_decode_bytes", "_decode_view", "_encode", "_has_records", "_layout")
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._has_records = layout.has_records
+        self._decode_bytes: Decoder | None = None
+        self._decode_view: Decoder | None = None
+        self._encode: Encoder | None = None
+
+    def decode(self, data: Buffer) -> Any:
+        """The message that fills `data`."""
+        message, end = self.read(data, 0)
+        size = data.nbytes if isinstance(data, memoryview) else len(data)
+        if end != size:
+            raise trailing_bytes(end, size)
+        return message
+
+    def read(self, data: Buffer, pos: int) -> tuple[Any, int]:
+        """The message that begins at `pos`, and the position behind it."""
+        view: Any
+        if type(data) is bytes:
+            source: Buffer = data
+            view = memoryview(data) if self._has_records else None
+        else:
+            view = as_view(data)
+            if self._has_records and view.nbytes > VIEW_THRESHOLD_BYTES:
+                return self._run(self._decode_view or self._compile_decoder(True), view, view, pos)
+            source = bytes(view)
+        return self._run(self._decode_bytes or self._compile_decoder(False), source, view, pos)
+
+    def _run(self, decode: Decoder, source: Buffer, view: Any, pos: int) -> tuple[Any, int]:
+        if pos < 0:
+            raise ValueError("a position is not negative")
+        try:
+            return decode(source, view, pos, len(source))
+        except DECODE_FAILURES as error:
+            raise explain_decode(self._layout, source, pos, error) from None
+
+    def encode(self, message: Any) -> bytes:
+        """The message in one piece."""
+        return b"".join(self._pieces(message, []))
+
+    def encode_parts(self, message: Any) -> list[Buffer]:
+        """The message in pieces, with records uncopied."""
+        cuts: list[int] = []
+        return gather(self._pieces(message, cuts), cuts)
+
+    def _pieces(self, message: Any, cuts: list[int]) -> list[Buffer]:
+        out: list[Buffer] = []
+        try:
+            (self._encode or self._compile_encoder())(message, out, cuts)
+        except ENCODE_FAILURES as error:
+            raise explain_encode(self._layout, message, error) from None
+        return out
+
+    def _compile_decoder(self, from_view: bool) -> Decoder:
+        source, environment = decoder_source(self._layout, from_view=from_view)
+        label = "decode view" if from_view else "decode"
+        decode: Decoder = self._compile(source, environment, label)["decode"]
+        if from_view:
+            self._decode_view = decode
+        else:
+            self._decode_bytes = decode
+        return decode
+
+    def _compile_encoder(self) -> Encoder:
+        source, environment = encoder_source(self._layout)
+        self._encode = encode = self._compile(source, environment, "encode")["encode"]
+        return encode  # type: ignore[no-any-return]
+
+    def _compile(self, source: str, environment: dict[str, Any], label: str) -> dict[str, Any]:
+        struct = self._layout.struct
+        filename = f"<{struct.__module__}.{struct.__name__} v{self._layout.version} {label}>"
+        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        exec(compile(source, filename, "exec"), environment)
+        return environment

@@ -1,0 +1,116 @@
+"""What one struct looks like on the wire at one version: the plan that every codec follows.
+
+A layout is made once per (struct, version, flexible). Whether a struct is flexible is decided by
+the message around it, not by the struct, hence the third part of the key.
+
+* `plain`: fields in the order of the schema, without a tag at this version;
+* `tagged`: the fields with a tag at this version, in ascending order of tags, whatever the order
+  in the schema (PartitionChangeRecord declares tag 8 before 6 and 7);
+* `absent`: fields that do not exist at this version. A decoder gives them their default, an
+  encoder refuses other values unless the field is ignorable;
+* `min_size`: the fewest bytes an instance can take. A claimed count times this must fit into what
+  is left of the input before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from fencepost.wire.schema import Field
+from fencepost.wire.types import FIXED_CODES, Primitive
+
+if TYPE_CHECKING:
+    from fencepost.wire.message import Struct
+
+
+class Slot(NamedTuple):
+    """A field at one version."""
+
+    field: Field
+    is_nullable: bool
+    layout: Layout | None
+    """Layout of the field's struct, or of its array's elements when they are structs."""
+
+    element_min_size: int
+    """Fewest bytes of one element (arrays only)."""
+
+
+class Layout(NamedTuple):
+    """A struct at one version."""
+
+    struct: type[Struct]
+    version: int
+    is_flexible: bool
+    plain: tuple[Slot, ...]
+    tagged: tuple[Slot, ...]
+    absent: tuple[Field, ...]
+    min_size: int
+
+    @property
+    def has_records(self) -> bool:
+        """Whether an instance can hold records, here or further down."""
+        return any(
+            slot.field.primitive is Primitive.RECORDS
+            or (slot.layout is not None and slot.layout.has_records)
+            for slot in self.plain + self.tagged
+        )
+
+
+@cache
+def layout_of(struct: type[Struct], version: int, is_flexible: bool) -> Layout:
+    """The layout of `struct`; of a Message too, whose version must be one of its own."""
+    plain: list[Slot] = []
+    tagged: list[Slot] = []
+    absent: list[Field] = []
+    for field in struct.fields:
+        if not field.versions.holds(version):
+            absent.append(field)
+        elif field.tag is not None and field.tagged.holds(version):
+            if not is_flexible:
+                raise TypeError(f"{struct.__name__}.{field.name} is tagged in a plain version")
+            tagged.append(_slot(field, version, is_flexible))
+        else:
+            plain.append(_slot(field, version, is_flexible))
+    tagged.sort(key=_tag)
+    min_size = sum(_min_size(slot, is_flexible) for slot in plain) + is_flexible
+    return Layout(
+        struct, version, is_flexible, tuple(plain), tuple(tagged), tuple(absent), min_size
+    )
+
+
+def _tag(slot: Slot) -> int:
+    assert slot.field.tag is not None
+    return slot.field.tag
+
+
+def _slot(field: Field, version: int, is_flexible: bool) -> Slot:
+    layout = layout_of(field.struct, version, is_flexible) if field.struct is not None else None
+    if not field.is_array:
+        element_min_size = 0
+    elif layout is not None:
+        element_min_size = max(1, layout.min_size)
+    else:
+        assert field.primitive is not None
+        element_min_size = _primitive_min_size(field.primitive, is_flexible)
+    return Slot(field, field.nullable.holds(version), layout, element_min_size)
+
+
+def _min_size(slot: Slot, is_flexible: bool) -> int:
+    field = slot.field
+    if field.is_array:
+        return 1 if is_flexible else 4
+    if slot.layout is not None:
+        return 1 if slot.is_nullable else slot.layout.min_size
+    assert field.primitive is not None
+    return _primitive_min_size(field.primitive, is_flexible)
+
+
+def _primitive_min_size(primitive: Primitive, is_flexible: bool) -> int:
+    if primitive in FIXED_CODES:
+        return FIXED_CODES[primitive][1]
+    if primitive is Primitive.UUID:
+        return 16
+    if is_flexible:
+        return 1
+    return 2 if primitive is Primitive.STRING else 4

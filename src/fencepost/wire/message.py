@@ -1,0 +1,268 @@
+"""Messages: typed classes that are their own schema.
+
+A message is declared once, for every version that was ever released:
+
+    class FetchPartition(Struct):
+        partition: Int32 = field(doc="Number of the partition.")
+        current_leader_epoch: Int32 = field("9+", default=-1, ignorable=True, doc="...")
+
+    class FetchRequest(Message, api_key=1, kind="request", versions="0-18", flexible="12+"):
+        topics: list[FetchTopic] = field(doc="...")
+
+The metaclass turns the fields into slots and gives the class a keyword-only constructor, equality
+and a short repr; type checkers learn the same from `dataclass_transform`. Codecs are made per
+(class, version) on first use by the backend (`backend`), so that importing a module of messages
+costs little more than reading it.
+
+Rules that hold on both backends:
+
+* Decoding is strict: trailing bytes, lengths beyond the input, tags out of order, nulls where none
+  may be, and bad UTF-8 raise DecodeError with path and position, and nothing else is raised.
+* Fields the version does not have are set to their default.
+* Encoding raises EncodeError, with the path, for values that do not fit their type, and for values
+  other than the default in fields the version cannot carry, unless these are `ignorable`.
+* Tagged fields that equal their default are not written. Tags nobody declared are kept in
+  `unknown_tags` and written back in their place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, dataclass_transform
+
+from fencepost.wire import backend
+from fencepost.wire.errors import UnsupportedVersionError
+from fencepost.wire.layout import layout_of
+from fencepost.wire.schema import (
+    MISSING,
+    NO_VERSIONS,
+    Field,
+    FieldSpec,
+    VersionRange,
+    field,
+    resolve_fields,
+)
+from fencepost.wire.types import Buffer
+
+__all__ = ["Field", "Message", "Struct", "VersionRange", "field"]
+
+Kind = Literal[
+    "request",
+    "response",
+    "data",
+    "header",
+    "metadata",
+    "coordinator-key",
+    "coordinator-value",
+]
+
+
+# `field` is deliberately not named as a field specifier: a type checker then takes every
+# `= field(...)` for a default, and all constructor arguments are optional, as they are.
+@dataclass_transform(kw_only_default=True)
+class StructMeta(type):
+    """Collects the declared fields of a class into its slots."""
+
+    _specs: dict[str, FieldSpec]
+    _fields: tuple[Field, ...] | None
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> StructMeta:
+        specs = {key: value for key, value in namespace.items() if isinstance(value, FieldSpec)}
+        for key in specs:
+            del namespace[key]
+        namespace.setdefault("__slots__", tuple(specs))
+        namespace["_specs"] = specs
+        namespace["_fields"] = None
+        cls = super().__new__(mcs, name, bases, namespace)
+        cls._configure(name, **options)
+        return cls
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: Any):
+        super().__init__(name, bases, namespace)
+
+    @property
+    def fields(cls) -> tuple[Field, ...]:
+        """The fields in schema order, resolved on first use."""
+        if cls._fields is None:
+            cls._fields = resolve_fields(cls, cls._specs)  # type: ignore[arg-type]
+        return cls._fields
+
+    def _configure(cls, name: str, *, kafka_name: str | None = None, **options: Any) -> None:
+        cls.kafka_name = kafka_name or name
+        if options:
+            raise TypeError(f"{name}: a struct takes no {', '.join(options)}")
+
+
+class Struct(metaclass=StructMeta):
+    """A group of fields inside a message.
+
+    Subclasses declare fields with `field(...)`, at module level and bottom-up, so that
+    annotations can be resolved. They are final: codecs take objects of exactly the declared class.
+    """
+
+    __slots__ = ("unknown_tags",)
+
+    kafka_name: ClassVar[str]
+    """The name of the struct in Kafka's schema."""
+
+    if TYPE_CHECKING:
+        unknown_tags: dict[int, bytes] | None = None
+
+    def __init__(self, **values: Any) -> None:
+        # The first object of a class finds this constructor; it makes the real one and steps aside.
+        cls = type(self)
+        cls.__init__ = _make_init(cls)  # type: ignore[method-assign]
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        if (self.unknown_tags or None) != (other.unknown_tags or None):
+            return False
+        return all(getattr(self, name) == getattr(other, name) for name in type(self)._specs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{entry.name}={_shorten(value)}"
+            for entry in type(self).fields
+            if not _is_default(entry, value := getattr(self, entry.name, MISSING))
+        ]
+        if self.unknown_tags:
+            shown.append(f"unknown_tags={_shorten(self.unknown_tags)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class _Codecs(dict[int, backend.Codec]):
+    """The codecs of one message, by version; made when first asked for."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Any) -> None:
+        super().__init__()
+        self._message = message
+
+    def __missing__(self, version: int) -> backend.Codec:
+        cls = self._message
+        if not (isinstance(version, int) and cls.min_version <= version <= cls.max_version):
+            raise UnsupportedVersionError(cls.__name__, version, cls.min_version, cls.max_version)
+        layout = layout_of(cls, int(version), cls.is_flexible(version))
+        codec = self[version] = backend.make_codec(layout)
+        return codec
+
+
+class MessageMeta(StructMeta):
+    """Reads the class arguments of a message: its key, kind and version ranges."""
+
+    def _configure(  # type: ignore[override]
+        cls,
+        name: str,
+        *,
+        kind: Kind | None = None,
+        versions: str = "0",
+        flexible: str = "none",
+        api_key: int | None = None,
+        record_id: int | None = None,
+        latest_unstable: bool = False,
+        kafka_name: str | None = None,
+    ) -> None:
+        valid, flexible_range = VersionRange.parse(versions), VersionRange.parse(flexible)
+        if valid.last is None or valid.last < valid.first:
+            raise TypeError(f"{name}: versions must have a first and a last: {versions}")
+        if flexible_range != NO_VERSIONS and flexible_range.last not in (None, valid.last):
+            raise TypeError(f"{name}: once flexible, always flexible: {flexible}")
+        cls.kafka_name = kafka_name or name
+        cls.kind = kind
+        cls.api_key = api_key
+        cls.record_id = record_id
+        cls.latest_unstable = latest_unstable
+        cls.min_version, cls.max_version = valid.first, valid.last
+        cls.flexible_from = None if flexible_range == NO_VERSIONS else flexible_range.first
+        cls._codecs = _Codecs(cls)
+
+
+class Message(Struct, metaclass=MessageMeta):
+    """A message of the protocol, or a record of Kafka's own logs: what is encoded as a whole.
+
+    Class arguments: `kind`, `versions` (all ever released), `flexible` (from where on), `api_key`
+    for requests and responses, `record_id` for metadata and coordinator records,
+    `latest_unstable` when the last version is not to be offered to strangers yet, and `kafka_name`
+    where the class could not keep Kafka's name.
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[Kind | None]
+    api_key: ClassVar[int | None]
+    record_id: ClassVar[int | None]
+    latest_unstable: ClassVar[bool]
+    min_version: ClassVar[int]
+    max_version: ClassVar[int]
+    flexible_from: ClassVar[int | None]
+    _codecs: ClassVar[_Codecs]
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether `version` has compact lengths and tagged fields."""
+        return cls.flexible_from is not None and version >= cls.flexible_from
+
+    @classmethod
+    def decode(cls, data: Buffer, version: int) -> Self:
+        """Read a message that fills `data`; DecodeError when it does not, or is malformed."""
+        message: Self = cls._codecs[version].decode(data)
+        return message
+
+    @classmethod
+    def read(cls, data: Buffer, pos: int, version: int) -> tuple[Self, int]:
+        """Read a message that begins at `pos`; returns it and the position behind it."""
+        message: tuple[Self, int] = cls._codecs[version].read(data, pos)
+        return message
+
+    def encode(self, version: int) -> bytes:
+        """The message as bytes; EncodeError when it cannot be written at `version`."""
+        return self._codecs[version].encode(self)
+
+    def encode_parts(self, version: int) -> list[Buffer]:
+        """The message in pieces for a gathering write; records are not copied."""
+        return self._codecs[version].encode_parts(self)
+
+
+def _make_init(cls: type[Struct]) -> Any:
+    """The keyword-only constructor of `cls`, as straight-line code."""
+    environment: dict[str, Any] = {"MISSING": MISSING}
+    parameters, stores = [], []
+    for entry in cls.fields:
+        name = entry.name
+        if entry.default is not MISSING:
+            environment[f"default_{name}"] = entry.default
+            parameters.append(f"{name}=default_{name}")
+            stores.append(f"    self.{name} = {name}")
+            continue
+        parameters.append(f"{name}=MISSING")
+        fresh = "[]" if entry.is_array else f"struct_{name}()"
+        environment[f"struct_{name}"] = entry.struct
+        stores.append(f"    self.{name} = {fresh} if {name} is MISSING else {name}")
+    header = ", ".join(["self", "*", *parameters, "unknown_tags=None"])
+    stores.append("    self.unknown_tags = unknown_tags")
+    exec(f"def __init__({header}):\n" + "\n".join(stores), environment)
+    init = environment["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    init.__module__ = cls.__module__
+    return init
+
+
+def _is_default(entry: Field, value: Any) -> bool:
+    try:
+        return value is not MISSING and entry.is_default(value)
+    except (TypeError, AttributeError):  # a value of the wrong type is worth showing
+        return False
+
+
+def _shorten(value: Any) -> str:
+    if isinstance(value, memoryview):
+        return f"<{value.nbytes} bytes>"
+    if isinstance(value, (bytes, bytearray)) and len(value) > 64:
+        return f"<{len(value)} bytes>"
+    return repr(value)

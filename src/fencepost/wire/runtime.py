@@ -1,0 +1,153 @@
+"""Helpers that generated codecs call, and the cold halves of encoding and decoding.
+
+Generated code does not build error messages: it raises `Malformed`, or lets `struct` and indexing
+raise, and `diagnose` reads the same bytes (or the same object) again, slowly, to say what is wrong
+and where.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from fencepost.wire.types import Buffer, Uuid
+
+
+class Malformed(Exception):
+    """Something does not fit; never leaves the package."""
+
+
+DECODE_FAILURES: Final = (Malformed, struct.error, IndexError, ValueError)
+"""What bad bytes can raise in a generated decoder (UnicodeDecodeError is a ValueError)."""
+
+ENCODE_FAILURES: Final = (
+    Malformed,
+    struct.error,
+    AttributeError,
+    TypeError,
+    ValueError,
+    LookupError,
+    OverflowError,
+)
+"""What an object with bad values can raise in a generated encoder."""
+
+MAX_UVARINT: Final = 0xFFFFFFFF
+
+BOOL_BYTE: Final = {False: 0, True: 1}
+"""Looked up instead of `bool()`, so that None or a string is an error and not a truth value."""
+
+
+def read_uvarint(b: Buffer, p: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits at `p`; returns it and the position behind it."""
+    byte = b[p]
+    value = byte & 0x7F
+    shift = 7
+    while byte > 0x7F:
+        p += 1
+        byte = b[p]
+        if shift == 28 and byte > 0x0F:
+            raise Malformed
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return value, p + 1
+
+
+def read_uuids(b: Buffer, p: int, count: int) -> list[Uuid]:
+    """An array of uuids, whose size the caller has checked."""
+    return [bytes.__new__(Uuid, b[at : at + 16]) for at in range(p, p + 16 * count, 16)]
+
+
+def uvarint(value: int) -> bytes:
+    """The bytes of an unsigned varint of at most 32 bits."""
+    if value < 0x80:
+        return SMALL_UVARINTS[value]
+    if value > MAX_UVARINT:
+        raise Malformed
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+SMALL_UVARINTS: Final = [bytes((value,)) for value in range(0x80)]
+
+
+def as_view(data: Buffer) -> memoryview:
+    """A flat view of bytes over any buffer."""
+    view = memoryview(data)
+    if view.format == "B" and view.ndim == 1 and view.contiguous:
+        return view
+    return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
+
+
+def as_bytes(value: Any) -> bytes:
+    """An opaque value that is not already `bytes`."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise Malformed
+
+
+def as_uuid(value: Any) -> bytes:
+    """A uuid value that is not already a `Uuid`."""
+    if isinstance(value, (bytes, bytearray, memoryview)) and len(bytes(value)) == 16:
+        return bytes(value)
+    raise Malformed
+
+
+def as_sequence(value: Any) -> Any:
+    """An array value that is not exactly a list."""
+    if isinstance(value, (list, tuple)):
+        return value
+    raise Malformed
+
+
+def join_uuids(values: Any) -> bytes:
+    """The bytes of an array of uuids."""
+    return b"".join([x if type(x) is Uuid else as_uuid(x) for x in values])
+
+
+def records_parts(value: Any) -> tuple[int, list[Buffer]]:
+    """Size in bytes and pieces of a records value."""
+    if isinstance(value, (list, tuple)):
+        parts = [_records_part(part) for part in value]
+        return sum(map(len, parts)), parts
+    part = _records_part(value)
+    return len(part), [part]
+
+
+def _records_part(value: Any) -> Buffer:
+    if isinstance(value, (bytes, bytearray)):
+        return value
+    if isinstance(value, memoryview):
+        return as_view(value)
+    raise Malformed
+
+
+def tagged_section(
+    known: dict[int, bytes], unknown: dict[int, bytes] | None, declared: frozenset[int]
+) -> bytes:
+    """The tag count and all tagged fields, ascending; `declared` tags cannot come as unknown."""
+    fields = dict(known)
+    for tag, value in (unknown or {}).items():
+        if type(tag) is not int or tag in declared or not 0 <= tag <= MAX_UVARINT:
+            raise Malformed
+        fields[tag] = value if type(value) is bytes else as_bytes(value)
+    out = [uvarint(len(fields))]
+    for tag in sorted(fields):
+        out += (uvarint(tag), uvarint(len(fields[tag])), fields[tag])
+    return b"".join(out)
+
+
+def gather(out: list[Buffer], cuts: list[int]) -> list[Buffer]:
+    """Join the small pieces between records; `cuts` are the places of the records in `out`."""
+    parts: list[Buffer] = []
+    start = 0
+    for cut in cuts:
+        parts.append(b"".join(out[start:cut]))
+        parts.append(out[cut])
+        start = cut + 1
+    if start < len(out):
+        parts.append(b"".join(out[start:]))
+    return [part for part in parts if len(part)]
