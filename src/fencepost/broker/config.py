@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
-from fencepost.broker.listener import ConnectionLimits, Endpoint, is_loopback
+from fencepost.broker.endpoints import ConnectionLimits, Endpoint, is_loopback
 from fencepost.broker.properties import PropertiesError, parse_properties
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigError
@@ -187,14 +187,8 @@ class BrokerConfig:
 
     def _reachable(self, endpoint: Endpoint) -> Endpoint:
         """The address to tell clients about a listener that is not advertised explicitly."""
-        if endpoint.host == "":
-            return Endpoint(endpoint.name, socket.getfqdn(), endpoint.port)
         if endpoint.host in WILDCARDS:
-            raise ConfigError(
-                "listeners",
-                f"{endpoint.name}://{endpoint}",
-                "an address that clients can connect to, or set advertised.listeners",
-            )
+            return Endpoint(endpoint.name, socket.getfqdn(), endpoint.port)
         return endpoint
 
     def _check_quorum(self) -> None:

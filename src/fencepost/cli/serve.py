@@ -51,6 +51,11 @@ def register(subparsers: Any) -> None:
         metavar="FILE",
         help="write the bound listeners there, one HOST:PORT per line, once they accept clients",
     )
+    parser.add_argument(
+        "--stop-with-parent",
+        action="store_true",
+        help="stop when the process that started this one ends (for tests)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -65,7 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, UsageError) as error:
         print(f"fencepost serve: {error}", file=sys.stderr)
         return 2
-    return serve(config, ready_file=arguments.ready_file)
+    return serve(
+        config,
+        ready_file=arguments.ready_file,
+        stop_with_parent=arguments.stop_with_parent,
+    )
 
 
 class UsageError(Exception):

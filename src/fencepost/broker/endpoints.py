@@ -1,0 +1,118 @@
+"""Addresses: where a node listens, what it tells clients, and binding the sockets.
+
+A listener is written `NAME://HOST:PORT`. A host name may stand for several addresses (`localhost`
+for ::1 and 127.0.0.1), which then share one port; port 0 picks a free one; an empty host means
+every interface.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+LISTEN_BACKLOG = 512
+FREE_PORT_ATTEMPTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A named place to listen at or to be reached at."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The configured bounds of the front door."""
+
+    max_frame_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_idle_ms: int
+    backlog: int = LISTEN_BACKLOG
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+
+
+class BindError(OSError):
+    """A listener's address cannot be had."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    try:
+        found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    addresses = [str(info[4][0]) for info in found]
+    return bool(host) and all(a == "::1" or a.startswith("127.") for a in addresses)
+
+
+def bind(endpoint: Endpoint, limits: ConnectionLimits) -> list[socket.socket]:
+    """Listening sockets for every address of the endpoint's host, all on one port.
+
+    Raises BindError, naming the address and what is wrong with it.
+    """
+    try:
+        found = socket.getaddrinfo(
+            endpoint.host or None,
+            endpoint.port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )
+    except OSError as error:
+        raise BindError(f"listener {endpoint.name}: {endpoint.host!r}: {error}") from error
+    addresses = list(dict.fromkeys((info[0], str(info[4][0])) for info in found))
+    for attempt in range(FREE_PORT_ATTEMPTS):
+        try:
+            return _bind_all(addresses, endpoint.port, limits)
+        except OSError as error:
+            # With port 0 the port found free for the first address may be taken for the next.
+            if endpoint.port or attempt == FREE_PORT_ATTEMPTS - 1:
+                raise BindError(
+                    f"listener {endpoint.name}: cannot listen on {endpoint}: {error.strerror}"
+                ) from error
+    raise AssertionError("unreachable")
+
+
+def _bind_all(
+    addresses: list[tuple[int, str]], port: int, limits: ConnectionLimits
+) -> list[socket.socket]:
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in addresses:
+            try:
+                sock = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:
+                continue  # the family is switched off on this machine
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if limits.receive_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+            if limits.send_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+            try:
+                sock.bind((address, port))
+            except OSError:
+                if len(addresses) == 1 or family != socket.AF_INET6:
+                    raise
+                sockets.pop().close()  # no IPv6 address here, as in many containers
+                continue
+            port = sock.getsockname()[1]
+            sock.listen(limits.backlog)
+            sock.setblocking(False)
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    if not sockets:
+        raise OSError(0, "no usable address")
+    return sockets

@@ -1,0 +1,147 @@
+"""server.properties and overrides: what is taken, and that every mistake is named."""
+
+import pytest
+
+from fencepost.broker.config import BrokerConfig, ConfigError
+from fencepost.broker.config_keys import BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
+from fencepost.broker.properties import PropertiesError, parse_properties
+
+
+def load(**overrides: str) -> BrokerConfig:
+    return BrokerConfig.load(None, {key.replace("_", "."): v for key, v in overrides.items()})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1", {"a": "1"}),
+        ("a = 1", {"a": "1"}),
+        ("a: 1", {"a": "1"}),
+        ("a 1", {"a": "1"}),
+        ("a", {"a": ""}),
+        ("# c\n! d\n\n  a=1\n", {"a": "1"}),
+        ("a=1,\\\n   2", {"a": "1,2"}),
+        ("a\\=b=c", {"a=b": "c"}),
+        ("a=\\u0041\\t\\\\", {"a": "A\t\\"}),
+        ("a=b=c", {"a": "b=c"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=x\\", {"a": "x"}),
+        ("listeners=PLAINTEXT://:9092", {"listeners": "PLAINTEXT://:9092"}),
+    ],
+)
+def test_properties_syntax(text, expected):
+    assert parse_properties(text) == expected
+
+
+def test_a_broken_escape_names_its_line():
+    with pytest.raises(PropertiesError, match="line 2"):
+        parse_properties("a=1\nb=\\u00")
+
+
+def test_defaults_start_a_loopback_node():
+    config = BrokerConfig.load(None, {})
+    assert config.node_id == 1
+    assert [str(e) for e in config.listeners] == ["127.0.0.1:9092"]
+    assert config.exposed_listeners() == []
+    assert config.log_dir.name == "fencepost-data"
+    assert config.flush_before_ack is True
+
+
+def test_a_kafka_sample_file_is_taken(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=broker,controller\nnode.id=7\n"
+        "controller.quorum.bootstrap.servers=localhost:9093\n"
+        "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
+        "inter.broker.listener.name=PLAINTEXT\n"
+        "advertised.listeners=PLAINTEXT://localhost:9092\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
+        f"num.network.threads=3\nlog.dirs={tmp_path / 'd'}\nnum.partitions=1\n"
+        "offsets.topic.replication.factor=1\nlog.retention.hours=24\n"
+        "log.segment.bytes=1073741824\n"
+    )
+    config = BrokerConfig.load(path, {"num.partitions": "4"})
+    assert config.node_id == 7
+    assert [e.name for e in config.listeners] == ["PLAINTEXT"]
+    assert config.get("num.partitions") == 4
+    assert config.log_config({}).retention_ms == 24 * 3_600_000
+    assert config.log_config({"retention.ms": "5"}).retention_ms == 5
+    assert "num.network.threads has no effect here" in config.notes
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("num.partition", "3", "did you mean num.partitions"),
+        ("retention.ms", "3", "log.retention.ms"),
+        ("num.partitions", "many", "int, at least 1"),
+        ("num.partitions", "0", "at least 1"),
+        ("num.partitions", "99999999999", "int"),
+        ("auto.create.topics.enable", "yes", "boolean"),
+        ("process.roles", "controller", "broker,controller"),
+        ("listeners", "127.0.0.1:9092", "NAME://HOST:PORT"),
+        ("listeners", "PLAINTEXT://127.0.0.1", "NAME://HOST:PORT"),
+        ("listeners", "PLAINTEXT://127.0.0.1:70000", "NAME://HOST:PORT"),
+        ("listeners", "PLAINTEXT://::1:9092", "brackets"),
+        ("listeners", "SSL://127.0.0.1:9092", "PLAINTEXT"),
+        ("listeners", "PLAINTEXT://h:1,PLAINTEXT://h:2", "once"),
+        ("advertised.listeners", "OTHER://h:1", "one of the listeners"),
+        ("advertised.listeners", "PLAINTEXT://0.0.0.0:1", "clients can connect to"),
+        ("listener.security.protocol.map", "PLAINTEXT:SSL", "PLAINTEXT"),
+        ("controller.quorum.voters", "1@a:1,2@b:1", "this node alone"),
+        ("controller.quorum.voters", "nobody", "ID@HOST:PORT"),
+        ("log.dirs", "/a,/b", "one directory"),
+        ("default.replication.factor", "3", "one replica"),
+        ("log.cleanup.policy", "shred", "compact"),
+        ("ssl.keystore.location", "/x", "PLAINTEXT"),
+        ("sasl.enabled.mechanisms", "PLAIN", "PLAINTEXT"),
+        ("authorizer.class.name", "x", "no authorizer"),
+        ("zookeeper.connect", "h:2181", "no ZooKeeper"),
+        ("group.min.session.timeout.ms", "99999999", "group.max.session.timeout.ms"),
+        ("fencepost.event.loop", "trio", "one of auto, asyncio, uvloop"),
+    ],
+)
+def test_mistakes_name_key_value_and_what_is_allowed(key, value, says):
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(None, {key: value})
+    message = str(caught.value)
+    assert message.startswith(f"{key}=")
+    assert says in message
+
+
+def test_unreadable_files_are_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"--config.*nowhere"):
+        BrokerConfig.load(tmp_path / "nowhere", {})
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"a=\xff\xfe")
+    with pytest.raises(ConfigError, match="properties file"):
+        BrokerConfig.load(binary, {})
+    huge = tmp_path / "huge"
+    huge.write_bytes(b"#" * (1 << 21))
+    with pytest.raises(ConfigError, match="at most"):
+        BrokerConfig.load(huge, {})
+
+
+def test_every_interface_is_exposed_and_told_by_name():
+    config = load(listeners="PLAINTEXT://0.0.0.0:9092")
+    assert [e.host for e in config.exposed_listeners()] == ["0.0.0.0"]
+    assert config.advertised[0].host not in ("", "0.0.0.0")
+
+
+def test_port_zero_is_told_as_bound():
+    from fencepost.broker.endpoints import Endpoint
+
+    config = load(listeners="PLAINTEXT://127.0.0.1:0")
+    told = config.advertised_endpoints([Endpoint("PLAINTEXT", "127.0.0.1", 4711)])
+    assert told == [Endpoint("PLAINTEXT", "127.0.0.1", 4711)]
+
+
+def test_keys_are_either_effective_or_ignored_or_refused():
+    assert not WITHOUT_EFFECT & BROKER_CONFIGS.keys()
+    for prefix, _ in REFUSED:
+        assert not any(key.startswith(prefix) for key in BROKER_CONFIGS)
+    for definition in BROKER_CONFIGS.values():
+        if definition.default is not None:
+            assert definition.parse(definition.default) == definition.default
+        assert definition.doc
