@@ -67,10 +67,15 @@ class ToolOutput:
         return [line for line in self.stdout.splitlines() if line.strip()]
 
 
-def java_command(main_class: str, *arguments: str, heap: str = "256m") -> list[str]:
+QUICK_JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# What Kafka's own start script gives its broker.
+BROKER_JVM = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+
+
+def java_command(main_class: str, *arguments: str, jvm: tuple[str, ...] = QUICK_JVM) -> list[str]:
     """A command line that runs a class of Apache Kafka."""
     java = ensure_java_home().home / "bin" / "java"
-    options = [f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    options = [*jvm]
     options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     return [str(java), *options, "-cp", KAFKA.class_path(), main_class, *arguments]
 
@@ -119,8 +124,13 @@ class ApacheBroker:
 
 
 @contextlib.contextmanager
-def apache_broker(directory: Path, **overrides: str) -> Iterator[ApacheBroker]:
-    """Format `directory` and run Apache Kafka's broker on it until the block ends."""
+def apache_broker(
+    directory: Path, *, tuned_jvm: bool = False, **overrides: str
+) -> Iterator[ApacheBroker]:
+    """Format `directory` and run Apache Kafka's broker on it until the block ends.
+
+    `tuned_jvm` starts it as its own script would, for benchmarks; else quick to start and small.
+    """
     client_port, controller_port = free_ports(2)
     data_dir = directory / "data"
     properties = {
@@ -143,17 +153,20 @@ def apache_broker(directory: Path, **overrides: str) -> Iterator[ApacheBroker]:
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     if not (data_dir / "meta.properties").exists():
         run_tool("storage", "format", "-t", "fencepostInteropTestsQ", "-c", str(config))
-    with run_broker(config, client_port, data_dir) as broker:
+    jvm = BROKER_JVM if tuned_jvm else QUICK_JVM
+    with run_broker(config, client_port, data_dir, jvm) as broker:
         yield broker
 
 
 @contextlib.contextmanager
-def run_broker(config: Path, port: int, data_dir: Path) -> Iterator[ApacheBroker]:
+def run_broker(
+    config: Path, port: int, data_dir: Path, jvm: tuple[str, ...] = QUICK_JVM
+) -> Iterator[ApacheBroker]:
     """Start the broker of `config`, wait until its client port answers, stop it afterwards."""
     started = time.monotonic()
     with (config.parent / "broker.log").open("wb") as log:
         process = subprocess.Popen(
-            java_command("kafka.Kafka", str(config), heap="1g"), stdout=log, stderr=log
+            java_command("kafka.Kafka", str(config), jvm=jvm), stdout=log, stderr=log
         )
     try:
         while not _listens(port):
