@@ -109,11 +109,13 @@ class Struct(metaclass=StructMeta):
     if TYPE_CHECKING:
         unknown_tags: dict[int, bytes] | None = None
 
-    def __init__(self, **values: Any) -> None:
-        # The first object of a class finds this constructor; it makes the real one and steps aside.
-        cls = type(self)
-        cls.__init__ = _make_init(cls)  # type: ignore[method-assign]
-        cls.__init__(self, **values)
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None:
+            # Only the first object of a class meets this: it makes the constructor of the class.
+            cls = type(self)
+            cls.__init__ = _make_init(cls)
+            cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -153,6 +155,7 @@ class _Codecs(dict[int, backend.Codec]):
         return codec
 
 
+@dataclass_transform(kw_only_default=True)  # mypy does not look for it in bases of metaclasses
 class MessageMeta(StructMeta):
     """Reads the class arguments of a message: its key, kind and version ranges."""
 
