@@ -1,0 +1,83 @@
+"""What a node tells clients about the cluster: who is alive, where, and what a client may do.
+
+Metadata and DescribeCluster say the same things about brokers, by the rules of KIP-631: a fenced
+broker is not listed, and a broker that has no listener of the name the client came in by does not
+exist for that client. The functions here read an image and decide nothing.
+
+There is no authorizer, so every client may do everything; the bit sets say so in the form of
+KIP-430: bit n is set when the operation with the number n is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from fencepost.machines.image import BrokerImage, ClusterImage, ListenerImage, PartitionImage
+
+OPERATIONS_NOT_ASKED_FOR: Final = -0x80000000
+"""What stands in a response when the client did not ask for the bit set."""
+
+# Operations: 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action,
+# 10 describe configs, 11 alter configs, 12 idempotent write.
+TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Topics that belong to the brokers; clients may read but not write or trim them."""
+
+
+def endpoint_of(broker: BrokerImage | None, listener_name: str) -> ListenerImage | None:
+    """Where the broker is reached on the listener, or None if it is not."""
+    for listener in broker.listeners if broker is not None else ():
+        if listener.name == listener_name:
+            return listener
+    return None
+
+
+def live_brokers(
+    image: ClusterImage, listener_name: str, *, include_fenced: bool = False
+) -> Iterator[tuple[BrokerImage, ListenerImage]]:
+    """The brokers a client on this listener can use, by id; with `include_fenced` the others too."""
+    for broker_id in sorted(image.brokers):
+        broker = image.brokers[broker_id]
+        endpoint = endpoint_of(broker, listener_name)
+        if endpoint is not None and (include_fenced or not broker.fenced):
+            yield broker, endpoint
+
+
+def admin_broker_id(image: ClusterImage, own_id: int) -> int:
+    """The broker to name as controller: KRaft's controllers are not for clients, so any live one.
+
+    This node if it is live, otherwise the live one with the lowest id; -1 if there is none.
+    """
+    live = sorted(id_ for id_, broker in image.brokers.items() if not broker.fenced)
+    if own_id in live:
+        return own_id
+    return live[0] if live else -1
+
+
+def reachable(image: ClusterImage, broker_ids: Iterable[int], listener_name: str) -> list[int]:
+    """Those of the brokers that have the listener, fenced or not, in the same order."""
+    brokers = image.brokers
+    return [id_ for id_ in broker_ids if endpoint_of(brokers.get(id_), listener_name) is not None]
+
+
+def offline_replicas(
+    image: ClusterImage, partition: PartitionImage, listener_name: str
+) -> list[int]:
+    """Replicas whose broker is gone, fenced or not on the listener, or whose directory is lost."""
+    offline = []
+    for broker_id, directory in zip(partition.replicas, partition.directories, strict=True):
+        broker = image.brokers.get(broker_id)
+        if (
+            broker is None
+            or broker.fenced
+            or endpoint_of(broker, listener_name) is None
+            or not broker.has_online_directory(directory)
+        ):
+            offline.append(broker_id)
+    return offline
