@@ -45,7 +45,7 @@ def fencepost(**config: str) -> Iterator[Peer]:
     """`fencepost serve` in a child process."""
     from fencepost.testing import Cluster
 
-    with Cluster(**config) as cluster:
+    with Cluster(config=dict(config)) as cluster:
         yield Peer("fencepost", cluster.bootstrap_servers, cluster.pid)
 
 

@@ -19,7 +19,7 @@ def bootstrap() -> Iterator[str]:
         return
     from fencepost.testing import Cluster
 
-    with Cluster(**{"group.initial.rebalance.delay.ms": "0"}) as cluster:
+    with Cluster(group_initial_rebalance_delay_ms=0) as cluster:
         yield cluster.bootstrap_servers
 
 

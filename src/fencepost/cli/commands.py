@@ -20,4 +20,5 @@ class Command(NamedTuple):
 
 COMMANDS: tuple[Command, ...] = (
     Command("serve", "fencepost.cli.serve", "run a broker (and its controller) in this process"),
+    Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables"),
 )

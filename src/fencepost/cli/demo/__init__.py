@@ -1,0 +1,213 @@
+"""`fencepost demo`: 336,776 real flights into a replicated log, through Spark, into tables.
+
+It starts a broker on a free loopback port with a fresh directory, produces every flight that left
+New York City in 2013 into a topic of six partitions, runs the pipeline of `examples/flights`, proves
+that what arrived is what was sent (counts, checksums, and every offset exactly once), and leaves
+Parquet tables and a chart. `--keep` leaves the broker running to play with.
+
+Exit codes: 0 the proof held; 1 it did not, or a step failed (one line says which).
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fencepost.cli.demo import dataset, pipeline, report
+
+TOPIC = "flights"
+PARTITIONS = 6
+PIPELINE_TIMEOUT_S = 900.0
+_MARKER = ".fencepost-demo"  # what tells a directory that may be replaced from one that may not
+
+
+class Load(NamedTuple):
+    """What the producing side knows: fingerprint, end offset per partition, seconds."""
+
+    sent: dataset.Fingerprint
+    end_offsets: dict[int, int]
+    took_s: float
+
+
+class DemoFailedError(RuntimeError):
+    """The demo cannot go on; the message is for the user."""
+
+
+def register(subparsers: Any) -> None:
+    """Add the `demo` command to the command line."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="real flights through a broker and Spark into tables and a chart",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--dir", type=Path, default=Path("fencepost-demo"), help="where everything goes (replaced)"
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the broker running until Ctrl-C")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demo and say what came of it."""
+    from fencepost.client.errors import ClientError
+    from fencepost.spark.java import JavaNotFoundError
+    from fencepost.testing.cluster import ClusterError
+
+    try:
+        return _run(arguments.dir.resolve(), arguments.keep)
+    except (
+        DemoFailedError,
+        JavaNotFoundError,
+        ClusterError,
+        ClientError,
+        dataset.DatasetMissingError,
+        pipeline.PipelineFailedError,
+    ) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(directory: Path, keep: bool) -> int:
+    from fencepost.testing import Cluster
+
+    started = time.monotonic()
+    archive = dataset.archive_path()
+    _fresh_directory(directory)
+    with Cluster(data_dir=directory / "broker") as cluster:
+        say(f"broker on {cluster.bootstrap_servers}, its data in {directory / 'broker'}")
+        load = produce(cluster.bootstrap_servers, archive)
+        say(f"sent {load.sent}")
+        environ = pipeline.environment(cluster.bootstrap_servers, TOPIC)
+        pipeline.prepare_project(directory)
+        say("pipeline: Spark Declarative Pipelines, local[2]")
+        took_s = pipeline.run(directory, environ, lambda line: say(f"  {line}"), PIPELINE_TIMEOUT_S)
+        held = prove(directory, load)
+        show(directory)
+        rate = load.sent.records / load.took_s
+        broker_mb = _peak_rss_mb(cluster.pid)
+        spark_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        say(
+            f"produced in {load.took_s:.1f} s ({rate:,.0f} records/s), pipeline {took_s:.0f} s, "
+            f"all {time.monotonic() - started:.0f} s; peak memory: broker {broker_mb:.0f} MB, "
+            f"Spark's JVM {spark_mb:.0f} MB"
+        )
+        if keep:
+            _keep(cluster.bootstrap_servers, directory)
+    return 0 if held else 1
+
+
+def say(line: str) -> None:
+    """One line of progress, at once."""
+    print(line, flush=True)
+
+
+def produce(bootstrap_servers: str, archive: Path) -> Load:
+    """Create the topic and send every flight with acks=all and idempotence, keyed by tail number.
+
+    Raises DemoFailedError if the broker's end offsets do not add up to what was acknowledged.
+    """
+    from fencepost.client.admin import Admin
+    from fencepost.client.cluster import Cluster
+    from fencepost.client.metadata import TopicPartition
+    from fencepost.client.offsets import LATEST, list_offsets
+    from fencepost.client.producer import Producer
+
+    flights = list(_with_progress(dataset.read_flights(archive), "reading", dataset.FLIGHTS))
+    sent = dataset.fingerprint((flight.key, flight.value) for flight in flights)
+    with Cluster(bootstrap_servers) as cluster:
+        Admin(cluster).create_topic(TOPIC, partitions=PARTITIONS, replication_factor=1)
+        started = time.monotonic()
+        with Producer(cluster) as producer:
+            for flight in _with_progress(flights, "producing", len(flights)):
+                producer.send(TOPIC, flight.value, flight.key, timestamp_ms=flight.timestamp_ms)
+            producer.flush()
+        took_s = time.monotonic() - started
+        places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+        listed = list_offsets(cluster, dict.fromkeys(places, LATEST))
+        ends = {place.partition: found.offset for place, found in listed.items()}
+    if sum(ends.values()) != sent.records:
+        raise DemoFailedError(f"sent {sent.records:,} records, the log ends add up to {ends}")
+    return Load(sent, ends, took_s)
+
+
+def prove(directory: Path, load: Load) -> bool:
+    """Compare both ends of the pipeline and print the verdict."""
+    raw = pipeline.read_table(directory, "flights_raw")
+    arrived = pipeline.raw_fingerprint(raw)
+    problems = pipeline.offset_problems(raw, load.end_offsets)
+    if arrived != load.sent:
+        problems.insert(0, f"sent {load.sent}, but {arrived} arrived")
+    if problems:
+        for problem in problems:
+            say(f"NOT PROVED: {problem}")
+        return False
+    say(
+        f"proved: {arrived} arrived; every offset of the {len(load.end_offsets)} partitions "
+        "exactly once"
+    )
+    return True
+
+
+def show(directory: Path) -> None:
+    """Print the delay table, save the chart, and say where everything is."""
+    tables = {
+        name: pipeline.read_table(directory, name)
+        for name in ("delays_by_carrier", "delays_by_hour", "busiest_routes")
+    }
+    say("")
+    for line in report.delay_lines(tables["delays_by_carrier"]):
+        say(line)
+    say("")
+    chart = directory / "flights.png"
+    report.draw_chart(
+        tables["delays_by_carrier"], tables["delays_by_hour"], tables["busiest_routes"], chart
+    )
+    say(f"tables (Parquet): {directory / 'tables'}")
+    say(f"chart: {chart}")
+
+
+def _peak_rss_mb(pid: int) -> float:
+    """The most memory the process has had resident (Linux), in MB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:", 1)[1].split(None, 1)[0]) / 1024
+
+
+def _fresh_directory(directory: Path) -> None:
+    if directory.exists():
+        if any(directory.iterdir()) and not (directory / _MARKER).exists():
+            raise DemoFailedError(
+                f"{directory} is not empty and not of an earlier demo; name --dir"
+            )
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True)
+    (directory / _MARKER).touch()
+
+
+def _with_progress(items: Any, verb: str, total: int) -> Any:
+    """Pass `items` on; on a terminal, show how far it is."""
+    step = max(1, total // 50)
+    shown = sys.stdout.isatty()
+    for number, item in enumerate(items, 1):
+        yield item
+        if shown and (number % step == 0 or number == total):
+            end = "\n" if number == total else ""
+            print(f"\r{verb} {number:,} of {total:,}", end=end, flush=True)
+
+
+def _keep(bootstrap_servers: str, directory: Path) -> None:
+    say(f"\nThe broker stays on {bootstrap_servers} until Ctrl-C. In another terminal:")
+    say(f"  fencepost consume {TOPIC} --bootstrap-server {bootstrap_servers} --max-messages 5")
+    say(f"  fencepost epochs {TOPIC} --bootstrap-server {bootstrap_servers}")
+    say("and to run the pipeline again (it reads only what is new):")
+    say(f"  FLIGHTS_BOOTSTRAP_SERVERS={bootstrap_servers} {' '.join(pipeline.command(directory))}")
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        say("stopping")
