@@ -1,0 +1,90 @@
+"""Checkpoint files: short text files that are replaced as a whole.
+
+Layout, lines ended by a newline:
+
+    0            the format's version
+    <N>          how many entries follow
+    <entry>      N times, fields separated by a space
+
+Three of them stand in every log directory, with entries `topic partition offset`:
+`recovery-point-offset-checkpoint` (everything below is fsynced), `log-start-offset-checkpoint`
+(deleted below) and `replication-offset-checkpoint` (the high watermark). A partition's
+`leader-epoch-checkpoint` has entries `epoch startOffset`.
+
+They carry no checksum. What is malformed is refused with CorruptFileError; a digit that rotted into
+another digit is for the reader of the file to catch against the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from fencepost.log.disk import Disk
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.names import is_valid_topic
+
+TopicPartition = tuple[str, int]
+
+_VERSION: Final = b"0"
+_NUMBER: Final = re.compile(rb"[0-9]{1,19}")
+_NUMBER_MAX: Final = (1 << 63) - 1
+
+
+def encode_lines(lines: Iterable[str]) -> bytes:
+    """The content of a checkpoint file with these entries."""
+    entries = list(lines)
+    return "\n".join(["0", str(len(entries)), *entries, ""]).encode()
+
+
+def decode_lines(path: str, data: bytes) -> list[list[bytes]]:
+    """The entries of a checkpoint file, each split into its fields. CorruptFileError."""
+    lines = data.split(b"\n")
+    if len(lines) < 3 or lines[-1] != b"":
+        raise CorruptFileError(path, "is cut short")
+    if lines[0] != _VERSION:
+        raise CorruptFileError(path, f"has version {lines[0][:20]!r}, not 0")
+    expected = parse_number(path, lines[1])
+    if expected != len(lines) - 3:
+        raise CorruptFileError(path, f"promises {expected} entries and has {len(lines) - 3}")
+    return [line.split() for line in lines[2:-1]]
+
+
+def parse_number(path: str, text: bytes) -> int:
+    """A number from 0 up, in at most 64 bits with sign. CorruptFileError."""
+    if _NUMBER.fullmatch(text) is None or int(text) > _NUMBER_MAX:
+        raise CorruptFileError(path, f"has {text[:40]!r} in place of a number")
+    return int(text)
+
+
+class OffsetCheckpoint:
+    """A file of one offset per partition."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the file, durably. OSError."""
+        lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+        self._disk.write_atomic(self._path, encode_lines(lines))
+
+    def read(self) -> dict[TopicPartition, int]:
+        """The offsets; none if there is no such file. CorruptFileError, OSError."""
+        try:
+            data = self._disk.read(self._path)
+        except FileNotFoundError:
+            return {}
+        offsets: dict[TopicPartition, int] = {}
+        for fields in decode_lines(self._path, data):
+            if len(fields) != 3:
+                raise CorruptFileError(self._path, f"has a line of {len(fields)} fields, not 3")
+            topic = fields[0].decode("ascii", "replace")
+            if not is_valid_topic(topic):
+                raise CorruptFileError(self._path, f"has {topic[:80]!r} in place of a topic")
+            key = topic, parse_number(self._path, fields[1])
+            if key in offsets:
+                raise CorruptFileError(self._path, f"names {topic}-{key[1]} twice")
+            offsets[key] = parse_number(self._path, fields[2])
+        return offsets

@@ -1,0 +1,313 @@
+"""The disk as logs see it: a protocol that the operating system and a simulator both fulfil.
+
+Theory of operation
+-------------------
+Logs never touch `os` themselves. What a crash may do to them follows from what they asked for, so
+the protocol is small and says for each operation what it promises:
+
+* `File.write_at` and `File.truncate` reach the page cache: they survive the process, not the
+  machine. After `File.sync` returns, everything written to the file before it began survives both.
+* `open(create=True)`, `rename`, `unlink`, `mkdir` change a directory. They survive the machine only
+  after `sync_dir` of that directory, and without it may take effect in any order or not at all.
+* `write_atomic` leaves either the old content or the whole new one, whatever happens, and with
+  `sync_directory` the new one is durable when it returns.
+
+`File.sync` may run in another thread while the owner writes to the same file; everything else is
+for one thread at a time. A file that is closed while a sync runs waits for the sync.
+
+Errors of the disk are `OSError`. After a failed `sync` nobody knows what is on the disk, and a
+second `sync` that succeeds proves nothing: the kernel may have dropped the pages. Callers give the
+file up.
+
+Paths are plain strings with `/`. Durable does not mean immune: a device that lies about flushing,
+or loses what it stored, is caught by checksums, not here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from typing import Final, Protocol
+
+from fencepost.log.errors import LogDirLockedError
+
+Buffer = bytes | bytearray | memoryview
+
+_CLOSED: Final = -1
+
+
+class ClosedFileError(ValueError):
+    """An operation on a file that has been closed."""
+
+
+class File(Protocol):
+    """An open file; see the module docstring for what survives what."""
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`. OSError; part of it may then have been written."""
+        ...
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file. OSError."""
+        ...
+
+    def size(self) -> int:
+        """Size in bytes. OSError."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut (or, with zeros, extend) to `size` bytes. OSError."""
+        ...
+
+    def sync(self) -> None:
+        """Make everything written so far durable. OSError; ClosedFileError."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file; harmless when closed already."""
+        ...
+
+
+class Lock(Protocol):
+    """A lock on a path that other processes respect."""
+
+    def release(self) -> None:
+        """Give the lock back; harmless when done already."""
+        ...
+
+
+class Disk(Protocol):
+    """A tree of files; see the module docstring for what survives what. Everything: OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """The file for reading and writing; `create` makes it if it is not there."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole content."""
+        ...
+
+    def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
+        """Replace the content as one; goes through `path` + `.tmp`."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Whether there is a directory."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Size of a file in bytes."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written to, in milliseconds since the epoch."""
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """Names in the directory, sorted."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory, and missing ones above it; it may exist."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or directory; a file `new` is replaced."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; it may be gone already."""
+        ...
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory; it may be gone already."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make the directory's entries durable: what was created, renamed, removed in it."""
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Lock `path` (made if missing) against everyone else. LogDirLockedError."""
+        ...
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor", "_sync_lock", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._sync_lock = threading.Lock()
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        """See `File`."""
+        written = os.pwrite(self._descriptor, data, position)
+        if written == len(data):
+            return
+        rest = memoryview(data)[written:]
+        while rest:
+            position += written
+            written = os.pwrite(self._descriptor, rest, position)
+            rest = rest[written:]
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """See `File`."""
+        data = os.pread(self._descriptor, size, position)
+        while len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def size(self) -> int:
+        """See `File`."""
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        """See `File`."""
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        """See `File`."""
+        with self._sync_lock:
+            if self._descriptor == _CLOSED:
+                raise ClosedFileError(f"{self.path} is closed")
+            _sync_descriptor(self._descriptor)
+
+    def close(self) -> None:
+        """See `File`."""
+        with self._sync_lock:
+            descriptor, self._descriptor = self._descriptor, _CLOSED
+            if descriptor != _CLOSED:
+                os.close(descriptor)
+
+
+class OsLock:
+    """A record lock, which is what Java's FileLock takes too: a Kafka broker respects it.
+
+    Such locks do not exclude the process that has them, so the paths are noted here as well.
+    """
+
+    _held: Final[set[str]] = set()
+
+    def __init__(self, path: str) -> None:
+        import fcntl
+
+        self._path = os.path.realpath(path)
+        if self._path in self._held:
+            raise LogDirLockedError(f"{path} is in use by this process")
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise LogDirLockedError(f"{path} is in use by another process") from error
+        self._held.add(self._path)
+
+    def release(self) -> None:
+        """See `Lock`."""
+        if self._descriptor != _CLOSED:
+            os.close(self._descriptor)
+            self._descriptor = _CLOSED
+            self._held.discard(self._path)
+
+
+class OsDisk:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        """See `Disk`."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def read(self, path: str) -> bytes:
+        """See `Disk`."""
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
+        """See `Disk`."""
+        temporary = path + ".tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        file = OsFile(temporary, os.open(temporary, flags, 0o644))
+        try:
+            file.write_at(data, 0)
+            file.sync()
+        except OSError:
+            file.close()
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        file.close()
+        os.replace(temporary, path)
+        if sync_directory:
+            self.sync_dir(os.path.dirname(path))
+
+    def exists(self, path: str) -> bool:
+        """See `Disk`."""
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """See `Disk`."""
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        """See `Disk`."""
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        """See `Disk`."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list(self, directory: str) -> list[str]:
+        """See `Disk`."""
+        return sorted(os.listdir(directory))
+
+    def mkdir(self, path: str) -> None:
+        """See `Disk`."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Disk`."""
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        """See `Disk`."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        """See `Disk`."""
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        """See `Disk`."""
+        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> OsLock:
+        """See `Disk`."""
+        return OsLock(path)

@@ -1,0 +1,191 @@
+"""The leader-epoch cache: which leader's word counts from which offset on.
+
+Theory of operation
+-------------------
+A log is a sequence of stretches, each written under one leader epoch. The cache keeps the
+fenceposts: (epoch, start offset) pairs, strictly increasing in both. From them follows the answer
+to the one question by which diverged replicas find where they part (KIP-101, KIP-279): "where does
+the stretch of epoch e end in your log?"
+
+A leader assigns (its epoch, its end offset) when it becomes leader, before it appends anything,
+also to an empty log. A follower assigns from the batches it appends. An epoch in which nothing was
+written leaves no trace once the next one begins at the same offset.
+
+The file, `leader-epoch-checkpoint`, is a checkpoint file of `epoch startOffset` lines. It is
+written with the flush that makes the epoch's records durable, not with every assignment: an epoch
+that was lost with all its records was never heard of. What the file lacks after a crash is found
+again in the log, whose batches carry their epochs; what it has too much is cut off at the log's
+end. `version` counts changes, so that whoever writes the file knows whether it must.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from fencepost.log.checkpoints import decode_lines, encode_lines, parse_number
+from fencepost.log.errors import CorruptFileError
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+_EPOCH_MAX: Final = (1 << 31) - 1
+
+
+class EpochEntry(NamedTuple):
+    """From `start_offset` on, records were written under `epoch`."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """The fenceposts of one log; look-ups are bisections."""
+
+    __slots__ = ("_epochs", "_starts", "version")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.version = 0
+        for epoch, start in entries:
+            self.assign(epoch, start)
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def __iter__(self) -> Iterator[EpochEntry]:
+        return map(EpochEntry, self._epochs, self._starts)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LeaderEpochCache):
+            return NotImplemented
+        return self._epochs == other._epochs and self._starts == other._starts
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"LeaderEpochCache({[tuple(entry) for entry in self]})"
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that `epoch` begins at `start_offset`; whether that was news.
+
+        Nothing changes if the latest entry has this epoch and begins there or earlier. Otherwise
+        entries of the same or a later epoch, or that begin there or later, give way.
+        """
+        assert epoch >= 0 and start_offset >= 0, f"assign({epoch}, {start_offset})"
+        epochs, starts = self._epochs, self._starts
+        if epochs and epochs[-1] == epoch and starts[-1] <= start_offset:
+            return False
+        while epochs and (epochs[-1] >= epoch or starts[-1] >= start_offset):
+            epochs.pop()
+            starts.pop()
+        epochs.append(epoch)
+        starts.append(start_offset)
+        self.version += 1
+        return True
+
+    def latest_epoch(self) -> int | None:
+        """The last entry's epoch; None if there is no entry."""
+        return self._epochs[-1] if self._epochs else None
+
+    def latest(self) -> EpochEntry | None:
+        """The last entry."""
+        return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
+
+    def earliest(self) -> EpochEntry | None:
+        """The first entry."""
+        return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Where the stretch of `epoch` ends: (largest known epoch <= `epoch`, its end offset).
+
+        | `epoch`                       | answer                                        |
+        |-------------------------------|-----------------------------------------------|
+        | -1                            | (-1, -1)                                      |
+        | the latest                    | (epoch, log end offset)                       |
+        | later than the latest         | (-1, -1)                                      |
+        | earlier than the first        | (epoch, start of the first)                   |
+        | anything else                 | (largest epoch <= it, start of the next)      |
+        """
+        epochs = self._epochs
+        if epoch == UNDEFINED_EPOCH or not epochs or epoch > epochs[-1]:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == epochs[-1]:
+            return epoch, log_end_offset
+        above = bisect_right(epochs, epoch)
+        return (epochs[above - 1] if above else epoch), self._starts[above]
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch under which the record at `offset` was (or would be) written, if known."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else None
+
+    def entry_for(self, epoch: int) -> EpochEntry | None:
+        """The entry of exactly this epoch."""
+        index = bisect_left(self._epochs, epoch)
+        if index == len(self._epochs) or self._epochs[index] != epoch:
+            return None
+        return EpochEntry(epoch, self._starts[index])
+
+    def previous_epoch(self, epoch: int) -> int | None:
+        """The largest known epoch below `epoch`."""
+        index = bisect_left(self._epochs, epoch)
+        return self._epochs[index - 1] if index else None
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Forget entries that begin at or after `end_offset`; whether there were any."""
+        index = bisect_left(self._starts, end_offset)
+        if index == len(self._starts):
+            return False
+        del self._epochs[index:]
+        del self._starts[index:]
+        self.version += 1
+        return True
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Forget what lies below `start_offset`; the entry that covers it now begins there."""
+        covering = bisect_right(self._starts, start_offset) - 1
+        if covering < 0 or (covering == 0 and self._starts[0] == start_offset):
+            return False
+        del self._epochs[:covering]
+        del self._starts[:covering]
+        self._starts[0] = start_offset
+        self.version += 1
+        return True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self._epochs:
+            self._epochs.clear()
+            self._starts.clear()
+            self.version += 1
+
+    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Take over other entries, in order."""
+        self.clear()
+        for epoch, start in entries:
+            self.assign(epoch, start)
+
+    def encode(self) -> bytes:
+        """The content of the checkpoint file."""
+        return encode_lines(
+            f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)
+        )
+
+
+def decode_epochs(path: str, data: bytes) -> list[EpochEntry]:
+    """The entries of a leader-epoch checkpoint. CorruptFileError unless they strictly increase."""
+    entries: list[EpochEntry] = []
+    for fields in decode_lines(path, data):
+        if len(fields) != 2:
+            raise CorruptFileError(path, f"has a line of {len(fields)} fields, not 2")
+        entry = EpochEntry(parse_number(path, fields[0]), parse_number(path, fields[1]))
+        if entry.epoch > _EPOCH_MAX:
+            raise CorruptFileError(path, f"has epoch {entry.epoch}, more than 31 bits")
+        if entries and not (
+            entry.epoch > entries[-1].epoch and entry.start_offset > entries[-1].start_offset
+        ):
+            raise CorruptFileError(path, f"has {tuple(entry)} behind {tuple(entries[-1])}")
+        entries.append(entry)
+    return entries

@@ -1,0 +1,63 @@
+"""What can go wrong with logs and their files.
+
+Errors of the disk itself stay `OSError`: `LogFailedError` and `LogDirLockedError` are kinds of it,
+because whoever handles a refusing disk must handle them too. Everything else is a `LogError`.
+"""
+
+from __future__ import annotations
+
+
+class LogError(Exception):
+    """Base of errors that are not the disk's."""
+
+
+class OffsetOutOfRange(LogError):
+    """A read outside of [start offset, end offset] of the log."""
+
+    def __init__(self, offset: int, start_offset: int, end_offset: int) -> None:
+        super().__init__(f"offset {offset} is not within {start_offset}..{end_offset}")
+        self.offset = offset
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+
+
+class UnexpectedOffsetError(LogError):
+    """Batches to be appended do not continue the log: their offsets overlap or run backwards."""
+
+
+class CorruptFileError(LogError):
+    """A file's content is not what its format allows, or fails its checksum.
+
+    `position` is the byte where it was noticed, where that is known.
+    """
+
+    def __init__(self, path: str, reason: str, position: int | None = None) -> None:
+        where = path if position is None else f"{path} at byte {position}"
+        super().__init__(f"{where}: {reason}")
+        self.path = path
+        self.reason = reason
+        self.position = position
+
+
+class DurableDataLostError(CorruptFileError):
+    """Records that had been made durable are gone or damaged.
+
+    A crash cannot do that, so the log is not opened: whoever is in charge decides whether to
+    restore it from another replica or to give the records up (`accept_loss=True`).
+    """
+
+
+class InconsistentTopicIdError(LogError):
+    """A partition's directory belongs to another topic of the same name."""
+
+
+class LogDirNotFormattedError(LogError):
+    """A log directory has no meta.properties: it has never been formatted."""
+
+
+class LogFailedError(OSError):
+    """The disk has refused this log once; it stays offline until it is opened anew."""
+
+
+class LogDirLockedError(OSError):
+    """Another process, or another part of this one, uses the log directory."""

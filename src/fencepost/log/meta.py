@@ -1,0 +1,262 @@
+"""What a log directory says about itself: who it belongs to, and how it was last left.
+
+`meta.properties` is a Java properties file that the directory is formatted with, once:
+
+    version=1
+    cluster.id=<the cluster>
+    node.id=<the node>
+    directory.id=<this directory, a Uuid>
+
+A comment in front of them, `#crc32c=<8 hex digits>`, is the checksum of the lines behind it; Kafka
+passes over comments, and we over a file that has none. Version 0, of Kafka's ZooKeeper days, has `broker.id` in place of `node.id` and need not have a
+cluster. Keys that are not known are kept when the file is written again.
+
+`.kafka_cleanshutdown` is there from a clean shutdown until the next start: JSON, `{"version":0,
+"brokerEpoch":<the epoch the broker had>}`. Older brokers left it empty. While it stands, logs are
+opened without a look at every batch, so a marker that cannot be read counts as none.
+
+`partition.metadata` ties a partition's directory to the topic's id: a directory that is left over
+from a deleted topic of the same name must not be taken for the new one's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from fencepost.batch.crc import crc32c
+from fencepost.log.disk import Disk
+from fencepost.log.errors import CorruptFileError, LogDirNotFormattedError, LogError
+from fencepost.log.names import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE
+from fencepost.wire.types import Uuid
+
+_INT_MAX: Final = (1 << 31) - 1
+_FILE_BYTES_MAX: Final = 1 << 20
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PARTITION_METADATA: Final = re.compile(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
+
+
+@dataclass(frozen=True)
+class MetaProperties:
+    """Content of `meta.properties`."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: Uuid | None = None
+    version: int = 1
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The file's content."""
+        entries = {"version": str(self.version), **self.others}
+        if self.cluster_id is not None:
+            entries["cluster.id"] = self.cluster_id
+        if self.node_id is not None:
+            entries["node.id" if self.version else "broker.id"] = str(self.node_id)
+        if self.directory_id is not None:
+            entries["directory.id"] = str(self.directory_id)
+        body = encode_properties(entries)
+        return b"#crc32c=%08x\n" % crc32c(body) + body
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> MetaProperties:
+        """The content of the file at `path`. CorruptFileError."""
+        _check_crc(path, data)
+        entries = decode_properties(path, data)
+        version = _number(path, "version", entries.pop("version", "0"))
+        if version > 1:
+            raise CorruptFileError(path, f"has version {version}, newer than 1")
+        node_key = "node.id" if version else "broker.id"
+        node = entries.pop(node_key, None)
+        cluster_id = entries.pop("cluster.id", None)
+        directory = entries.pop("directory.id", None)
+        if version and (node is None or not cluster_id):
+            raise CorruptFileError(path, "lacks cluster.id or node.id")
+        try:
+            directory_id = None if directory is None else Uuid.from_string(directory)
+        except ValueError as error:
+            raise CorruptFileError(path, f"directory.id is {error}") from None
+        node_id = None if node is None else _number(path, node_key, node)
+        return cls(cluster_id, node_id, directory_id, version, entries)
+
+
+def read_meta_properties(disk: Disk, directory: str) -> MetaProperties:
+    """The directory's `meta.properties`. LogDirNotFormattedError, CorruptFileError, OSError."""
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    try:
+        return MetaProperties.decode(path, disk.read(path))
+    except FileNotFoundError:
+        raise LogDirNotFormattedError(f"{directory} is not formatted: no {path}") from None
+
+
+def write_meta_properties(disk: Disk, directory: str, properties: MetaProperties) -> None:
+    """Replace the directory's `meta.properties`, durably. OSError."""
+    disk.write_atomic(f"{directory}/{META_PROPERTIES_FILE}", properties.encode())
+
+
+def format_log_dir(
+    disk: Disk,
+    directory: str,
+    *,
+    cluster_id: str,
+    node_id: int,
+    directory_id: Uuid,
+    ignore_formatted: bool = False,
+) -> MetaProperties:
+    """Make `directory` one of node `node_id` of cluster `cluster_id`.
+
+    With `ignore_formatted`, a directory that already belongs to that node stays as it is. Raises
+    LogError when it is formatted otherwise; CorruptFileError, OSError.
+    """
+    disk.mkdir(directory)
+    try:
+        present = read_meta_properties(disk, directory)
+    except LogDirNotFormattedError:
+        made = MetaProperties(cluster_id, node_id, directory_id)
+        write_meta_properties(disk, directory, made)
+        disk.sync_dir(directory.rpartition("/")[0] or "/")
+        return made
+    if (present.cluster_id, present.node_id) != (cluster_id, node_id):
+        raise LogError(
+            f"{directory} belongs to node {present.node_id} of cluster {present.cluster_id},"
+            f" not to node {node_id} of cluster {cluster_id}"
+        )
+    if not ignore_formatted:
+        raise LogError(f"{directory} is already formatted")
+    return present
+
+
+def _check_crc(path: str, data: bytes) -> None:
+    head, _, body = data.partition(b"\n")
+    match = re.fullmatch(rb"#crc32c=([0-9a-f]{8})", head)
+    if match is not None and int(match[1], 16) != crc32c(body):
+        raise CorruptFileError(path, "does not have the content its checksum was made of")
+
+
+def encode_properties(entries: Mapping[str, str]) -> bytes:
+    """A Java properties file, in ISO 8859-1 with escapes, keys in order."""
+    lines = [f"{_escape(key, True)}={_escape(entries[key], False)}" for key in sorted(entries)]
+    return "\n".join([*lines, ""]).encode("ascii")
+
+
+def _escape(text: str, is_key: bool) -> str:
+    out = []
+    for index, letter in enumerate(text):
+        if letter == " " and (is_key or index == 0):
+            out.append("\\ ")
+        elif letter in "\\=:#!":
+            out.append("\\" + letter)
+        elif letter in "\t\n\r\f":
+            out.append("\\" + {value: key for key, value in _ESCAPES.items()}[letter])
+        elif " " <= letter <= "~":
+            out.append(letter)
+        else:
+            units = letter.encode("utf-16-be").hex()
+            out.extend(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return "".join(out)
+
+
+def decode_properties(path: str, data: bytes) -> dict[str, str]:
+    """The entries of a Java properties file. CorruptFileError."""
+    if len(data) > _FILE_BYTES_MAX:
+        raise CorruptFileError(path, f"has {len(data)} bytes, more than {_FILE_BYTES_MAX}")
+    text = data.decode("latin-1")
+    entries: dict[str, str] = {}
+    lines = iter(re.split(r"\r\n|\n|\r", text))
+    for line in lines:
+        stripped = line.lstrip(" \t\f")
+        if not stripped or stripped[0] in "#!":
+            continue
+        while _ends_in_odd_backslashes(stripped):
+            stripped = stripped[:-1] + next(lines, "").lstrip(" \t\f")
+        key, value = _split_entry(stripped)
+        entries[_unescape(path, key)] = _unescape(path, value)
+    return entries
+
+
+def _ends_in_odd_backslashes(text: str) -> bool:
+    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+
+def _split_entry(line: str) -> tuple[str, str]:
+    match = re.match(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", line, re.DOTALL)
+    assert match is not None, "the pattern matches anything"
+    return match[1], line[match.end() :]
+
+
+def _unescape(path: str, text: str) -> str:
+    if "\\" not in text:
+        return text
+
+    def plain(match: re.Match[str]) -> str:
+        escape = match[1]
+        if escape[0] == "u":
+            if len(escape) != 5:
+                raise CorruptFileError(path, f"has a bad escape \\{escape!r}")
+            return chr(int(escape[1:], 16))
+        return _ESCAPES.get(escape, escape)
+
+    joined = re.sub(r"\\(u[0-9a-fA-F]{4}|.|$)", plain, text, flags=re.DOTALL)
+    return joined.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _number(path: str, key: str, text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,10}", text) is None or int(text) > _INT_MAX:
+        raise CorruptFileError(path, f"{key} is {text[:40]!r}, not a number from 0 up")
+    return int(text)
+
+
+def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = -1) -> None:
+    """Leave the marker, durably; everything else must be on disk by now. OSError."""
+    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    disk.write_atomic(f"{directory}/{CLEAN_SHUTDOWN_FILE}", content.encode())
+
+
+def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
+    """The broker epoch in the marker, -1 if it says none; None without a sound marker. OSError."""
+    try:
+        data = disk.read(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
+    except FileNotFoundError:
+        return None
+    if not data:
+        return -1
+    try:
+        content = json.loads(data)
+    except ValueError:
+        return None
+    if not isinstance(content, dict) or content.get("version") != 0:
+        return None
+    epoch = content.get("brokerEpoch", -1)
+    return epoch if type(epoch) is int else None
+
+
+def remove_clean_shutdown(disk: Disk, directory: str) -> None:
+    """Take the marker away, durably: from here on a crash is a crash. OSError."""
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
+    if disk.exists(path):
+        disk.unlink(path)
+        disk.sync_dir(directory)
+
+
+def encode_partition_metadata(topic_id: Uuid) -> bytes:
+    """Content of `partition.metadata`."""
+    return f"version: 0\ntopic_id: {topic_id}".encode()
+
+
+def read_partition_metadata(disk: Disk, directory: str) -> Uuid | None:
+    """The topic id a partition's directory belongs to; None if it has no file that says so.
+
+    CorruptFileError, OSError.
+    """
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    try:
+        data = disk.read(path)
+    except FileNotFoundError:
+        return None
+    match = _PARTITION_METADATA.fullmatch(data.decode("latin-1"))
+    if match is None:
+        raise CorruptFileError(path, "is not of version 0 with a topic id")
+    return Uuid.from_string(match[1])

@@ -1,0 +1,329 @@
+"""What a log remembers of its producers, so that a retried batch is not stored twice.
+
+Theory of operation
+-------------------
+An idempotent producer numbers its records per partition (KIP-98). For each producer id the log
+keeps the epoch and the last five batches, which is as many as a producer may have in flight.
+`check` judges a batch against that without changing anything:
+
+| the batch                                                     | verdict                       |
+|---------------------------------------------------------------|-------------------------------|
+| has no producer id, or one that is not known here             | accepted, any sequence        |
+| same epoch, first and last sequence of one of the last five   | a duplicate: its offsets      |
+| an older epoch                                                | INVALID_PRODUCER_EPOCH        |
+| a newer epoch, sequence 0                                     | accepted                      |
+| a newer epoch, another sequence                               | OUT_OF_ORDER_SEQUENCE_NUMBER  |
+| same epoch, sequence right behind the last                    | accepted                      |
+| same epoch, any other sequence                                | OUT_OF_ORDER_SEQUENCE_NUMBER  |
+
+Sequences run from 0 to 2**31 - 1 and begin again at 0. An unknown producer is accepted with any
+sequence because its state may have expired, or gone with a deleted disk; after an end marker, which
+has no sequence, the next batch must begin at 0.
+
+`update` notes a batch that was appended, whoever wrote it, and `complete_transaction` an end
+marker. Transactions in progress are known by their first offset: the earliest of them bounds what
+readers of committed data may see.
+
+Producers that have been silent for `producer.id.expiration.ms` are forgotten, unless in the midst
+of a transaction. Deleting old segments forgets nobody (KAFKA-5355's lesson: a retry may come later
+than the retention).
+
+Snapshot file (`<offset>.snapshot`: the state up to that offset), big-endian:
+
+    0   int16   version, 1
+    2   uint32  CRC-32C of everything from byte 6 on
+    6   int32   number of entries
+    10  entries of 46 bytes: producer id int64, epoch int16, last sequence int32, last offset int64,
+        last offset minus first offset int32, timestamp int64, coordinator epoch int32,
+        first offset of the current transaction int64 (-1: none)
+
+Only the last batch of each producer is in it; after a restart the window refills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from fencepost.batch.crc import crc32c
+from fencepost.batch.header import BatchHeader
+from fencepost.log.disk import Buffer
+from fencepost.log.errors import CorruptFileError
+from fencepost.wire.errors import ErrorCode
+
+BATCHES_KEPT: Final = 5
+"""As many batches as an idempotent producer may have in flight on one connection."""
+
+PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
+"""Kafka's default of `producer.id.expiration.ms`."""
+
+NO_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_OFFSET: Final = -1
+SEQUENCE_MAX: Final = (1 << 31) - 1
+
+_SNAPSHOT_HEAD = Struct(">hIi")
+_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+_SNAPSHOT_VERSION: Final = 1
+_CRC_COVERS_FROM: Final = 6
+assert _SNAPSHOT_ENTRY.size == 46
+
+
+class BatchMetadata(NamedTuple):
+    """What is kept of an appended batch."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of the first record."""
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the first record."""
+        return self.last_offset - self.offset_delta
+
+
+class Verdict(NamedTuple):
+    """Whether a batch may be appended; offsets and timestamp are those of the original."""
+
+    error_code: ErrorCode
+    first_offset: int = NO_OFFSET
+    last_offset: int = NO_OFFSET
+    timestamp_ms: int = -1
+
+    @property
+    def is_ok(self) -> bool:
+        """The batch may be appended."""
+        return self.error_code == ErrorCode.NONE
+
+    @property
+    def is_duplicate(self) -> bool:
+        """The batch has been appended before: answer with the original's offsets."""
+        return self.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+OK: Final = Verdict(ErrorCode.NONE)
+OUT_OF_ORDER: Final = Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+FENCED: Final = Verdict(ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+class ProducerState:
+    """One producer id's state; read-only outside of this module."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp_ms",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = NO_EPOCH
+        self.batches: tuple[BatchMetadata, ...] = ()
+        self.coordinator_epoch = -1
+        self.current_txn_first_offset = NO_OFFSET
+        self.last_timestamp_ms = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 if no batch is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, -1 if no batch is known."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """The kept batch with the same epoch and sequences."""
+        if header.producer_epoch != self.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last and batch.first_sequence == first:
+                return batch
+        return None
+
+
+class ProducerStates:
+    """The producers of one log, up to `end_offset`."""
+
+    __slots__ = ("_ongoing", "_states", "end_offset")
+
+    def __init__(self) -> None:
+        self._states: dict[int, ProducerState] = {}
+        self._ongoing: dict[int, int] = {}  # first offset of a transaction -> producer id
+        self.end_offset = 0
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """What is known of the producer."""
+        return self._states.get(producer_id)
+
+    def active(self) -> Iterator[ProducerState]:
+        """Every known producer."""
+        return iter(self._states.values())
+
+    def check(self, header: BatchHeader) -> Verdict:
+        """Judge a client's batch; see the table in the module docstring. Changes nothing."""
+        if header.producer_id < 0:
+            return OK
+        state = self._states.get(header.producer_id)
+        if state is None or state.producer_epoch == NO_EPOCH:
+            return OK
+        epoch = header.producer_epoch
+        if epoch < state.producer_epoch:
+            return FENCED
+        if epoch > state.producer_epoch:
+            return OK if header.base_sequence == 0 else OUT_OF_ORDER
+        if header.base_sequence == (state.last_sequence + 1) & SEQUENCE_MAX:
+            return OK
+        original = state.find_duplicate(header)
+        if original is None:
+            return OUT_OF_ORDER
+        return Verdict(
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+            original.first_offset,
+            original.last_offset,
+            original.timestamp_ms,
+        )
+
+    def update(self, header: BatchHeader, offset: int) -> None:
+        """Note a data batch that was appended with its first record at `offset`.
+
+        Nothing is judged here: a follower takes over what its leader has accepted.
+        """
+        delta = header.last_offset_delta
+        producer_id = header.producer_id
+        if producer_id >= 0:
+            state = self._states.get(producer_id)
+            if state is None:
+                state = self._states[producer_id] = ProducerState(producer_id)
+            if header.producer_epoch != state.producer_epoch:
+                state.producer_epoch = header.producer_epoch
+                state.batches = ()
+            timestamp_ms = header.max_timestamp
+            state.batches = (
+                *state.batches[1 - BATCHES_KEPT :],
+                BatchMetadata(header.last_sequence, offset + delta, delta, timestamp_ms),
+            )
+            state.last_timestamp_ms = timestamp_ms
+            if header.is_transactional and state.current_txn_first_offset < 0:
+                state.current_txn_first_offset = offset
+                self._ongoing[offset] = producer_id
+        self.end_offset = offset + delta + 1
+
+    def complete_transaction(self, header: BatchHeader, coordinator_epoch: int) -> int:
+        """Note an end marker (commit or abort); the transaction's first offset, -1 if it had none.
+
+        `header` is the marker's, with its final offset.
+        """
+        producer_id = header.producer_id
+        state = self._states.get(producer_id)
+        if state is None:
+            state = self._states[producer_id] = ProducerState(producer_id)
+        if header.producer_epoch != state.producer_epoch:
+            state.producer_epoch = header.producer_epoch
+            state.batches = ()
+        first_offset = state.current_txn_first_offset
+        self._ongoing.pop(first_offset, None)
+        state.current_txn_first_offset = NO_OFFSET
+        state.coordinator_epoch = coordinator_epoch
+        state.last_timestamp_ms = header.max_timestamp
+        self.end_offset = header.next_offset
+        return first_offset
+
+    def first_undecided_offset(self) -> int | None:
+        """First offset of the earliest transaction in progress."""
+        return min(self._ongoing, default=None)
+
+    def remove_expired(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
+        """Forget producers silent for `expiration_ms` and without a transaction; how many."""
+        expired = [
+            state.producer_id
+            for state in self._states.values()
+            if state.current_txn_first_offset < 0
+            and now_ms - state.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._states[producer_id]
+        return len(expired)
+
+    def clear(self, end_offset: int) -> None:
+        """Forget everybody; the state is now that of an empty log up to `end_offset`."""
+        self._states.clear()
+        self._ongoing.clear()
+        self.end_offset = end_offset
+
+    def load(self, entries: Iterable[ProducerState], end_offset: int) -> None:
+        """Take over a snapshot's entries, the state up to `end_offset`."""
+        self.clear(end_offset)
+        for state in entries:
+            self._states[state.producer_id] = state
+            if state.current_txn_first_offset >= 0:
+                self._ongoing[state.current_txn_first_offset] = state.producer_id
+
+    def encode(self) -> bytes:
+        """The content of a snapshot file of this state."""
+        size = _SNAPSHOT_HEAD.size + _SNAPSHOT_ENTRY.size * len(self._states)
+        data = bytearray(size)
+        at = _SNAPSHOT_HEAD.size
+        for state in self._states.values():
+            batch = state.batches[-1] if state.batches else None
+            _SNAPSHOT_ENTRY.pack_into(
+                data,
+                at,
+                state.producer_id,
+                state.producer_epoch,
+                batch.last_sequence if batch else NO_SEQUENCE,
+                batch.last_offset if batch else NO_OFFSET,
+                batch.offset_delta if batch else 0,
+                state.last_timestamp_ms,
+                state.coordinator_epoch,
+                state.current_txn_first_offset,
+            )
+            at += _SNAPSHOT_ENTRY.size
+        _SNAPSHOT_HEAD.pack_into(data, 0, _SNAPSHOT_VERSION, 0, len(self._states))
+        crc = crc32c(memoryview(data)[_CRC_COVERS_FROM:])
+        _SNAPSHOT_HEAD.pack_into(data, 0, _SNAPSHOT_VERSION, crc, len(self._states))
+        return bytes(data)
+
+
+def decode_snapshot(path: str, data: Buffer) -> list[ProducerState]:
+    """The producers in a snapshot file. CorruptFileError."""
+    if len(data) < _SNAPSHOT_HEAD.size:
+        raise CorruptFileError(path, f"has {len(data)} bytes, fewer than its head")
+    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != _SNAPSHOT_VERSION:
+        raise CorruptFileError(path, f"has version {version}, not {_SNAPSHOT_VERSION}")
+    expected = _SNAPSHOT_HEAD.size + _SNAPSHOT_ENTRY.size * count
+    if count < 0 or len(data) != expected:
+        raise CorruptFileError(path, f"has {len(data)} bytes, not {expected} for {count} entries")
+    found = crc32c(memoryview(data)[_CRC_COVERS_FROM:])
+    if found != crc:
+        raise CorruptFileError(path, f"has CRC {crc:#010x}, its content {found:#010x}")
+    entries = _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :])
+    return [_state_of(entry) for entry in entries]
+
+
+def _state_of(entry: tuple[int, ...]) -> ProducerState:
+    producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator, txn_first = entry
+    state = ProducerState(producer_id)
+    state.producer_epoch = epoch
+    if offset >= 0:
+        state.batches = (BatchMetadata(sequence, offset, delta, timestamp_ms),)
+    state.last_timestamp_ms = timestamp_ms
+    state.coordinator_epoch = coordinator
+    state.current_txn_first_offset = txn_first
+    return state

@@ -1,0 +1,399 @@
+"""A disk in memory that forgets, tears and lies exactly as a real one may, drawn from one seed.
+
+Every file has a cached content (what reads see) and a durable one, and the operations between the
+two that no sync has covered yet; every directory likewise. `power_loss` draws, for each of those
+pending operations, whether it reached the platter: all, none, a prefix, or any subset, and tears
+the writes that only partly did. What comes out is the new world, and old handles are dead.
+
+Faults:
+
+* `crash_at = n`: the n-th operation that changes anything raises `Crash` half-way through.
+* `fault`: a function of (operation, path, count) that may return an OSError to raise. A write that
+  fails leaves half of its bytes; a sync that fails throws the pending data away for good, and the
+  next one succeeds, as Linux does.
+* `flip_bit` damages what is stored.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Iterator
+
+from fencepost.log.disk import Buffer, ClosedFileError
+from fencepost.log.errors import LogDirLockedError
+
+SECTOR_BYTES = 512
+
+
+class Crash(BaseException):
+    """The machine stops here. Not an Exception: no error handling may get in its way."""
+
+
+class Inode:
+    """A file's content, cached and durable, and the writes and cuts in between."""
+
+    def __init__(self) -> None:
+        self.cached = bytearray()
+        self.durable = bytearray()
+        self.pending: list[tuple[int, bytes | None]] = []  # (position, data) or (size, None)
+        self.modified_ms = 0
+
+    def apply(self, content: bytearray, position: int, data: bytes | None) -> None:
+        if data is None:
+            if position <= len(content):
+                del content[position:]
+            else:
+                content.extend(bytes(position - len(content)))
+            return
+        if position > len(content):
+            content.extend(bytes(position - len(content)))
+        content[position : position + len(data)] = data
+
+    def change(self, position: int, data: bytes | None) -> None:
+        self.apply(self.cached, position, data)
+        self.pending.append((position, data))
+
+    def sync(self) -> None:
+        self.durable = bytearray(self.cached)
+        self.pending.clear()
+
+
+Entries = dict[str, "Inode | Directory"]
+
+
+class Directory:
+    """Names, cached and durable; a pending change sets some names and removes others at once."""
+
+    def __init__(self) -> None:
+        self.cached: Entries = {}
+        self.durable: Entries = {}
+        self.pending: list[dict[str, Inode | Directory | None]] = []
+
+    @staticmethod
+    def apply(entries: Entries, change: dict[str, Inode | Directory | None]) -> None:
+        for name, node in change.items():
+            if node is None:
+                entries.pop(name, None)
+            else:
+                entries[name] = node
+
+    def change(self, change: dict[str, Inode | Directory | None]) -> None:
+        self.apply(self.cached, change)
+        self.pending.append(change)
+
+    def sync(self) -> None:
+        self.durable = dict(self.cached)
+        self.pending.clear()
+
+
+class SimFile:
+    """See `fencepost.log.disk.File`."""
+
+    def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
+        self.path = path
+        self._disk = disk
+        self._inode = inode
+        self._life = disk.life
+        self._open = True
+        disk.open_files += 1
+
+    def _check(self) -> None:
+        if self._life != self._disk.life:
+            raise Crash("a handle from before the crash was used")
+        if not self._open:
+            raise ClosedFileError(f"{self.path} is closed")
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        self._check()
+        content = bytes(data)
+
+        def half() -> None:
+            self._inode.change(position, content[: len(content) // 2])
+
+        self._disk.count("write", self.path, half)
+        self._inode.change(position, content)
+        self._inode.modified_ms = self._disk.now_ms
+        self._disk.maybe_crash()
+
+    def read_at(self, size: int, position: int) -> bytes:
+        self._check()
+        self._disk.count("read", self.path)
+        return bytes(self._inode.cached[position : position + size])
+
+    def size(self) -> int:
+        self._check()
+        return len(self._inode.cached)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        self._disk.count("truncate", self.path)
+        self._inode.change(size, None)
+        self._inode.modified_ms = self._disk.now_ms
+        self._disk.maybe_crash()
+
+    def sync(self) -> None:
+        self._check()
+        self._disk.count("sync", self.path, self._inode.pending.clear)
+        self._disk.maybe_crash()
+        self._inode.sync()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._disk.open_files -= 1
+
+
+class SimLock:
+    """See `fencepost.log.disk.Lock`."""
+
+    def __init__(self, disk: SimDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locks.discard(self._path)
+
+
+class SimDisk:
+    """See the module docstring, and `fencepost.log.disk.Disk`."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = random.Random(seed)
+        self.root = Directory()
+        self.locks: set[str] = set()
+        self.now_ms = 1_700_000_000_000
+        self.life = 0
+        self.open_files = 0
+        self.changes = 0
+        self.crash_at: int | None = None
+        self.operations: list[tuple[str, str]] = []
+        self.fault: Callable[[str, str, int], OSError | None] | None = None
+
+    # ---- faults
+
+    def count(self, operation: str, path: str, half: Callable[[], object] | None = None) -> None:
+        """Note an operation; raise what `fault` wants raised, after the `half` that got done."""
+        self.operations.append((operation, path))
+        if operation != "read":
+            self.changes += 1
+        if self.fault is not None:
+            seen = sum(1 for done, _ in self.operations if done == operation)
+            error = self.fault(operation, path, seen)
+            if error is not None:
+                if half is not None:
+                    half()
+                raise error
+
+    def maybe_crash(self) -> None:
+        """Raise Crash when the operation that is being done is the chosen one."""
+        if self.crash_at is not None and self.changes >= self.crash_at:
+            raise Crash(f"at change {self.changes}: {self.operations[-1]}")
+
+    def process_death(self) -> None:
+        """The process is gone, the machine is not: caches stay, handles and locks do not."""
+        self.life += 1
+        self.open_files = 0
+        self.locks.clear()
+        self.crash_at = None
+        self.changes = 0
+        self.operations.clear()
+
+    def power_loss(self) -> None:
+        """The machine is gone: draw what of the unsynced changes survives."""
+        nodes = list(self._nodes(self.root))  # before names vanish: what is linked may come back
+        for node in nodes:
+            if isinstance(node, Inode):
+                self._settle_file(node)
+            else:
+                for change in self._draw(node.pending):
+                    node.apply(node.durable, change)
+                node.cached = dict(node.durable)
+                node.pending.clear()
+        self.process_death()
+
+    def _draw(self, pending: list) -> list:  # type: ignore[type-arg]
+        fate = self.random.randrange(4)
+        if fate == 0 or not pending:
+            return []
+        if fate == 1:
+            return list(pending)
+        if fate == 2:
+            return pending[: self.random.randrange(len(pending) + 1)]
+        return [item for item in pending if self.random.random() < 0.5]
+
+    def _settle_file(self, inode: Inode) -> None:
+        kept = self._draw(inode.pending)
+        for index, (position, data) in enumerate(kept):
+            if data is None or (index < len(kept) - 1 and self.random.random() < 0.7):
+                inode.apply(inode.durable, position, data)
+                continue
+            self._tear(inode, position, data)
+        inode.cached = bytearray(inode.durable)
+        inode.pending.clear()
+
+    def _tear(self, inode: Inode, position: int, data: bytes) -> None:
+        kind = self.random.randrange(3)
+        if kind == 0:
+            inode.apply(inode.durable, position, data)
+        elif kind == 1:
+            cut = self.random.randrange(len(data) + 1)
+            inode.apply(inode.durable, position, data[:cut])
+        else:
+            for start in range(0, len(data), SECTOR_BYTES):
+                if self.random.random() < 0.5:
+                    piece = data[start : start + SECTOR_BYTES]
+                    inode.apply(inode.durable, position + start, piece)
+
+    def _nodes(self, directory: Directory) -> Iterator[Inode | Directory]:
+        yield directory
+        seen: set[int] = set()
+        everything = [*directory.cached.values(), *directory.durable.values()]
+        for change in directory.pending:
+            everything.extend(node for node in change.values() if node is not None)
+        for node in everything:
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if isinstance(node, Directory):
+                yield from self._nodes(node)
+            else:
+                yield node
+
+    def flip_bit(self, path: str, bit: int) -> None:
+        """Damage the stored file."""
+        inode = self._inode(path)
+        inode.cached[bit // 8] ^= 1 << bit % 8
+        inode.durable[:] = inode.cached
+
+    # ---- paths
+
+    def _walk(self, path: str) -> Directory:
+        node: Inode | Directory = self.root
+        for name in path.strip("/").split("/"):
+            if not name:
+                continue
+            if not isinstance(node, Directory) or name not in node.cached:
+                raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+            node = node.cached[name]
+        if not isinstance(node, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        return self._walk(parent), name
+
+    def _inode(self, path: str) -> Inode:
+        directory, name = self._parent(path)
+        node = directory.cached.get(name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        if isinstance(node, Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return node
+
+    # ---- the protocol
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        directory, name = self._parent(path)
+        if create and name not in directory.cached:
+            self.count("create", path)
+            directory.change({name: Inode()})
+            self.maybe_crash()
+        return SimFile(self, path, self._inode(path))
+
+    def read(self, path: str) -> bytes:
+        self.count("read", path)
+        return bytes(self._inode(path).cached)
+
+    def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.write_at(data, 0)
+            file.sync()
+        except OSError:
+            file.close()
+            self.unlink(temporary)
+            raise
+        file.close()
+        self.rename(temporary, path)
+        if sync_directory:
+            self.sync_dir(path.rpartition("/")[0])
+
+    def exists(self, path: str) -> bool:
+        try:
+            directory, name = self._parent(path)
+        except OSError:
+            return False
+        return not name or name in directory.cached
+
+    def is_dir(self, path: str) -> bool:
+        try:
+            self._walk(path)
+        except OSError:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        return len(self._inode(path).cached)
+
+    def modified_ms(self, path: str) -> int:
+        return self._inode(path).modified_ms
+
+    def list(self, directory: str) -> list[str]:
+        return sorted(self._walk(directory).cached)
+
+    def mkdir(self, path: str) -> None:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        if parent and not self.exists(parent):
+            self.mkdir(parent)
+        directory = self._walk(parent)
+        if name not in directory.cached:
+            self.count("mkdir", path)
+            directory.change({name: Directory()})
+            self.maybe_crash()
+
+    def rename(self, old: str, new: str) -> None:
+        source, old_name = self._parent(old)
+        target, new_name = self._parent(new)
+        if old_name not in source.cached:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        assert source is target, "logs rename within one directory only"
+        self.count("rename", old)
+        source.change({old_name: None, new_name: source.cached[old_name]})
+        self.maybe_crash()
+
+    def unlink(self, path: str) -> None:
+        directory, name = self._parent(path)
+        if name in directory.cached:
+            self.count("unlink", path)
+            directory.change({name: None})
+            self.maybe_crash()
+
+    def rmdir(self, path: str) -> None:
+        directory, name = self._parent(path)
+        node = directory.cached.get(name)
+        if node is None:
+            return
+        assert isinstance(node, Directory)
+        if node.cached:
+            raise OSError(errno.ENOTEMPTY, "directory not empty", path)
+        self.count("rmdir", path)
+        directory.change({name: None})
+        self.maybe_crash()
+
+    def sync_dir(self, path: str) -> None:
+        directory = self._walk(path)
+        self.count("sync_dir", path)
+        self.maybe_crash()
+        directory.sync()
+
+    def lock(self, path: str) -> SimLock:
+        if path in self.locks:
+            raise LogDirLockedError(f"{path} is in use")
+        self.open(path, create=True).close()
+        self.locks.add(path)
+        return SimLock(self, path)
