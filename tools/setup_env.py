@@ -42,12 +42,18 @@ def main() -> None:
     """Bring `.venv` up to date with the pinned requirements, the build and Java."""
     if sys.version_info < (3, 11):
         raise SystemExit(f"Fencepost needs Python 3.11 or newer; this is {sys.version.split()[0]}")
-    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [
+        str(PYTHON),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--use-pep517",
+    ]
     wanted = {
         "requirements": digest([REQUIREMENTS]),
-        "build": digest(
-            [ROOT / "pyproject.toml", ROOT / "setup.py", *ROOT.glob("src/**/*.pyx")]
-        ),
+        "build": digest([ROOT / "pyproject.toml", ROOT / "setup.py", *ROOT.glob("src/**/*.pyx")]),
     }
     have = dict(line.split() for line in STAMP.read_text().splitlines()) if STAMP.exists() else {}
     if not PYTHON.exists():

@@ -1,9 +1,9 @@
 """`fencepost demo`: 336,776 real flights into a replicated log, through Spark, into tables.
 
 It starts a broker on a free loopback port with a fresh directory, produces every flight that left
-New York City in 2013 into a topic of six partitions, runs the pipeline of `examples/flights`, proves
-that what arrived is what was sent (counts, checksums, and every offset exactly once), and leaves
-Parquet tables and a chart. `--keep` leaves the broker running to play with.
+New York City in 2013 into a topic of six partitions, runs the pipeline of `examples/flights`,
+proves that what arrived is what was sent (counts, checksums, and every offset exactly once), and
+leaves Parquet tables and a chart. `--keep` leaves the broker running to play with.
 
 Exit codes: 0 the proof held; 1 it did not, or a step failed (one line says which).
 """
