@@ -117,14 +117,20 @@ def encode_response_parts(message: Message, version: int, correlation_id: int) -
     return _prepend(_RESPONSE_PREFIX.pack(size, correlation_id) + tags, body)
 
 
-def decode_response(cls: type[M], version: int, frame: Buffer) -> tuple[int, M]:
-    """Correlation id and message of a response frame (without its length prefix)."""
+def decode_response(
+    cls: type[M], version: int, frame: Buffer, *, allow_trailing: bool = False
+) -> tuple[int, M]:
+    """Correlation id and message of a response frame (without its length prefix).
+
+    DecodeError also for bytes left over, unless `allow_trailing`: Kafka's own clients ignore them,
+    and some servers rely on it (librdkafka's mock cluster ends Metadata with one zero too many).
+    """
     if len(frame) < 4:
         raise DecodeError("a response header takes 4 bytes or more", "header", 0)
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     pos = _skip_tags(frame, 4) if _has_response_tags(cls, version) else 4
     message, end = cls.read(frame, pos, version)
-    if end != len(frame):
+    if end != len(frame) and not allow_trailing:
         raise DecodeError(f"{len(frame) - end} bytes left over", "", end)
     return correlation_id, message
 

@@ -1,0 +1,333 @@
+"""Managing a cluster: topics, partitions, configs, records, brokers; groups are in `groups`.
+
+Every method is one request, sent to the broker that can carry it out and retried as `Cluster`
+retries; a refusal is a BrokerError with the broker's own words. A request whose answer was lost is
+sent again, so creating or deleting may report that it had been done before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded
+from fencepost.client.groups import GroupAdmin
+from fencepost.client.leaders import Answered, Asked, ask_leaders, by_topic
+from fencepost.client.metadata import Node, TopicInfo, TopicPartition
+from fencepost.client.retry import Deadline
+from fencepost.wire.api.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from fencepost.wire.api.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from fencepost.wire.api.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from fencepost.wire.api.describe_cluster import DescribeClusterRequest
+from fencepost.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from fencepost.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from fencepost.wire.errors import ErrorCode, is_retriable
+from fencepost.wire.types import Uuid
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+BROKER_DEFAULT = -1  # partitions and replication factor as the broker's configuration says
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+CONFIG_SOURCES = {
+    0: "unknown",
+    1: "topic",
+    2: "dynamic broker",
+    3: "dynamic default broker",
+    4: "static broker",
+    5: "default",
+    6: "dynamic broker logger",
+    7: "client metrics",
+    8: "group",
+}
+
+
+class CreatedTopic(NamedTuple):
+    """A topic just created; -1 and a zero id where an old broker does not tell."""
+
+    name: str
+    topic_id: Uuid
+    partitions: int
+    replication_factor: int
+
+
+class ConfigEntry(NamedTuple):
+    """One effective configuration; `value` is None when sensitive."""
+
+    name: str
+    value: str | None
+    source: str
+    is_default: bool
+    read_only: bool
+    sensitive: bool
+
+
+class ConfigChange(NamedTuple):
+    """One step of alter_configs; `operation` is SET, DELETE, APPEND or SUBTRACT."""
+
+    name: str
+    value: str | None
+    operation: int = SET
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The brokers of a cluster; `fenced` ones are registered but serve nobody."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[Node, ...]
+    fenced: frozenset[int]
+
+
+class Admin(GroupAdmin):
+    """Administration through a Cluster, which it does not own."""
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def list_topics(self, *, include_internal: bool = False) -> list[TopicInfo]:
+        """All topics, by name."""
+        infos = [info for info in self.cluster.describe() if info.error_code == ErrorCode.NONE]
+        chosen = [info for info in infos if include_internal or not info.is_internal]
+        return sorted(chosen, key=lambda info: info.name)
+
+    def describe_topic(self, name: str, *, deadline: Deadline | None = None) -> TopicInfo:
+        """A topic as the cluster sees it now. Raises UnknownTopic."""
+        self.cluster.invalidate([name])
+        return self.cluster.topic(name, deadline=deadline)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = BROKER_DEFAULT,
+        replication_factor: int = BROKER_DEFAULT,
+        *,
+        configs: Mapping[str, str | None] | None = None,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        validate_only: bool = False,
+        timeout_ms: int = 30_000,
+    ) -> CreatedTopic:
+        """Create a topic, with replicas placed by the controller or as `assignments` (partition
+        to broker ids) say. Raises BrokerError, TOPIC_ALREADY_EXISTS among others."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=BROKER_DEFAULT if assignments else partitions,
+            replication_factor=BROKER_DEFAULT if assignments else replication_factor,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+                for index, brokers in sorted((assignments or {}).items())
+            ],
+            configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
+        )
+        request = CreateTopicsRequest(
+            topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only
+        )
+        response = self.cluster.request_controller(request, _hopeful_in("topics"))
+        result = _only(response.topics, lambda entry: entry.name == name, "CreateTopics")
+        _raise_for(result, f"cannot create topic {name}")
+        self.cluster.invalidate([name])
+        return CreatedTopic(
+            name, Uuid(result.topic_id), result.num_partitions, result.replication_factor
+        )
+
+    def wait_for_topic(self, name: str, *, timeout_ms: float | None = None) -> TopicInfo:
+        """Wait until the cluster knows the topic and every partition has a leader."""
+        deadline = self.cluster.deadline(timeout_ms)
+        backoff = self.cluster.backoff()
+        while True:
+            info = self.describe_topic(name, deadline=deadline)
+            if info.partitions and all(p.leader_id >= 0 for p in info.partitions.values()):
+                return info
+            if not backoff.sleep(deadline):
+                raise DeadlineExceeded(f"topic {name} has partitions without a leader")
+
+    def delete_topic(self, name: str, *, timeout_ms: int = 30_000) -> None:
+        """Delete a topic by name. Raises UnknownTopic when there is none."""
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=timeout_ms
+        )
+        response = self.cluster.request_controller(request, _hopeful_in("responses"))
+        result = _only(response.responses, lambda entry: entry.name == name, "DeleteTopics")
+        _raise_for(result, f"cannot delete topic {name}")
+        self.cluster.metadata.forget([name])
+
+    def create_partitions(
+        self,
+        name: str,
+        total: int,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+        timeout_ms: int = 30_000,
+    ) -> None:
+        """Grow a topic to `total` partitions; `assignments` place the new ones."""
+        placed = None
+        if assignments is not None:
+            placed = [CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments]
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=total, assignments=placed)],
+            timeout_ms=timeout_ms,
+            validate_only=validate_only,
+        )
+        response = self.cluster.request_controller(request, _hopeful_in("results"))
+        result = _only(response.results, lambda entry: entry.name == name, "CreatePartitions")
+        _raise_for(result, f"cannot add partitions to topic {name}")
+        self.cluster.invalidate([name])
+
+    # -- configs ---------------------------------------------------------------------------------
+
+    def describe_configs(
+        self, resource_type: int, resource_name: str, names: Iterable[str] | None = None
+    ) -> list[ConfigEntry]:
+        """Effective configs of a topic or broker, by name (None: all of them)."""
+        resource = DescribeConfigsResource(
+            resource_type=resource_type,
+            resource_name=resource_name,
+            configuration_keys=None if names is None else list(names),
+        )
+        request = DescribeConfigsRequest(resources=[resource])
+        response = self._send_config(request, resource_type, resource_name, "results")
+        result = _only(response.results, lambda _: True, "DescribeConfigs")
+        _raise_for(result, f"cannot describe configs of {resource_name}")
+        entries = [
+            ConfigEntry(
+                entry.name,
+                entry.value,
+                CONFIG_SOURCES.get(entry.config_source, str(entry.config_source)),
+                entry.config_source in (4, 5),
+                entry.read_only,
+                entry.is_sensitive,
+            )
+            for entry in result.configs
+        ]
+        return sorted(entries)
+
+    def alter_configs(
+        self,
+        resource_type: int,
+        resource_name: str,
+        changes: Iterable[ConfigChange],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change some configs of a topic or broker and leave the others (KIP-339)."""
+        resource = AlterConfigsResource(
+            resource_type=resource_type,
+            resource_name=resource_name,
+            configs=[
+                AlterableConfig(name=name, config_operation=operation, value=value)
+                for name, value, operation in changes
+            ],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        response = self._send_config(request, resource_type, resource_name, "responses")
+        result = _only(response.responses, lambda _: True, "IncrementalAlterConfigs")
+        _raise_for(result, f"cannot alter configs of {resource_name}")
+
+    def _send_config(self, request: Any, resource_type: int, name: str, results: str) -> Any:
+        """Configs of one broker are its own to tell and to change; others any broker's."""
+        error_of = _hopeful_in(results)
+        if resource_type != BROKER_RESOURCE or not name:
+            return self.cluster.request_controller(request, error_of)
+        self.cluster.describe([])
+        node = self.cluster.metadata.nodes.get(int(name)) if name.isdecimal() else None
+        if node is None:
+            known = sorted(self.cluster.metadata.nodes)
+            raise ClientError(f"no broker {name!r} in the cluster; there are {known}")
+        return self.cluster.connection(node).request(request)
+
+    # -- records and brokers ---------------------------------------------------------------------
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before an offset (-1: before the high watermark); returns the
+        partitions' new low watermarks."""
+
+        def build(group: dict[TopicPartition, Asked[int]]) -> DeleteRecordsRequest:
+            return DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[
+                            DeleteRecordsPartition(partition_index=number, offset=asked.question)
+                            for number, asked in partitions
+                        ],
+                    )
+                    for topic, partitions in by_topic(group).items()
+                ],
+                timeout_ms=self.cluster.config.request_timeout_ms,
+            )
+
+        def read(response: Any) -> Iterable[Answered[int]]:
+            for topic in response.topics:
+                for entry in topic.partitions:
+                    where = TopicPartition(topic.name, entry.partition_index)
+                    yield Answered(where, entry.error_code, entry.low_watermark)
+
+        return ask_leaders(self.cluster, before, build, read, what="DeleteRecords")
+
+    def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """The cluster's id, controller and brokers."""
+        connection = self.cluster.any_connection()
+        if DescribeClusterRequest.api_key not in connection.api_versions:
+            self.cluster.describe([])
+            known = self.cluster.metadata
+            nodes = tuple(sorted(known.nodes.values()))
+            return ClusterDescription(
+                known.cluster_id or "", known.controller_id, nodes, frozenset()
+            )
+        fenced_known = connection.version_for(DescribeClusterRequest) >= 2
+        request = DescribeClusterRequest(include_fenced_brokers=include_fenced and fenced_known)
+        response = self.cluster.request_any(request, lambda r: r.error_code)
+        return ClusterDescription(
+            response.cluster_id,
+            response.controller_id,
+            tuple(sorted(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)),
+            frozenset(b.broker_id for b in response.brokers if b.is_fenced),
+        )
+
+
+def _hopeful_in(field: str) -> Any:
+    """An `error_of` for responses with one result: its code, if trying again may help."""
+
+    def error_of(response: Any) -> int:
+        codes = [entry.error_code for entry in getattr(response, field)]
+        return next((code for code in codes if is_retriable(code) and code not in _FINAL), 0)
+
+    return error_of
+
+
+# Retriable for producers and consumers, but here the plain answer.
+_FINAL = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+def _only(entries: Iterable[Any], wanted: Any, what: str) -> Any:
+    found = [entry for entry in entries if wanted(entry)]
+    if len(found) != 1:
+        raise ClientError(f"{what} was answered with {len(found)} results instead of one")
+    return found[0]
+
+
+def _raise_for(result: Any, what: str) -> None:
+    if result.error_code != ErrorCode.NONE:
+        text = getattr(result, "error_message", None)
+        raise BrokerError.of(result.error_code, f"{what}: {text}" if text else what)

@@ -1,0 +1,230 @@
+"""What a producer may send next to one partition: order, sequences and retries, without I/O.
+
+A batch lives in one of three places of its `PartitionQueue`: `unsent` (no sequence yet),
+`in_flight` (sent, not answered) and `again` (refused or lost, to be sent anew). All three keep send
+order, and every batch of `again` and `in_flight` was sent before any of `unsent`.
+
+Invariants: sequences are given at the first sending and never change; while `again` holds a batch
+no later one is sent; with idempotence at most `WINDOW` batches have a sequence without an answer;
+before the first acknowledgement of an identity, or after a long silence, at most one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fencepost.client.errors import ClientError, DeliveryFailed
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.retry import Backoff, Deadline
+
+WINDOW = 5  # batches per producer and partition in which brokers recognise duplicates
+SEQUENCES = 2**31  # sequence numbers wrap to 0 here
+EPOCH_MAX = 2**15 - 1
+# Brokers forget idle producers (producer.id.expiration.ms, a day) and then take any sequence
+# again; after this time without an acknowledgement we count on being forgotten.
+STATE_LIFETIME_S = 3600.0
+
+
+class Identity(NamedTuple):
+    """Producer id and epoch; (-1, -1) for a producer that is not idempotent."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_IDENTITY = Identity(-1, -1)
+
+
+class Delivery:
+    """The fate of one batch: `done` when known, then `base_offset` or `error` is set.
+
+    `base_offset` is -1 when the broker did not tell (acks=0, or a duplicate of an old batch).
+    """
+
+    __slots__ = ("base_offset", "count", "done", "error", "log_append_time_ms", "partition")
+
+    def __init__(self, partition: TopicPartition, count: int) -> None:
+        self.partition = partition
+        self.count = count
+        self.done = False
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.error: ClientError | None = None
+
+    def result(self) -> int:
+        """The base offset; raises what the delivery failed with, or that it is not yet known."""
+        if self.error is not None:
+            raise self.error
+        if not self.done:
+            raise ClientError("the delivery is not decided yet; flush the producer first")
+        return self.base_offset
+
+
+@dataclass(slots=True, eq=False)
+class QueuedBatch:
+    """A batch on its way; `data` is stamped with its identity and sequence when first sent."""
+
+    data: bytearray
+    count: int
+    delivery: Delivery
+    deadline: Deadline
+    order: int = -1
+    sequence: int = -1
+    identity: Identity = NO_IDENTITY
+    in_doubt: bool = False  # an answer got lost, so the broker may have it
+
+
+@dataclass(slots=True, eq=False)
+class PartitionQueue:
+    """All batches of one partition that are not decided."""
+
+    partition: TopicPartition
+    idempotent: bool
+    backoff: Backoff
+    window: int = WINDOW
+    identity: Identity | None = None
+    unsent: deque[QueuedBatch] = field(default_factory=deque)
+    in_flight: list[QueuedBatch] = field(default_factory=list)
+    again: list[QueuedBatch] = field(default_factory=list)
+    retry_at: float = 0.0  # monotonic seconds before which nothing is sent
+    last_error: ClientError | None = None  # why retrying was needed; for error texts
+    unknown_topic_attempts: int = 0
+    _next_sequence: int = 0
+    _next_order: int = 0
+    _acknowledged_at: float = float("-inf")
+    _draining: bool = False
+    _failure: DeliveryFailed | None = None
+    _failed_order: int = -1
+
+    @property
+    def used(self) -> bool:
+        """Whether any batch was ever sent."""
+        return self._next_order > 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.unsent or self.in_flight or self.again)
+
+    def sendable(self, now: float) -> QueuedBatch | None:
+        """The batch that may go out now, if any; `take` it when it really does."""
+        if self._draining or now < self.retry_at:
+            return None
+        if len(self.in_flight) >= self._window(now):
+            return None
+        if self.again:
+            return self.again[0]
+        if self._failure is not None or not self.unsent:
+            return None
+        return self.unsent[0]
+
+    def _window(self, now: float) -> int:
+        # Without sequences only one at a time keeps the order when a batch is sent again.
+        known_to_leader = now - self._acknowledged_at < STATE_LIFETIME_S
+        return self.window if self.idempotent and known_to_leader else 1
+
+    def take(self, batch: QueuedBatch) -> bool:
+        """Note that `batch`, got from `sendable`, is sent; True when it got its sequence just now
+        and must be stamped. `identity` must be set by then."""
+        assert self.identity is not None
+        first_time = batch.order < 0
+        if first_time:
+            assert batch is self.unsent[0] and not self.again
+            self.unsent.popleft()
+            batch.order = self._next_order
+            self._next_order += 1
+            batch.identity = self.identity
+            if self.idempotent:
+                batch.sequence = self._next_sequence
+                self._next_sequence = (self._next_sequence + batch.count) % SEQUENCES
+        else:
+            assert batch is self.again[0]
+            self.again.pop(0)
+        assert all(other.order < batch.order for other in self.in_flight)
+        self.in_flight.append(batch)
+        return first_time
+
+    def acknowledge(
+        self, batch: QueuedBatch, base_offset: int, log_append_time_ms: int, now: float
+    ) -> None:
+        """`batch` is in the log."""
+        self.in_flight.remove(batch)
+        self._acknowledged_at = now
+        self.backoff = Backoff(self.backoff.first_ms, self.backoff.max_ms)
+        batch.delivery.base_offset = base_offset
+        batch.delivery.log_append_time_ms = log_append_time_ms
+        batch.delivery.done = True
+        self._maybe_settle()
+
+    def is_oldest(self, batch: QueuedBatch) -> bool:
+        """Whether nothing sent before `batch` is still undecided."""
+        return all(other.order >= batch.order for other in (*self.in_flight, *self.again))
+
+    def refuse(self, batch: QueuedBatch, now: float, *, in_doubt: bool) -> None:
+        """`batch` is to be sent again: a broker refused it for now, or (`in_doubt`) its answer got
+        lost. After an earlier batch failed for good, it fails instead."""
+        self.in_flight.remove(batch)
+        batch.in_doubt |= in_doubt
+        if self._failure is not None and batch.order > self._failed_order:
+            self._give_up(batch, self._failure)
+        else:
+            self.again.append(batch)
+            self.again.sort(key=lambda item: item.order)
+            self._draining = bool(self.in_flight)
+            self.retry_at = now + self.backoff.next_ms() / 1000
+        self._maybe_settle()
+
+    def fail(self, batch: QueuedBatch, error: DeliveryFailed) -> None:
+        """`batch` will not be delivered; nor will those that were sent behind it."""
+        was_sent = batch.order >= 0
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+        elif batch in self.again:
+            self.again.remove(batch)
+        else:
+            self.unsent.remove(batch)
+        _decide(batch, error)
+        if was_sent:
+            if self._failure is None or batch.order < self._failed_order:
+                self._failure, self._failed_order = error, batch.order
+            for later in [item for item in self.again if item.order > batch.order]:
+                self.again.remove(later)
+                self._give_up(later, error)
+        self._maybe_settle()
+
+    def expired(self) -> list[QueuedBatch]:
+        """Batches whose delivery time is over, oldest first; those in flight are awaited."""
+        return [batch for batch in (*self.again, *self.unsent) if batch.deadline.passed]
+
+    def _give_up(self, batch: QueuedBatch, cause: DeliveryFailed) -> None:
+        _decide(
+            batch,
+            DeliveryFailed(
+                f"an earlier batch of the partition failed: {cause.message}",
+                topic=self.partition.topic,
+                partition=self.partition.partition,
+                in_doubt=batch.in_doubt,
+                code=cause.code,
+            ),
+        )
+
+    def _maybe_settle(self) -> None:
+        """End a drain, and after a failure start over under a new epoch, when all is answered."""
+        if self.in_flight:
+            return
+        self._draining = False
+        if self._failure is None or self.again:
+            return
+        self._failure = None
+        if self.idempotent and self.identity is not None:
+            producer_id, epoch = self.identity
+            # Out of epochs: None asks for a producer id that was never used.
+            self.identity = Identity(producer_id, epoch + 1) if epoch < EPOCH_MAX else None
+            self._next_sequence = 0
+            self._acknowledged_at = float("-inf")
+
+
+def _decide(batch: QueuedBatch, error: ClientError) -> None:
+    batch.delivery.error = error
+    batch.delivery.done = True

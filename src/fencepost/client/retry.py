@@ -1,0 +1,92 @@
+"""Deadlines and exponential back-off for blocking clients.
+
+A `Deadline` is the total time a caller grants, shared by every attempt below it. A `Backoff` yields
+growing pauses with jitter (KIP-580), never longer than what the deadline leaves. `retrying` is the
+one retry loop of the package: it repeats an attempt while it raises retriable `ClientError`s.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from fencepost.client.errors import ClientError, DeadlineExceeded
+
+log = logging.getLogger("fencepost.client")
+
+JITTER = 0.2  # pauses vary by this share so that many clients do not return in step
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """A moment on the monotonic clock by which everything must be done."""
+
+    __slots__ = ("_at", "timeout_ms")
+
+    def __init__(self, timeout_ms: float) -> None:
+        self.timeout_ms = timeout_ms
+        self._at = time.monotonic() + timeout_ms / 1000
+
+    def remaining_ms(self) -> float:
+        """Milliseconds left, 0 when passed."""
+        return max(0.0, (self._at - time.monotonic()) * 1000)
+
+    @property
+    def passed(self) -> bool:
+        return time.monotonic() >= self._at
+
+
+class Backoff:
+    """Pauses of `first_ms`, doubling up to `max_ms`, each with 20 % jitter."""
+
+    __slots__ = ("_failures", "first_ms", "max_ms")
+
+    def __init__(self, first_ms: float = 100, max_ms: float = 1000) -> None:
+        self.first_ms = first_ms
+        self.max_ms = max_ms
+        self._failures = 0
+
+    def next_ms(self) -> float:
+        """The next pause in milliseconds."""
+        plain = min(self.max_ms, self.first_ms * 2**self._failures)
+        self._failures = min(self._failures + 1, 30)  # beyond, 2**n would only overflow
+        return min(self.max_ms, plain * random.uniform(1 - JITTER, 1 + JITTER))
+
+    def sleep(self, deadline: Deadline) -> bool:
+        """Pause; False, without pausing, when the deadline leaves no time for another try."""
+        pause_ms = self.next_ms()
+        if pause_ms >= deadline.remaining_ms():
+            return False
+        time.sleep(pause_ms / 1000)
+        return True
+
+
+def retrying(
+    what: str,
+    attempt: Callable[[], T],
+    deadline: Deadline,
+    backoff: Backoff,
+    before_retry: Callable[[ClientError], None] | None = None,
+) -> T:
+    """Run `attempt` until it returns, or raises something that trying again cannot help.
+
+    `before_retry` may act on the error (refresh metadata, count unknown topics) and may raise to
+    give up. Raises DeadlineExceeded, from the last error, when `deadline` is reached first.
+    """
+    while True:
+        try:
+            return attempt()
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            log.debug("%s: will retry after: %s", what, error)
+            if before_retry is not None:
+                before_retry(error)
+            if not backoff.sleep(deadline):
+                raise DeadlineExceeded(
+                    f"{what} did not succeed within {deadline.timeout_ms:.0f} ms", error
+                ) from error

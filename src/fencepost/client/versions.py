@@ -1,0 +1,52 @@
+"""Which version of an API to speak to a broker: the highest that both ends know.
+
+Pure arithmetic over the ranges a broker sent in ApiVersions; the asking is in `connection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fencepost.client.errors import UnsupportedApi
+from fencepost.wire.api import api_name
+from fencepost.wire.message import Message
+
+
+class VersionRange(NamedTuple):
+    """Versions from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+
+def choose_version(
+    request_class: type[Message],
+    broker: Mapping[int, VersionRange],
+    *,
+    lowest: int | None = None,
+    highest: int | None = None,
+    host: str | None = None,
+) -> int:
+    """The highest version of `request_class` that the broker has too, within `lowest..highest`.
+
+    Raises UnsupportedApi naming both ranges when there is none.
+    """
+    api_key = request_class.api_key
+    if api_key is None:
+        raise UnsupportedApi(f"{request_class.__name__} is no request", host=host)
+    low = max(request_class.min_version, lowest if lowest is not None else 0)
+    high = request_class.max_version
+    if highest is not None:
+        high = min(high, highest)
+    offered = broker.get(api_key)
+    if offered is None:
+        raise UnsupportedApi(f"the broker has no {api_name(api_key)} API", host=host)
+    chosen = min(high, offered.high)
+    if chosen < max(low, offered.low):
+        raise UnsupportedApi(
+            f"{api_name(api_key)}: the broker speaks versions {offered.low} to {offered.high}, "
+            f"needed is one of {low} to {high}",
+            host=host,
+        )
+    return chosen
