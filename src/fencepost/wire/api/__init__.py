@@ -12,6 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.wire.message import Message
 
 if TYPE_CHECKING:
+    from fencepost.wire.api.add_offsets_to_txn import (
+        AddOffsetsToTxnRequest as AddOffsetsToTxnRequest,
+    )
+    from fencepost.wire.api.add_offsets_to_txn import (
+        AddOffsetsToTxnResponse as AddOffsetsToTxnResponse,
+    )
+    from fencepost.wire.api.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest as AddPartitionsToTxnRequest,
+    )
+    from fencepost.wire.api.add_partitions_to_txn import (
+        AddPartitionsToTxnResponse as AddPartitionsToTxnResponse,
+    )
     from fencepost.wire.api.allocate_producer_ids import (
         AllocateProducerIdsRequest as AllocateProducerIdsRequest,
     )
@@ -78,6 +90,8 @@ if TYPE_CHECKING:
     from fencepost.wire.api.describe_quorum import DescribeQuorumResponse as DescribeQuorumResponse
     from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest as EndQuorumEpochRequest
     from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochResponse as EndQuorumEpochResponse
+    from fencepost.wire.api.end_txn import EndTxnRequest as EndTxnRequest
+    from fencepost.wire.api.end_txn import EndTxnResponse as EndTxnResponse
     from fencepost.wire.api.fetch import FetchRequest as FetchRequest
     from fencepost.wire.api.fetch import FetchResponse as FetchResponse
     from fencepost.wire.api.find_coordinator import FindCoordinatorRequest as FindCoordinatorRequest
@@ -118,10 +132,30 @@ if TYPE_CHECKING:
     )
     from fencepost.wire.api.produce import ProduceRequest as ProduceRequest
     from fencepost.wire.api.produce import ProduceResponse as ProduceResponse
+    from fencepost.wire.api.sasl_authenticate import (
+        SaslAuthenticateRequest as SaslAuthenticateRequest,
+    )
+    from fencepost.wire.api.sasl_authenticate import (
+        SaslAuthenticateResponse as SaslAuthenticateResponse,
+    )
+    from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest as SaslHandshakeRequest
+    from fencepost.wire.api.sasl_handshake import SaslHandshakeResponse as SaslHandshakeResponse
     from fencepost.wire.api.sync_group import SyncGroupRequest as SyncGroupRequest
     from fencepost.wire.api.sync_group import SyncGroupResponse as SyncGroupResponse
+    from fencepost.wire.api.txn_offset_commit import (
+        TxnOffsetCommitRequest as TxnOffsetCommitRequest,
+    )
+    from fencepost.wire.api.txn_offset_commit import (
+        TxnOffsetCommitResponse as TxnOffsetCommitResponse,
+    )
     from fencepost.wire.api.vote import VoteRequest as VoteRequest
     from fencepost.wire.api.vote import VoteResponse as VoteResponse
+    from fencepost.wire.api.write_txn_markers import (
+        WriteTxnMarkersRequest as WriteTxnMarkersRequest,
+    )
+    from fencepost.wire.api.write_txn_markers import (
+        WriteTxnMarkersResponse as WriteTxnMarkersResponse,
+    )
 
 API_NAMES: Final[dict[int, str]] = {
     0: "Produce",
@@ -137,14 +171,21 @@ API_NAMES: Final[dict[int, str]] = {
     14: "SyncGroup",
     15: "DescribeGroups",
     16: "ListGroups",
+    17: "SaslHandshake",
     18: "ApiVersions",
     19: "CreateTopics",
     20: "DeleteTopics",
     21: "DeleteRecords",
     22: "InitProducerId",
     23: "OffsetForLeaderEpoch",
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    27: "WriteTxnMarkers",
+    28: "TxnOffsetCommit",
     32: "DescribeConfigs",
     35: "DescribeLogDirs",
+    36: "SaslAuthenticate",
     37: "CreatePartitions",
     42: "DeleteGroups",
     44: "IncrementalAlterConfigs",
