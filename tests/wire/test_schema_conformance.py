@@ -1,0 +1,209 @@
+"""Our classes against Kafka's own schema files, version by version, for every declared class.
+
+Our version ranges are the union of all releases; a release knows a part of them. For every version
+a release knows, the fields that exist at that version must agree down to the last nested struct:
+with the newest release that has the message in order, name, type, nullability, tag, default and
+ignorability; with older ones in what is seen on the wire. Between releases Kafka has changed names
+of structs, the case of names and what is ignorable, and given tagged fields to old versions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.wire.message import Message, Struct, VersionRange
+from fencepost.wire.types import Primitive, Uuid
+
+from .catalogue import MESSAGES, version_id
+
+REFERENCE = os.environ.get("FENCEPOST_REFERENCE")
+RELEASES = ("2024-10", "4.3", "trunk")
+
+pytestmark = pytest.mark.skipif(
+    REFERENCE is None, reason="FENCEPOST_REFERENCE does not name Kafka's schema files"
+)
+
+
+@cache
+def schemas(release: str) -> dict[str, Any]:
+    """Schema by message name; `#` comments of Kafka's files are already gone from these."""
+    assert REFERENCE is not None
+    found = {}
+    for path in sorted((Path(REFERENCE) / "schemas" / release).rglob("*.json")):
+        schema = json.loads(path.read_text())
+        if schema["validVersions"] != "none":
+            found[schema["name"]] = schema
+    assert len(found) > 150
+    return found
+
+
+def compared(cls: type[Message]) -> list[str]:
+    """The releases to compare a class with.
+
+    Keys of coordinator records were numbered by their version before they were given an id of
+    their own (early 2025), so only the later releases have the keys we know.
+    """
+    found = [release for release in RELEASES if cls.kafka_name in schemas(release)]
+    if cls.kind != "coordinator-key":
+        return found
+    return [release for release in found if schemas(release)[cls.kafka_name]["type"] != "data"]
+
+
+def valid_versions(schema: Any) -> range:
+    valid = VersionRange.parse(schema["validVersions"])
+    assert valid.last is not None
+    # A version still unstable in a release may have changed before it was released.
+    return range(valid.first, valid.last + (not schema.get("latestVersionUnstable", False)))
+
+
+def theirs(fields: list[Any], version: int, structs: dict[str, Any]) -> list[Any]:
+    """What a schema says about one version, in comparable form."""
+    rows = []
+    for field in fields:
+        versions = field.get("versions", field.get("taggedVersions"))
+        if not VersionRange.parse(versions).holds(version):
+            continue
+        type_name = field["type"]
+        element = type_name.removeprefix("[]")
+        is_struct = element[0].isupper()
+        nullable = VersionRange.parse(field.get("nullableVersions", "none")).holds(version)
+        is_tagged = VersionRange.parse(field.get("taggedVersions", "none")).holds(version)
+        row = {
+            "name": field["name"],
+            "type": type_name,
+            "nullable": nullable,
+            "tag": int(field["tag"]) if is_tagged else None,
+            "default": their_default(field, is_struct),
+            "ignorable": field.get("ignorable", False),
+        }
+        if is_struct:
+            inner = field.get("fields") or structs[element]
+            row["fields"] = theirs(inner, version, structs)
+        rows.append(row)
+    return rows
+
+
+def their_default(field: Any, is_struct: bool) -> Any:
+    default, kind = field.get("default", MISSING), field["type"]
+    if default in ("null", None):
+        return None
+    if kind.startswith("[]") or is_struct:
+        assert default is MISSING
+        return "empty"
+    if kind in ("string", "bytes", "records", "uuid"):
+        zero = {"string": "", "uuid": bytes(16)}.get(kind, b"")
+        return zero if default in (MISSING, "") else default
+    if default is MISSING:
+        return 0
+    if kind == "bool":
+        return str(default).lower() == "true"
+    if kind == "float64":
+        return float(default)
+    return int(str(default), 0)
+
+
+MISSING = object()
+
+
+def ours(cls: Any, version: int) -> list[Any]:
+    rows = []
+    for field in cls.fields:
+        if not field.versions.holds(version):
+            continue
+        is_tagged = field.tag is not None and field.tagged.holds(version)
+        default = field.fresh_default()
+        row = {
+            "name": field.kafka_name,
+            "type": field.type,
+            "nullable": field.nullable.holds(version),
+            "tag": field.tag if is_tagged else None,
+            "default": "empty" if default == [] or isinstance(default, Struct) else default,
+            "ignorable": field.ignorable,
+        }
+        if field.struct is not None:
+            row["fields"] = ours(field.struct, version)
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=version_id)
+def test_every_class_is_one_of_kafkas(cls: Any) -> None:
+    assert compared(cls), f"{cls.kafka_name} is in no release"
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=version_id)
+def test_key_kind_and_ranges(cls: Any) -> None:
+    assert cls.kind == schemas(compared(cls)[-1])[cls.kafka_name]["type"]
+    for release in compared(cls):
+        schema = schemas(release)[cls.kafka_name]
+        identifier = cls.record_id if cls.api_key is None else cls.api_key
+        assert identifier == schema.get("apiKey", identifier)
+        valid = VersionRange.parse(schema["validVersions"])
+        assert cls.min_version <= valid.first
+        assert valid.last <= cls.max_version
+        flexible = VersionRange.parse(schema["flexibleVersions"])
+        for version in range(valid.first, valid.last + 1):
+            assert cls.is_flexible(version) == flexible.holds(version), version
+    newest = schemas(compared(cls)[-1])[cls.kafka_name]
+    if VersionRange.parse(newest["validVersions"]).last == cls.max_version:
+        assert cls.latest_unstable == newest.get("latestVersionUnstable", False)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("cls", MESSAGES, ids=version_id)
+def test_fields_of_every_version(cls: Any, release: str) -> None:
+    if release not in compared(cls):
+        pytest.skip(f"not in {release}")
+    schema = schemas(release)[cls.kafka_name]
+    structs = {common["name"]: common["fields"] for common in schema.get("commonStructs", [])}
+
+    def collect(fields: Any) -> None:
+        for field in fields:
+            if "fields" in field:
+                structs[field["type"].removeprefix("[]")] = field["fields"]
+                collect(field["fields"])
+
+    collect(schema["fields"])
+    is_newest = release == compared(cls)[-1]
+    for version in valid_versions(schema):
+        mine, kafkas = ours(cls, version), theirs(schema["fields"], version, structs)
+        if not is_newest:
+            mine, kafkas = on_the_wire(mine, kafkas), on_the_wire(kafkas, kafkas)
+        assert mine == kafkas, version
+
+
+RENAMED = {
+    "candidateepoch": "replicaepoch",
+    "candidateid": "replicaid",
+    "candidatedirectoryid": "replicadirectoryid",
+}
+"""Fields that a later release calls otherwise (Vote, with KIP-996)."""
+
+
+def on_the_wire(rows: list[Any], known: list[Any]) -> list[Any]:
+    """What bytes show of `rows`, without tagged fields that the older release `known` lacks."""
+    by_name = {RENAMED.get(row["name"].lower(), row["name"].lower()): row for row in known}
+    kept = []
+    for row in rows:
+        name = RENAMED.get(row["name"].lower(), row["name"].lower())
+        if name not in by_name and row["tag"] is not None:
+            continue
+        seen = {"name": name, "nullable": row["nullable"], "tag": row["tag"]}
+        seen["type"] = row["type"].startswith("[]") if "fields" in row else row["type"]
+        if row["tag"] is not None:
+            seen["default"] = row["default"]
+        if "fields" in row:
+            seen["fields"] = on_the_wire(row["fields"], by_name.get(name, {}).get("fields", []))
+        kept.append(seen)
+    return kept
+
+
+def test_zero_of_a_uuid_is_kafkas() -> None:
+    assert their_default({"type": "uuid"}, False) == Uuid.ZERO
+    assert {primitive.value for primitive in Primitive} >= {"uuid", "records", "uint16"}
