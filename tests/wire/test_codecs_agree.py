@@ -36,9 +36,9 @@ def check(cls: Any, version: int, message: Any) -> None:
 def test_default_objects(cls: Any, version: int) -> None:
     message = cls()
     for field in cls.fields:  # defaults of None where this version has no null
-        if field.versions.holds(version) and not field.nullable.holds(version):
-            if field.default is None:
-                setattr(message, field.name, [] if field.is_array else "")
+        needs_value = field.versions.holds(version) and not field.nullable.holds(version)
+        if field.default is None and needs_value:
+            setattr(message, field.name, [] if field.is_array else "")
     check(cls, version, message)
 
 

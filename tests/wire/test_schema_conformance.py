@@ -4,7 +4,7 @@ Our version ranges are the union of all releases; a release knows a part of them
 a release knows, the fields that exist at that version must agree down to the last nested struct:
 with the newest release that has the message in order, name, type, nullability, tag, default and
 ignorability; with older ones in what is seen on the wire. Between releases Kafka has changed names
-of structs, the case of names and what is ignorable, and given tagged fields to old versions.
+and what is ignorable, and given tagged fields to old versions.
 """
 
 from __future__ import annotations
@@ -178,28 +178,24 @@ def test_fields_of_every_version(cls: Any, release: str) -> None:
         assert mine == kafkas, version
 
 
-RENAMED = {
-    "candidateepoch": "replicaepoch",
-    "candidateid": "replicaid",
-    "candidatedirectoryid": "replicadirectoryid",
-}
-"""Fields that a later release calls otherwise (Vote, with KIP-996)."""
-
-
 def on_the_wire(rows: list[Any], known: list[Any]) -> list[Any]:
     """What bytes show of `rows`, without tagged fields that the older release `known` lacks."""
-    by_name = {RENAMED.get(row["name"].lower(), row["name"].lower()): row for row in known}
+    plain = [row for row in known if row["tag"] is None]
+    by_tag = {row["tag"]: row for row in known if row["tag"] is not None}
     kept = []
     for row in rows:
-        name = RENAMED.get(row["name"].lower(), row["name"].lower())
-        if name not in by_name and row["tag"] is not None:
+        if row["tag"] is None:
+            counterpart = plain.pop(0) if plain else {}
+        elif row["tag"] in by_tag:
+            counterpart = by_tag[row["tag"]]
+        else:
             continue
-        seen = {"name": name, "nullable": row["nullable"], "tag": row["tag"]}
+        seen = {"nullable": row["nullable"], "tag": row["tag"]}
         seen["type"] = row["type"].startswith("[]") if "fields" in row else row["type"]
         if row["tag"] is not None:
             seen["default"] = row["default"]
         if "fields" in row:
-            seen["fields"] = on_the_wire(row["fields"], by_name.get(name, {}).get("fields", []))
+            seen["fields"] = on_the_wire(row["fields"], counterpart.get("fields", []))
         kept.append(seen)
     return kept
 
