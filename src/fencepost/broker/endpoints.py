@@ -68,7 +68,7 @@ def bind(endpoint: Endpoint, limits: ConnectionLimits) -> list[socket.socket]:
         )
     except OSError as error:
         raise BindError(f"listener {endpoint.name}: {endpoint.host!r}: {error}") from error
-    addresses = list(dict.fromkeys((info[0], str(info[4][0])) for info in found))
+    addresses = list(dict.fromkeys((int(info[0]), str(info[4][0])) for info in found))
     for attempt in range(FREE_PORT_ATTEMPTS):
         try:
             return _bind_all(addresses, endpoint.port, limits)

@@ -256,8 +256,10 @@ def error_response(route: Route, version: int, error: ErrorCode) -> Message | No
 
     response = response_class(route.api_key)
     for descriptor in response.fields:
-        if descriptor.name == "error_code" and descriptor.versions.contains(version):
-            return response(error_code=int(error))
+        if descriptor.name == "error_code" and descriptor.versions.holds(version):
+            message = response()
+            setattr(message, descriptor.name, int(error))
+            return message
     return None
 
 

@@ -1,0 +1,173 @@
+"""A listener without a node behind it, and raw sockets: what the tests of the front door share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.broker.endpoints import ConnectionLimits, Endpoint
+from fencepost.broker.listener import Listener
+from fencepost.broker.registry import ROUTES, Route
+from fencepost.wire.api import response_class
+from fencepost.wire.frame import decode_response, encode_request
+from fencepost.wire.message import Message
+
+DEADLINE_S = 10
+LIMITS = ConnectionLimits(
+    max_frame_bytes=1 << 20, max_connections=100, max_connections_per_ip=100, max_idle_ms=600_000
+)
+
+
+@dataclass
+class BareImage:
+    """As much of a cluster image as ApiVersions looks at."""
+
+    offset: int = 42
+    features: dict[str, int] = field(default_factory=lambda: {"metadata.version": 30})
+
+
+@dataclass
+class BareNode:
+    """As much of a node as ApiVersions looks at."""
+
+    image: BareImage = field(default_factory=BareImage)
+
+
+class LoopThread:
+    """An event loop in a thread of its own; `call` runs functions in it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function, or a coroutine function to its end, in the loop."""
+
+        async def run() -> Any:
+            made = function(*arguments)
+            return await made if asyncio.iscoroutine(made) else made
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(DEADLINE_S)
+
+    def close(self) -> None:
+        """Stop the loop and wait for the thread."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(DEADLINE_S)
+        self.loop.close()
+
+
+@contextlib.contextmanager
+def open_door(limits: ConnectionLimits = LIMITS, node: Any = None) -> Iterator[Door]:
+    """A listener that serves, on a free loopback port."""
+    thread = LoopThread()
+    try:
+        listener = Listener(node or BareNode(), thread.loop, limits)
+        (bound,) = listener.bind([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
+        thread.call(listener.start)
+        try:
+            yield Door(thread, listener, bound.port)
+        finally:
+            thread.call(listener.close)
+    finally:
+        thread.close()
+
+
+@dataclass
+class Door:
+    """The running listener and where to knock."""
+
+    thread: LoopThread
+    listener: Listener
+    port: int
+
+    def connect(self) -> Client:
+        """A new client."""
+        return Client(socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S))
+
+    def connection_count(self) -> int:
+        """Connections open at the moment."""
+        return self.thread.call(lambda: len(self.listener.connections))
+
+
+class Client:
+    """A blocking socket that knows frames."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._correlation = 0
+
+    def send(self, message: Message, version: int) -> int:
+        """Send a request; its correlation id."""
+        self._correlation += 1
+        self.sock.sendall(encode_request(message, version, self._correlation, "test"))
+        return self._correlation
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.sock.sendall(data)
+
+    def receive_frame(self) -> bytes:
+        """One response, without its length. EOFError when the server hangs up."""
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
+    def receive(self, api_key: int, version: int) -> tuple[int, Any]:
+        """One response: correlation id and message."""
+        return decode_response(response_class(api_key), version, self.receive_frame())
+
+    def ask(self, message: Message, version: int) -> Any:
+        """Send a request and return its response."""
+        sent = self.send(message, version)
+        correlation, response = self.receive(type(message).api_key, version)
+        assert correlation == sent
+        return response
+
+    def is_hung_up_on(self) -> bool:
+        """Whether the server closes the connection (waits for it)."""
+        try:
+            return self.sock.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.sock.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = self.sock.recv(size - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return bytes(data)
+
+
+@contextlib.contextmanager
+def route(request_class: type[Message], versions: tuple[int, int], handler: Any) -> Iterator[None]:
+    """Serve `request_class` with `handler` for the length of a test, in place of the real one."""
+    key = request_class.api_key
+    assert key is not None
+    before = ROUTES.get(key)
+    name = request_class.__name__.removesuffix("Request")
+    ROUTES[key] = Route(key, name, request_class, *versions, versions[0], handler)
+    try:
+        yield
+    finally:
+        if before is None:
+            del ROUTES[key]
+        else:
+            ROUTES[key] = before
