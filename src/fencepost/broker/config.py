@@ -15,9 +15,10 @@ from typing import Any
 
 from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
 from fencepost.broker.endpoints import ConnectionLimits, Endpoint, is_loopback
-from fencepost.broker.properties import PropertiesError, parse_properties
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigError
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.meta import decode_properties
 
 __all__ = ["BrokerConfig", "ConfigError"]
 
@@ -230,11 +231,13 @@ def _read_file(path: Path) -> dict[str, str]:
     try:
         if path.stat().st_size > CONFIG_FILE_MAX_BYTES:
             raise ConfigError("--config", str(path), f"at most {CONFIG_FILE_MAX_BYTES} bytes")
-        return parse_properties(path.read_text(encoding="utf-8"))
+        return decode_properties(str(path), path.read_bytes())
     except OSError as error:
         raise ConfigError("--config", str(path), f"a readable file: {error.strerror}") from None
-    except (PropertiesError, UnicodeDecodeError) as error:
-        raise ConfigError("--config", str(path), f"a properties file: {error}") from None
+    except CorruptFileError as error:
+        raise ConfigError(
+            "--config", str(path), f"a properties file; this {error.reason}"
+        ) from None
 
 
 def _why_unknown(key: str) -> str:
