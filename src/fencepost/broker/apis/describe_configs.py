@@ -1,0 +1,142 @@
+"""DescribeConfigs (key 32) v1-4: configs of topics, of this broker and of its loggers.
+
+Every resource is answered alone, a repeated one twice. An empty list of keys means all keys, like
+null; unknown keys are passed over.
+
+* topic: 17 for a name that cannot be one, 3 for a topic that does not exist.
+* broker: this broker's id, or the empty name for the dynamic configs all brokers share; any other
+  name is 42, because only the broker itself knows its file.
+* broker logger: this broker's id; levels by logger.
+* anything else is 42.
+
+Deviations: client metrics and group resources (16, 32) are refused with 42, because neither client
+metrics nor dynamic group configs are offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fencepost.broker import loggers
+from fencepost.broker.config_view import (
+    ConfigEntry,
+    ConfigSource,
+    broker_entries,
+    shared_broker_entries,
+    topic_entries,
+)
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.log.names import is_valid_topic
+from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from fencepost.wire.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from fencepost.wire.errors import ErrorCode
+
+RESOURCE_BROKER_LOGGER = 8
+
+
+class _Refused(Exception):
+    """The resource cannot be described."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@handles(DescribeConfigsRequest, versions="1-4")
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Describe each resource of the request, in its order."""
+    return DescribeConfigsResponse(
+        results=[_describe(context, request, resource) for resource in request.resources]
+    )
+
+
+def _describe(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_message=None,
+    )
+    try:
+        result.configs = _configs_of(context, request, resource)
+    except _Refused as refused:
+        result.error_code = int(refused.code)
+        result.error_message = refused.message
+    return result
+
+
+def _configs_of(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> list[DescribeConfigsResourceResult]:
+    wanted = frozenset(resource.configuration_keys or ())
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == RESOURCE_TOPIC:
+        entries = _topic(context, name)
+    elif kind == RESOURCE_BROKER:
+        entries = _broker(context, name)
+    elif kind == RESOURCE_BROKER_LOGGER:
+        _check_own_id(context, name)
+        return [
+            DescribeConfigsResourceResult(
+                name=logger,
+                value=level,
+                config_source=int(ConfigSource.BROKER_LOGGER),
+                documentation=None,
+            )
+            for logger, level in loggers.levels().items()
+            if not wanted or logger in wanted
+        ]
+    else:
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no configs here.")
+    return [_result(request, entry) for entry in entries if not wanted or entry.name in wanted]
+
+
+def _topic(context: RequestContext, name: str) -> Iterable[ConfigEntry]:
+    node = context.node
+    if not is_valid_topic(name):
+        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"No topic can be named {name!r}.")
+    if name not in node.image.topics_by_name:
+        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic_entries(node.config, node.image, node.image.topic_configs(name))
+
+
+def _broker(context: RequestContext, name: str) -> Iterable[ConfigEntry]:
+    node = context.node
+    if name == "":
+        return shared_broker_entries(node.image)
+    _check_own_id(context, name)
+    return broker_entries(node.config, node.image)
+
+
+def _check_own_id(context: RequestContext, name: str) -> None:
+    own = str(context.node.config.node_id)
+    if name != own:
+        raise _Refused(
+            ErrorCode.INVALID_REQUEST, f"This is broker {own}; {name!r} has to be asked elsewhere."
+        )
+
+
+def _result(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:
+    synonyms = entry.stack if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.text,
+        read_only=entry.read_only,
+        config_source=int(entry.source),
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=value.key, value=value.text, source=int(value.source))
+            for value in synonyms
+        ],
+        config_type=int(entry.definition.type),
+        documentation=entry.definition.doc if request.include_documentation else None,
+    )
