@@ -1,0 +1,51 @@
+"""The cluster as the metadata log tells it: an immutable image, its changes, and diffs."""
+
+from fencepost.machines.image.apply import ReplayError, apply_records
+from fencepost.machines.image.delta import ImageDelta, LocalChanges, PartitionDelta, diff
+from fencepost.machines.image.model import (
+    DIRECTORY_LOST,
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    RECOVERED,
+    RECOVERING,
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    BrokerImage,
+    ClusterImage,
+    FeatureRange,
+    ListenerImage,
+    PartitionImage,
+    TopicImage,
+)
+from fencepost.machines.image.persistent import PersistentMap
+
+__all__ = [
+    "DIRECTORY_LOST",
+    "DIRECTORY_MIGRATING",
+    "DIRECTORY_UNASSIGNED",
+    "NO_LEADER",
+    "NO_LEADER_CHANGE",
+    "RECOVERED",
+    "RECOVERING",
+    "RESOURCE_BROKER",
+    "RESOURCE_CLIENT_METRICS",
+    "RESOURCE_GROUP",
+    "RESOURCE_TOPIC",
+    "BrokerImage",
+    "ClusterImage",
+    "FeatureRange",
+    "ImageDelta",
+    "ListenerImage",
+    "LocalChanges",
+    "PartitionDelta",
+    "PartitionImage",
+    "PersistentMap",
+    "ReplayError",
+    "TopicImage",
+    "apply_records",
+    "diff",
+]

@@ -1,0 +1,46 @@
+"""The settings of a quorum machine, under the names of Kafka's `controller.quorum.*` configs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.wire.types import Uuid
+
+MAX_PENDING_APPENDS = 10_000
+"""Appends that may wait for commitment; one more is refused."""
+
+MAX_PARKED_FETCHES = 10_000
+"""Fetches that may wait for data; one more is answered at once."""
+
+MAX_OBSERVERS = 10_000
+"""Observers whose progress is kept for DescribeQuorum; more of them still fetch."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumConfig:
+    """Timeouts in milliseconds, sizes in bytes.
+
+    `cluster_id` and `directory_id` are checked against requests that name them. An election timeout
+    is drawn from [election_timeout_ms, 2 * election_timeout_ms).
+    """
+
+    cluster_id: str | None = None
+    directory_id: Uuid = Uuid.ZERO
+    election_timeout_ms: int = 1_000
+    election_backoff_max_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+    request_timeout_ms: int = 2_000
+    retry_backoff_ms: int = 20
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 1 << 20
+    observer_session_ms: int = 300_000
+
+    @property
+    def check_quorum_timeout_ms(self) -> int:
+        """How long a leader goes on without hearing from a majority: 1.5 fetch timeouts."""
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_quorum_interval_ms(self) -> int:
+        """How often a leader reminds voters that do not fetch from it."""
+        return self.fetch_timeout_ms // 2

@@ -1,0 +1,297 @@
+"""What every part of the quorum machine stands on: its state, its effects, its timers, its sends.
+
+Nothing here decides anything about Raft. It keeps three promises that the deciding parts rely on:
+
+* Persist before anything leaves. `_remember` changes the durable state in memory; `_emit` puts a
+  `WriteState` in front of the first effect that follows, and the end of a step does so if none
+  did. No handler can answer or send what depends on a vote or an epoch that is not on disk.
+* The machine knows its own log end. Appends and truncations are effects and happen after the
+  step, so `_end_offset` and `_last_epoch` run ahead of the log in a step; at the next they agree.
+* One request at a time to each peer. `_pump` sends what the role still wants to ask, and arms the
+  retry timer for what failed or was not answered. Answers are matched by identity of the request.
+
+The machine trusts `Persisted` to speak of the log as it is: a shell must not report a flush that
+began before a truncation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.machines.effects import (
+    Append,
+    Buffer,
+    Effect,
+    Persist,
+    Reply,
+    Send,
+    SendAfterPersist,
+    SetTimer,
+    Truncate,
+    WriteState,
+)
+from fencepost.machines.quorum import inputs
+from fencepost.machines.quorum.config import QuorumConfig
+from fencepost.machines.quorum.roles import Body, Leader, Role, Unattached
+from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.view import LogView
+from fencepost.wire.api.fetch import FetchRequest
+from fencepost.wire.api.vote import VoteRequest
+from fencepost.wire.message import Message
+
+
+class QuorumCore(ABC):
+    """State, effects, timers and sends; see the module docstring."""
+
+    def __init__(
+        self,
+        node_id: int,
+        voters: Sequence[int],
+        log_view: LogView,
+        state: QuorumState,
+        config: QuorumConfig,
+    ) -> None:
+        assert len(set(voters)) == len(voters) > 0, f"voters {voters!r} are not a set"
+        assert all(voter >= 0 for voter in voters) and node_id >= 0, "ids are not negative"
+        self._node_id = node_id
+        self._voters = tuple(sorted(voters))
+        self._log = log_view
+        self._state = state
+        self._config = config
+        self._body: Body = Unattached()
+        self._high_watermark = 0
+        self._end_offset = 0
+        self._durable_end_offset = 0
+        self._last_epoch = 0
+        self._jitter: tuple[int, ...] = ()
+        self._jitter_used = 0
+        self._now_ms = 0
+        self._effects: list[Effect] = []
+        self._state_unwritten = False
+        self._deadlines: dict[str, int] = {}
+        self._in_flight: dict[int, tuple[Message, int]] = {}
+        self._not_before: dict[int, int] = {}
+
+    # -- what others may look at ---------------------------------------------------------------
+
+    @property
+    def node_id(self) -> int:
+        """The id of this node."""
+        return self._node_id
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        """The ids of the voters, ascending."""
+        return self._voters
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node has a vote; otherwise it observes."""
+        return self._node_id in self._voters
+
+    @property
+    def role(self) -> Role:
+        """The present role."""
+        return self._body.role
+
+    @property
+    def epoch(self) -> int:
+        """The latest epoch this node has heard of."""
+        return self._state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The leader of the epoch as far as known, or -1; this node only while it leads."""
+        leader_id = self._state.leader_id
+        if leader_id == self._node_id and self.role is not Role.LEADER:
+            return NOBODY
+        return leader_id
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which the log is committed, as far as this node knows; never falls."""
+        return self._high_watermark
+
+    @property
+    def end_offset(self) -> int:
+        """The end of the log, with what the last step appended."""
+        return self._end_offset
+
+    @property
+    def state(self) -> QuorumState:
+        """The durable state."""
+        return self._state
+
+    @property
+    def epoch_start_offset(self) -> int:
+        """Where the epoch of this leader begins in the log; -1 if it does not lead."""
+        return self._body.epoch_start_offset if isinstance(self._body, Leader) else -1
+
+    @property
+    def is_active_leader(self) -> bool:
+        """Whether this node leads and its LeaderChange is committed.
+
+        Only then does the committed log hold everything that earlier leaders committed, so only
+        then may a controller built from it decide anything.
+        """
+        return (
+            isinstance(self._body, Leader) and self._high_watermark > self._body.epoch_start_offset
+        )
+
+    # -- effects -------------------------------------------------------------------------------
+
+    def _emit(self, effect: Effect) -> None:
+        """Add an effect, behind the durable state if that has changed."""
+        if self._state_unwritten and not isinstance(effect, SetTimer):
+            self._state_unwritten = False
+            self._effects.append(Persist(WriteState(self._state)))
+        self._effects.append(effect)
+
+    def _take_effects(self) -> list[Effect]:
+        if self._state_unwritten:
+            self._state_unwritten = False
+            self._effects.append(Persist(WriteState(self._state)))
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _reply(self, token: Any, value: Any) -> None:
+        self._emit(Reply(token, value))
+
+    def _append(self, batches: Sequence[Buffer], count: int, epoch: int, as_leader: bool) -> None:
+        """Append `count` records to the log, the last of them of `epoch`."""
+        assert epoch >= self._last_epoch, "epochs do not fall along a log"
+        self._emit(Persist(Append(batches, self._state.epoch, as_leader)))
+        self._end_offset += count
+        self._last_epoch = epoch
+
+    def _truncate(self, end_offset: int) -> None:
+        """Cut the log, which must not take away anything that is committed."""
+        assert self._high_watermark <= end_offset <= self._end_offset, "what is committed stays"
+        epoch = self._log.epochs.epoch_at(end_offset - 1) if end_offset else None
+        self._emit(Persist(Truncate(end_offset)))
+        self._end_offset = end_offset
+        self._durable_end_offset = min(self._durable_end_offset, end_offset)
+        self._last_epoch = epoch if epoch is not None else 0
+
+    def _remember(self, state: QuorumState) -> None:
+        """Change the durable state. Within an epoch a leader and a vote are set at most once."""
+        old = self._state
+        if state == old:
+            return
+        assert state.epoch >= old.epoch, "epochs do not fall"
+        if state.epoch == old.epoch:
+            assert old.leader_id in (NOBODY, state.leader_id), "an epoch has one leader"
+            assert old.voted_id in (NOBODY, state.voted_id), "a voter votes once per epoch"
+        self._state = state
+        self._state_unwritten = True
+
+    def _advance_high_watermark(self, offset: int) -> None:
+        """The high watermark never falls, whatever an old or late answer says."""
+        self._high_watermark = max(self._high_watermark, offset)
+
+    # -- timers and jitter ---------------------------------------------------------------------
+
+    def _set_timer(self, name: str, deadline_ms: int | None) -> None:
+        if self._deadlines.get(name) == deadline_ms:
+            return
+        if deadline_ms is None:
+            del self._deadlines[name]
+        else:
+            self._deadlines[name] = deadline_ms
+        self._emit(SetTimer(name, deadline_ms))
+
+    def _timer_is_due(self, name: str) -> bool:
+        """Whether a timer that fired was not re-armed or disarmed meanwhile; disarms it if so."""
+        deadline = self._deadlines.get(name)
+        if deadline is None:
+            return False
+        if self._now_ms < deadline:
+            # It fired early, or for a deadline of before: arm it again for the one that counts.
+            self._emit(SetTimer(name, deadline))
+            return False
+        del self._deadlines[name]
+        return True
+
+    def _draw(self, below: int) -> int:
+        """The next random number, in [0, below)."""
+        value = self._jitter[self._jitter_used % len(self._jitter)]
+        self._jitter_used += 1
+        return value % below if below > 0 else 0
+
+    def _random_election_deadline(self) -> int:
+        timeout = self._config.election_timeout_ms
+        return self._now_ms + timeout + self._draw(timeout)
+
+    # -- sends ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _wanted_peers(self) -> Sequence[int]:
+        """The peers that this role still has something to ask of, in a fixed order."""
+
+    @abstractmethod
+    def _request_for(self, peer: int) -> Message:
+        """What this role asks of `peer`."""
+
+    def _send(self, peer: int, message: Message) -> None:
+        """Send; what speaks of our log waits until the log is durable as far as it says.
+
+        A fetch tells the leader that we hold everything below its offset, and a candidate's request
+        that it holds everything up to its log's end: a vote given to a log that a crash then cuts
+        short could elect a leader without committed records.
+        """
+        self._in_flight[peer] = (message, self._now_ms + self._config.request_timeout_ms)
+        if self._durable_end_offset < self._end_offset and _speaks_of_log(message):
+            self._emit(SendAfterPersist(peer, message))
+        else:
+            self._emit(Send(peer, message))
+
+    def _pump(self) -> None:
+        """Send to every wanted peer that is neither busy nor to be left in peace; arm the retry."""
+        earliest: int | None = None
+        for peer in self._wanted_peers():
+            due = self._not_before.get(peer, 0)
+            if peer in self._in_flight:
+                due = max(due, self._in_flight[peer][1])
+            if due <= self._now_ms:
+                self._send(peer, self._request_for(peer))
+                due = self._in_flight[peer][1]
+            earliest = due if earliest is None else min(earliest, due)
+        self._set_timer(inputs.RETRY, earliest)
+
+    def _forget_requests(self) -> None:
+        """The role is left: answers to its requests are late from now on."""
+        self._in_flight.clear()
+        self._not_before.clear()
+
+    def _settle_request(self, peer: int, request: Message, retry_later: bool) -> bool:
+        """Take note that `request` has its answer; whether that is the answer waited for."""
+        waiting = self._in_flight.get(peer)
+        if waiting is None or waiting[0] is not request:
+            return False
+        del self._in_flight[peer]
+        if retry_later:
+            self._not_before[peer] = self._now_ms + self._config.retry_backoff_ms
+        else:
+            self._not_before.pop(peer, None)
+        return True
+
+    # -- small things --------------------------------------------------------------------------
+
+    @property
+    def _log_end(self) -> tuple[int, int]:
+        """(epoch of the last record, end offset): what logs are compared by. Empty is (0, 0)."""
+        return self._last_epoch, self._end_offset
+
+    @property
+    def _majority(self) -> int:
+        return len(self._voters) // 2 + 1
+
+    @property
+    def _others(self) -> tuple[int, ...]:
+        return tuple(voter for voter in self._voters if voter != self._node_id)
+
+
+def _speaks_of_log(message: Message) -> bool:
+    return isinstance(message, VoteRequest | FetchRequest)

@@ -1,0 +1,138 @@
+"""Votes: who gets one, who asks for one, and what is made of the answers (KIP-595, KIP-996).
+
+A vote is given once per epoch, to a candidate whose log is at least as long as the own, and is on
+disk before it is told. Whether to give one is a table; log stands for "its log (last epoch, end
+offset) is not behind mine":
+
+| my role      | pre-vote                       | vote                                             |
+|--------------|--------------------------------|--------------------------------------------------|
+| Unattached   | log                            | given to it before; or to nobody, no leader, log |
+| Prospective  | log                            | the same                                         |
+| Candidate    | log                            | no: the vote is my own                           |
+| Leader       | no                             | no                                               |
+| Follower     | log, and my leader never spoke | no: there is a leader                            |
+| Resigned     | log                            | no: there was a leader, me                       |
+
+"My leader never spoke" keeps a node that was cut off from disturbing a quorum that works: followers
+that fetch from their leader refuse it (KIP-996).
+"""
+
+from __future__ import annotations
+
+from fencepost.machines.quorum import inputs, messages
+from fencepost.machines.quorum.roles import Follower, Nominee, Role
+from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.transitions import Transitions
+from fencepost.wire.api import vote
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+
+class Elections(Transitions):
+    """Handlers of votes."""
+
+    def _step_vote(self, input_: inputs.VoteReceived) -> None:
+        request = input_.request
+        response: vote.VoteResponse
+        if not self._is_our_cluster(request.cluster_id):
+            response = vote.VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        elif (asked := messages.vote_request_of(request)) is None:
+            response = vote.VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
+        else:
+            error, granted = self._consider_vote(request.voter_id, asked)
+            response = messages.vote_response(error, self.leader_id, self._state.epoch, granted)
+        self._reply(input_.token, response)
+
+    def _consider_vote(
+        self, voter_id: int, asked: vote.PartitionDataRequest
+    ) -> tuple[ErrorCode, bool]:
+        """The checks in Kafka's order, and the vote. A higher epoch counts even if it is no."""
+        candidate_log = (asked.last_offset_epoch, asked.last_offset)
+        too_new = asked.last_offset_epoch - (1 if asked.pre_vote else 0)
+        if min(candidate_log) < 0 or too_new >= asked.replica_epoch:
+            return ErrorCode.INVALID_REQUEST, False
+        if self.role is Role.FAILED:
+            return ErrorCode.BROKER_NOT_AVAILABLE, False
+        if asked.replica_epoch < self._state.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH, False
+        if asked.replica_id < 0 or asked.replica_id == self._node_id:
+            return ErrorCode.INVALID_REQUEST, False
+        if asked.replica_epoch > self._state.epoch:
+            self.become_unattached(asked.replica_epoch)
+        if not self._is_me(voter_id, asked.voter_directory_id):
+            return ErrorCode.INVALID_VOTER_KEY, False
+        log_is_enough = candidate_log >= self._log_end
+        if asked.pre_vote:
+            return ErrorCode.NONE, log_is_enough and self._may_hope()
+        granted = self._may_vote_for(asked.replica_id, asked.replica_directory_id, log_is_enough)
+        if granted and self._state.voted_id == NOBODY:
+            self._give_vote(asked.replica_id, asked.replica_directory_id)
+        return ErrorCode.NONE, granted
+
+    def _may_hope(self) -> bool:
+        """Whether a pre-vote may be given as far as my role goes; see the table."""
+        body = self._body
+        if isinstance(body, Follower):
+            return not body.has_fetched
+        return body.role is not Role.LEADER
+
+    def _may_vote_for(self, candidate_id: int, directory_id: Uuid, log_is_enough: bool) -> bool:
+        """Whether a vote may be given in the epoch that we are in; see the table."""
+        if self.role not in (Role.UNATTACHED, Role.PROSPECTIVE):
+            return False
+        given = self._state
+        if given.voted_id != NOBODY:
+            # Whoever asks again gets the same answer, whatever the logs say by now.
+            same_directory = given.voted_directory_id in (Uuid.ZERO, directory_id)
+            return given.voted_id == candidate_id and same_directory
+        return given.leader_id == NOBODY and log_is_enough
+
+    def _give_vote(self, candidate_id: int, directory_id: Uuid) -> None:
+        """Give the vote of this epoch, and the candidate an election timeout to win with it."""
+        self._remember(QuorumState(self._state.epoch, NOBODY, candidate_id, directory_id))
+        if self.is_voter:
+            self._set_timer(inputs.ELECTION, self._random_election_deadline())
+
+    def _step_vote_answer(self, input_: inputs.VoteAnswered) -> None:
+        asked = messages.vote_request_of(input_.request)
+        assert asked is not None, "we ask about the one partition"
+        said = messages.vote_response_of(input_.response)
+        flawed = said is None or said.error_code != ErrorCode.NONE
+        self._settle_request(input_.source, input_.request, retry_later=flawed)
+        if input_.response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked.pre_vote:
+            # A voter from before KIP-996 cannot be asked whether it would: ask for the vote itself.
+            if self.role is Role.PROSPECTIVE and asked.replica_epoch == self._state.epoch:
+                self.become_candidate()
+            return
+        if said is None or self._observe(said.leader_epoch, said.leader_id):
+            return
+        nominee = self._body
+        if (
+            said.error_code != ErrorCode.NONE
+            or not isinstance(nominee, Nominee)
+            or asked.replica_epoch != self._state.epoch
+            or asked.pre_vote != (nominee.role is Role.PROSPECTIVE)
+            or input_.source not in self._voters
+        ):
+            return
+        self._count_vote(nominee, input_.source, said.vote_granted)
+
+    def _count_vote(self, nominee: Nominee, voter: int, granted: bool) -> None:
+        """Votes count once, and the first word counts: a voter does not change its mind."""
+        if voter in nominee.granted or voter in nominee.rejected:
+            return
+        if granted:
+            nominee.granted.add(voter)
+            self._maybe_win()
+            return
+        nominee.rejected.add(voter)
+        if nominee.role is Role.PROSPECTIVE and self._is_lost(nominee):
+            self._give_up_asking()
+        # A candidate that has lost sits out its election timeout, for others to win.
+
+    def _step_election_timeout(self) -> None:
+        """Nobody was elected in time."""
+        if self.role is Role.PROSPECTIVE:
+            self._give_up_asking()
+        elif self.role in (Role.UNATTACHED, Role.CANDIDATE, Role.RESIGNED):
+            self.become_prospective()

@@ -1,0 +1,213 @@
+"""Following: learn who leads, fetch from it, append what it has, cut off what it has not.
+
+A follower's fetch is its word that everything below the fetch offset is on its disk: it is sent
+after the flush (`SendAfterPersist`). The leader answers with batches, or with the point where the
+two logs part. Truncation goes to that point, never below the high watermark: what is committed is
+in every leader's log, so a leader that asks for more is not one, and the node stops (I07).
+
+Observers, nodes without a vote, follow in the same way. As long as they know no leader they ask the
+voters one after another, with the very same fetch; a voter that does not lead says who does.
+"""
+
+from __future__ import annotations
+
+from fencepost.batch.errors import BatchError
+from fencepost.batch.header import check_crc, iter_headers
+from fencepost.machines.effects import Buffer
+from fencepost.machines.quorum import inputs, messages
+from fencepost.machines.quorum.roles import Follower, Role, Unattached
+from fencepost.machines.quorum.transitions import Transitions
+from fencepost.wire.api import fetch
+from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochResponse
+from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochResponse
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+
+class Following(Transitions):
+    """Handlers of what leaders say."""
+
+    # -- a leader makes itself known, or resigns -----------------------------------------------
+
+    def _step_begin(self, input_: inputs.BeginQuorumEpochReceived) -> None:
+        request = input_.request
+        response: BeginQuorumEpochResponse
+        if not self._is_our_cluster(request.cluster_id):
+            response = BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        elif (said := messages.begin_request_of(request)) is None:
+            response = BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        else:
+            error = self._check_leader(said.leader_id, said.leader_epoch)
+            if error is ErrorCode.NONE:
+                self._observe(said.leader_epoch, said.leader_id, from_leader=True)
+                if self.role is Role.FAILED:
+                    error = ErrorCode.BROKER_NOT_AVAILABLE
+                elif not self._is_me(request.voter_id, said.voter_directory_id):
+                    error = ErrorCode.INVALID_VOTER_KEY
+            response = messages.begin_response(error, self.leader_id, self._state.epoch)
+        self._reply(input_.token, response)
+
+    def _step_end(self, input_: inputs.EndQuorumEpochReceived) -> None:
+        request = input_.request
+        response: EndQuorumEpochResponse
+        if not self._is_our_cluster(request.cluster_id):
+            response = EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        elif (said := messages.end_request_of(request)) is None:
+            response = EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        else:
+            error = self._check_leader(said.leader_id, said.leader_epoch)
+            if error is ErrorCode.NONE:
+                self._observe(said.leader_epoch, said.leader_id, from_leader=True)
+                if self.role is Role.FAILED:
+                    error = ErrorCode.BROKER_NOT_AVAILABLE
+                else:
+                    self._take_leave(said.leader_id, messages.preferred_candidates_of(said))
+            response = messages.end_response(error, self.leader_id, self._state.epoch)
+        self._reply(input_.token, response)
+
+    def _check_leader(self, leader_id: int, epoch: int) -> ErrorCode:
+        """The error for a leader's request, or NONE."""
+        if self.role is Role.FAILED:
+            return ErrorCode.BROKER_NOT_AVAILABLE
+        if epoch < self._state.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if leader_id < 0 or leader_id == self._node_id:
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
+
+    def _take_leave(self, leader_id: int, candidates: list[int]) -> None:
+        """Our leader resigned: stand for election, sooner or later by our place in its list."""
+        follower = self._body
+        if not isinstance(follower, Follower) or follower.leader_id != leader_id:
+            return
+        follower.has_fetched = False  # it has said goodbye: others may hope for our pre-vote
+        if not self.is_voter:
+            return
+        backoff = self._succession_backoff(candidates)
+        if backoff == 0:
+            self.become_prospective()
+        else:
+            self._set_timer(inputs.FETCH, self._now_ms + backoff)
+
+    def _succession_backoff(self, candidates: list[int]) -> int:
+        """Milliseconds to wait: none for the first, then doubling up to the maximum for the last.
+
+        So the voter with the longest log has a head start, and no two stand at the same time.
+        """
+        most = self._config.election_backoff_max_ms
+        if self._node_id not in candidates:
+            return most
+        position = candidates.index(self._node_id)
+        if position == 0:
+            return 0
+        return min(most, (most >> (len(candidates) - 1)) << (position - 1))
+
+    # -- fetching ------------------------------------------------------------------------------
+
+    def _fetch_target(self) -> int | None:
+        """Whom to fetch from in this role, if anybody."""
+        body = self._body
+        if isinstance(body, Follower):
+            return body.leader_id
+        if isinstance(body, Unattached) and not self.is_voter:
+            return self._voters[(self._probe_start + body.probed) % len(self._voters)]
+        return None
+
+    @property
+    def _probe_start(self) -> int:
+        """Observers begin with different voters."""
+        return self._node_id % len(self._voters)
+
+    def _fetch_request(self) -> Message:
+        return messages.fetch_request(
+            self._config, self._node_id, self._state.epoch, self._log_end, self._high_watermark
+        )
+
+    def _step_fetch_answer(self, input_: inputs.FetchAnswered) -> None:
+        said = messages.fetch_response_of(input_.response)
+        unusable = said is None or said.error_code != ErrorCode.NONE
+        is_awaited = self._settle_request(input_.source, input_.request, retry_later=unusable)
+        if said is None:
+            self._probe_next()
+            return
+        asked = messages.fetch_request_of(input_.request)
+        assert asked is not None, "we ask about the one partition"
+        current = said.current_leader
+        if self._observe(current.leader_epoch, current.leader_id):
+            return
+        if unusable or not is_awaited or current.leader_epoch != self._state.epoch:
+            self._probe_next()
+            return
+        follower = self._body
+        if not isinstance(follower, Follower) or follower.leader_id != input_.source:
+            return
+        if asked.fetch_offset != self._end_offset or asked.current_leader_epoch != self.epoch:
+            return  # asked before the log changed under it
+        self._take_fetched(follower, said)
+
+    def _take_fetched(self, follower: Follower, said: fetch.PartitionData) -> None:
+        """The answer we waited for: cut, or append and let the high watermark follow."""
+        if said.diverging_epoch.epoch >= 0:
+            self._cut_to(said.diverging_epoch.epoch, said.diverging_epoch.end_offset)
+        elif said.snapshot_id.epoch >= 0:
+            self.become_failed("the leader's log no longer reaches back, and offers a snapshot")
+        elif not self._append_fetched(said.records):
+            self._not_before[follower.leader_id] = self._now_ms + self._config.retry_backoff_ms
+            return
+        else:
+            self._advance_high_watermark(min(said.high_watermark, self._end_offset))
+        if self.role is Role.FOLLOWER:
+            follower.has_fetched = True
+            self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
+
+    def _cut_to(self, epoch: int, end_offset: int) -> None:
+        """Truncate to where the logs part, by the leader's word and by our own epochs."""
+        local_epoch, local_end = self._log.epochs.end_offset_for(epoch, self._end_offset)
+        if local_epoch < 0:
+            local_end = self._end_offset
+        target = min(local_end, end_offset) if local_epoch in (epoch, -1) else local_end
+        if target >= self._end_offset:
+            self.become_failed(f"the leader sees a divergence at {end_offset}, past our log's end")
+        elif target < self._high_watermark:
+            self.become_failed(
+                f"truncation to {target} asked for, below the high watermark {self._high_watermark}"
+            )
+        else:
+            self._truncate(target)
+
+    def _append_fetched(self, records: Buffer | None) -> bool:
+        """Append what fits behind our log's end; whether the batches were sound.
+
+        A last batch that was cut short by the size limit is left for the next fetch.
+        """
+        batches: list[Buffer] = []
+        next_offset, epoch = self._end_offset, self._last_epoch
+        view = memoryview(records or b"")
+        try:
+            for position, header in iter_headers(view):
+                if (
+                    header.base_offset != next_offset
+                    or not epoch <= header.partition_leader_epoch <= self._state.epoch
+                    or not check_crc(view, position, header)
+                ):
+                    return False
+                batches.append(view[position : position + header.size_bytes])
+                next_offset, epoch = header.next_offset, header.partition_leader_epoch
+        except BatchError:
+            return False
+        if batches:
+            self._append(batches, next_offset - self._end_offset, epoch, as_leader=False)
+        return True
+
+    def _step_fetch_timeout(self) -> None:
+        """The leader is silent: voters look for another, observers ask around."""
+        if self.role is not Role.FOLLOWER:
+            return
+        if self.is_voter:
+            self.become_prospective()
+        else:
+            self.become_unattached(self._state.epoch)
+
+    def _probe_next(self) -> None:
+        if isinstance(self._body, Unattached):
+            self._body.probed += 1

@@ -1,0 +1,233 @@
+"""The metadata quorum: Raft as Kafka speaks it (KIP-595), for a voter set fixed by configuration.
+
+Theory of operation
+-------------------
+A `QuorumMachine` is one node's part in the election of a leader for `__cluster_metadata`-0 and in
+the replication of that log. It decides; it does not know how messages travel, how batches are
+stored, what the records mean, or what time it is other than from `now_ms`. The code is the same for
+one voter, three or five, and for observers.
+
+Roles, and what leads from one to another; e is the present epoch.
+
+| from        | what happens                                             | to                  |
+|-------------|----------------------------------------------------------|---------------------|
+| (start)     | quorum-state names this node leader of e                 | Resigned(e)         |
+| (start)     | it names another leader                                  | Follower(e)         |
+| (start)     | neither; or it is older than the log                     | Unattached(e)       |
+| (start)     | this node is the only voter                              | Leader(e+1)         |
+| any         | a higher epoch without a leader, in any message          | Unattached(>e)      |
+| any         | a higher epoch with a leader                             | Follower(>e)        |
+| Unattached  | the leader of e is heard of                              | Follower(e)         |
+| Unattached  | election timeout                                         | Prospective(e)      |
+| Prospective | a majority would vote for it                             | Candidate(e+1)      |
+| Prospective | no majority, or election timeout; a leader of e is known | Follower(e)         |
+| Prospective | the same, and no leader of e is known                    | Unattached(e)       |
+| Prospective | the leader of e speaks                                   | Follower(e)         |
+| Candidate   | a majority votes for it                                  | Leader(e)           |
+| Candidate   | election timeout                                         | Prospective(e)      |
+| Candidate   | the leader of e is heard of                              | Follower(e)         |
+| Leader      | no majority fetches for 1.5 fetch timeouts; or `Resign`  | Resigned(e)         |
+| Follower    | fetch timeout, or the leader resigns and it is our turn  | Prospective(e)      |
+| Follower    | fetch timeout of an observer                             | Unattached(e)       |
+| Resigned    | election timeout                                         | Prospective(e)      |
+| any         | `DiskFailed`, or an invariant is broken                  | Failed              |
+
+A restarted leader is Resigned and not Leader: it may have lost records that it had written but not
+flushed, and would put others in their place, in the same epoch, at the same offsets (KAFKA-10527).
+A lone voter goes through Prospective and Candidate as others do, in one step, being a majority.
+
+Invariants (numbers as in the project's catalogue): I21 one leader per epoch; I22 one vote per epoch
+and voter, on disk before it is told; I23 epochs do not fall, and memory is what is on disk; I24/I25
+what is committed is in every later leader's log; I26 committed means on the disks of a majority;
+I07 nothing committed is truncated. Each step ends with the cheap ones asserted.
+
+Who waits for the disk: see `core.py`. What the log must be able to show: see `view.py`. Snapshots
+(KIP-630) and voters that come and go (KIP-853) are not here. Their places: `_check_fetch` and
+`_take_fetched` for the former, `QuorumCore.voters` and `_maybe_commit` for the latter.
+
+The shell's part
+----------------
+It makes inputs of messages (`inputs.received`, `inputs.answered`), gives every answer the very
+request object it was sent, and reports every request that will not be answered (`RequestFailed`).
+It reads the bytes for `FetchBounds`. Before `Start` it recovers the log and flushes it to the end.
+After a truncation it does not report flushes that began before. It looks at `high_watermark` after
+each step, and takes committed batches to the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
+from fencepost.machines.quorum import inputs, messages
+from fencepost.machines.quorum.elections import Elections
+from fencepost.machines.quorum.following import Following
+from fencepost.machines.quorum.leading import Leading
+from fencepost.machines.quorum.roles import (
+    Failed,
+    Follower,
+    Leader,
+    Nominee,
+    Resigned,
+    Role,
+    Unattached,
+)
+from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.wire.message import Message
+
+
+class QuorumMachine(Elections, Following, Leading):
+    """One node's part in the quorum; see the module docstring. Step it with `inputs.Input`."""
+
+    _has_started = False
+
+    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+        """Take one input and say what is to be done about it, in order."""
+        is_start = isinstance(input_, inputs.Start)
+        assert is_start is not self._has_started, "Start comes first, and once"
+        self._now_ms = now_ms
+        if self.role is not Role.FAILED and not is_start and not isinstance(input_, DiskFailed):
+            assert self._log.end_offset == self._end_offset, "the log is as we left it"
+        getattr(self, HANDLERS[type(input_)])(input_)
+        self._settle()
+        self._check_invariants()
+        return self._take_effects()
+
+    def _settle(self) -> None:
+        """What follows from whatever has just happened."""
+        leader = self._body
+        if isinstance(leader, Leader):
+            self._maybe_commit(leader)
+            self._answer_committed(leader)
+            self._answer_parked(leader)
+        self._pump()
+
+    def _check_invariants(self) -> None:
+        state, role = self._state, self.role
+        assert 0 <= self._high_watermark <= self._end_offset, "what is committed is in the log"
+        assert self._durable_end_offset <= self._end_offset, "what is durable is in the log"
+        if role in (Role.LEADER, Role.RESIGNED):
+            assert state.leader_id == self._node_id, "a leader is on record"
+        if role is Role.CANDIDATE:
+            assert state.voted_id == self._node_id, "a candidate votes for itself"
+            assert state.leader_id == NOBODY, "a candidate knows no leader"
+        if isinstance(self._body, Follower):
+            assert state.leader_id == self._body.leader_id != self._node_id, "we follow the leader"
+        if not self.is_voter:
+            assert role in (Role.UNATTACHED, Role.FOLLOWER, Role.FAILED), "observers observe"
+
+    # -- the handlers that belong to no part ---------------------------------------------------
+
+    def _step_start(self, input_: inputs.Start) -> None:
+        assert input_.jitter and min(input_.jitter) >= 0, "jitter is numbers, and some"
+        log = self._log
+        assert log.recovery_point >= log.end_offset, "the log is flushed before Start"
+        self._has_started = True
+        self._jitter = tuple(input_.jitter)
+        self._end_offset = self._durable_end_offset = log.end_offset
+        self._high_watermark = log.start_offset
+        if log.end_offset > log.start_offset:
+            self._last_epoch = log.epochs.epoch_at(log.end_offset - 1) or 0
+        if self._last_epoch > self._state.epoch:
+            # The quorum-state is older than the log, so the vote in it is of an epoch long past.
+            self._remember(QuorumState(self._last_epoch))
+        self._take_up_role()
+
+    def _take_up_role(self) -> None:
+        """The role that the durable state stands for; see the table."""
+        epoch, leader_id = self._state.epoch, self._state.leader_id
+        if self.is_voter and not self._others:
+            self.become_prospective()
+        elif leader_id == self._node_id and self.is_voter:
+            self._body = Resigned()
+            self._set_timer(inputs.ELECTION, self._random_election_deadline())
+        elif leader_id in self._voters:
+            self.become_follower(epoch, leader_id)
+        else:
+            self.become_unattached(epoch)
+
+    def _step_persisted(self, input_: Persisted) -> None:
+        durable = min(input_.end_offset, self._end_offset)
+        self._durable_end_offset = max(self._durable_end_offset, durable)
+
+    def _step_disk_failed(self, input_: DiskFailed) -> None:
+        if self.role is not Role.FAILED:
+            self.become_failed(f"the disk failed: {input_.reason}")
+
+    def _step_request_failed(self, input_: inputs.RequestFailed) -> None:
+        if self._settle_request(input_.source, input_.request, retry_later=True):
+            self._probe_next()
+
+    def _step_timer(self, input_: TimerFired) -> None:
+        if self.role is Role.FAILED or not self._timer_is_due(input_.name):
+            return
+        if input_.name == inputs.ELECTION:
+            self._step_election_timeout()
+        elif input_.name == inputs.FETCH:
+            self._step_fetch_timeout()
+        elif input_.name == inputs.CHECK_QUORUM:
+            self._step_check_quorum()
+        elif input_.name == inputs.BEGIN_QUORUM:
+            self._step_begin_quorum()
+        # "retry" and "fetch-wait" need no more than the settling that ends every step.
+
+    # -- what the role asks of its peers -------------------------------------------------------
+
+    def _wanted_peers(self) -> Sequence[int]:
+        body = self._body
+        if isinstance(body, Nominee):
+            if self._is_lost(body):
+                return ()
+            return [v for v in self._others if v not in body.granted and v not in body.rejected]
+        if isinstance(body, Leader | Resigned):
+            return sorted(body.unacknowledged)
+        target = self._fetch_target()
+        return () if target is None else (target,)
+
+    def _request_for(self, peer: int) -> Message:
+        body = self._body
+        if isinstance(body, Nominee):
+            return messages.vote_request(
+                self._config,
+                voter_id=peer,
+                candidate_id=self._node_id,
+                epoch=self._state.epoch,
+                log_end=self._log_end,
+                pre_vote=body.role is Role.PROSPECTIVE,
+            )
+        if isinstance(body, Leader):
+            return messages.begin_request(self._config, peer, self._state)
+        if isinstance(body, Resigned):
+            return messages.end_request(self._config, self._state, body.candidates)
+        assert isinstance(body, Follower | Unattached), f"{body!r} asks nobody"
+        return self._fetch_request()
+
+    def __repr__(self) -> str:
+        failed = f", {self._body.reason}" if isinstance(self._body, Failed) else ""
+        return (
+            f"QuorumMachine({self._node_id} of {list(self._voters)}: {self.role.value}, "
+            f"epoch {self.epoch}, leader {self.leader_id}, high watermark {self._high_watermark}, "
+            f"end {self._end_offset}{failed})"
+        )
+
+
+HANDLERS: dict[type[Any], str] = {
+    inputs.Start: "_step_start",
+    TimerFired: "_step_timer",
+    Persisted: "_step_persisted",
+    DiskFailed: "_step_disk_failed",
+    inputs.VoteReceived: "_step_vote",
+    inputs.BeginQuorumEpochReceived: "_step_begin",
+    inputs.EndQuorumEpochReceived: "_step_end",
+    inputs.FetchReceived: "_step_fetch",
+    inputs.DescribeQuorumReceived: "_step_describe",
+    inputs.VoteAnswered: "_step_vote_answer",
+    inputs.BeginQuorumEpochAnswered: "_step_begin_answer",
+    inputs.EndQuorumEpochAnswered: "_step_end_answer",
+    inputs.FetchAnswered: "_step_fetch_answer",
+    inputs.RequestFailed: "_step_request_failed",
+    inputs.AppendRecords: "_step_append",
+    inputs.Resign: "_step_resign",
+}
+"""Every kind of input and the method that takes it; by name, so that a subclass may replace one."""

@@ -1,0 +1,114 @@
+"""What a node holds only as long as it is in one role. Leaving the role drops it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar
+
+
+class Role(Enum):
+    """The roles of a node, in a quorum; see `machine.py` for how they follow each other."""
+
+    UNATTACHED = "unattached"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    RESIGNED = "resigned"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Knows no leader. An observer asks the voters in turn; `probed` counts how many it asked."""
+
+    role: ClassVar[Role] = Role.UNATTACHED
+    probed: int = 0
+
+
+@dataclass(slots=True)
+class Nominee:
+    """Stands for election: the voters that said yes, this node among them, and no."""
+
+    role: Role
+    granted: set[int]
+    rejected: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a leader knows of a replica that fetches from it. -1 means never or unknown."""
+
+    end_offset: int = -1
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+
+
+@dataclass(slots=True)
+class PendingAppend:
+    """An append that waits until everything below `end_offset` is committed."""
+
+    base_offset: int
+    end_offset: int
+    token: Any
+
+
+@dataclass(slots=True)
+class ParkedFetch:
+    """A fetch that waits for data, for a high watermark it does not know, or for its deadline."""
+
+    token: Any
+    replica_id: int
+    fetch_offset: int
+    max_bytes: int
+    known_high_watermark: int
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class Leader:
+    """Leads the epoch; its first record, the LeaderChange, stands at `epoch_start_offset`."""
+
+    role: ClassVar[Role] = Role.LEADER
+    epoch_start_offset: int
+    since_ms: int
+    followers: dict[int, Progress]
+    unacknowledged: set[int]
+    observers: dict[int, Progress] = field(default_factory=dict)
+    pending: deque[PendingAppend] = field(default_factory=deque)
+    parked: list[ParkedFetch] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Follower:
+    """Follows the epoch's leader. `has_fetched`: the leader has answered a fetch in this role."""
+
+    role: ClassVar[Role] = Role.FOLLOWER
+    leader_id: int
+    has_fetched: bool = False
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Led this epoch, in this life or the one before, and will not again. Tells the voters so.
+
+    `candidates` are the other voters, the most advanced first; `unacknowledged` those that have not
+    heard of it. Both are empty after a restart: nobody is told.
+    """
+
+    role: ClassVar[Role] = Role.RESIGNED
+    candidates: tuple[int, ...] = ()
+    unacknowledged: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Failed:
+    """The disk refused, or an invariant is broken: the node says no to everything."""
+
+    role: ClassVar[Role] = Role.FAILED
+    reason: str
+
+
+Body = Unattached | Nominee | Leader | Follower | Resigned | Failed

@@ -1,0 +1,27 @@
+"""What a voter must not forget: the latest epoch, its leader, and the vote given in it.
+
+It is written, and synced, before anything that depends on it leaves the node. The file it goes to,
+`quorum-state`, is the log package's (`fencepost.log.quorum_state`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.wire.types import Uuid
+
+NOBODY = -1
+"""No leader, or no vote."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    """The latest epoch, its leader (or NOBODY), and who got this node's vote in it (or NOBODY).
+
+    `voted_directory_id` is zero when the vote did not name a directory.
+    """
+
+    epoch: int = 0
+    leader_id: int = NOBODY
+    voted_id: int = NOBODY
+    voted_directory_id: Uuid = Uuid.ZERO
