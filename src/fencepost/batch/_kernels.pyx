@@ -1,0 +1,674 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled byte work of record batches; everything that decides is in the C headers beside.
+
+Optional: each function here has a twin in Python that gives the same results and reports the same
+faults (`walk`, `records`, `crc`, `partitioner`, `columns_python`). Buffers are held while they
+are read, lengths of what is written are checked before writing, and the GIL is let go only for work
+that is long enough to be worth the hand-over.
+"""
+
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy, memset
+
+
+cdef extern from "_crc32c.h" nogil:
+    int crc_initialise()
+    uint32_t crc32c_of(const uint8_t *data, size_t size, uint32_t value)
+
+
+cdef extern from "_records.h" nogil:
+    enum:
+        FLAW_OFFSET_DELTA
+        FLAW_BATCH_REST
+
+    ctypedef struct flaw_report:
+        int32_t flaw
+        int64_t index
+        int64_t position
+        int64_t detail
+
+    ctypedef struct byte_pair:
+        const uint8_t *key
+        const uint8_t *value
+        int32_t key_size
+        int32_t value_size
+
+    ctypedef struct record_view:
+        byte_pair pair
+        const uint8_t *headers
+        const uint8_t *end
+        int64_t timestamp_delta
+        int32_t offset_delta
+
+    ctypedef struct walk_rules:
+        int32_t count
+        int64_t base_timestamp
+        int64_t timestamp_min
+        int64_t timestamp_max
+        int key_required
+
+    int read_record(const uint8_t **, const uint8_t *, record_view *, flaw_report *)
+    int read_header_count(const uint8_t **, const uint8_t *, int32_t *, flaw_report *)
+    int read_header(const uint8_t **, const uint8_t *, byte_pair *, flaw_report *)
+    int check_record_rest(const uint8_t *, const uint8_t *, flaw_report *)
+    int add_timestamp(int64_t, int64_t, int64_t *, flaw_report *)
+    int walk_payload(const uint8_t *, int64_t, const walk_rules *, int64_t *, flaw_report *)
+
+
+cdef extern from "_columns.h" nogil:
+    enum:
+        EVENT_END
+        EVENT_FULL
+        EVENT_BATCH
+        EVENT_BAD_BATCH
+        EVENT_BAD_RECORD
+        EVENT_NO_MEMORY
+
+    ctypedef struct batch_facts:
+        int64_t records_count
+
+    ctypedef struct scanner:
+        int64_t start_offset, end_offset, bytes_max
+        int32_t rows_max
+        int want_headers, want_micros, check_crc, ask_transactional
+        const uint8_t *blob
+        const uint8_t *blob_at
+        const uint8_t *blob_end
+        byte_pair *rows
+        int64_t *offsets
+        int64_t *timestamps
+        int32_t *types
+        byte_pair *headers
+        int64_t row_count, header_count
+        int64_t key_bytes, value_bytes, header_key_bytes, header_value_bytes
+        int64_t key_nulls, value_nulls, header_value_nulls, rows_without_headers
+        int header_keys_ascii
+        flaw_report report
+
+    void scanner_clear_rows(scanner *)
+    void scanner_free(scanner *)
+    void scanner_open_payload(scanner *, const uint8_t *, int64_t, const batch_facts *)
+    int scanner_advance(scanner *)
+    int read_batch_facts(const uint8_t *, int64_t *, batch_facts *)
+    void fill_keys(const byte_pair *, int64_t, int32_t *, uint8_t *, uint8_t *)
+    void fill_values(const byte_pair *, int64_t, int32_t *, uint8_t *, uint8_t *)
+    void fill_lists(const scanner *, int32_t *, uint8_t *)
+
+
+cdef extern from "_encode.h" nogil:
+    ctypedef struct binary_column:
+        const int32_t *ends
+        const uint8_t *data
+        const uint8_t *valid
+        int64_t bit_offset
+
+    ctypedef struct row_columns:
+        binary_column key
+        binary_column value
+        const int64_t *timestamps
+        const int32_t *order
+        const int32_t *list_ends
+        const uint8_t *list_valid
+        int64_t list_bit_offset
+        binary_column header_key
+        binary_column header_value
+
+    ctypedef struct batch_plan:
+        int64_t end
+        int64_t payload_size
+        int64_t too_large
+        int64_t base_timestamp
+        int64_t max_timestamp
+
+    int varint_size(int64_t)
+    uint8_t *write_varint(uint8_t *, int64_t)
+    void plan_batch(const row_columns *, int64_t, int64_t, int64_t, batch_plan *)
+    uint8_t *write_records(const row_columns *, int64_t, const batch_plan *, uint8_t *)
+    int32_t c_murmur2 "murmur2"(const uint8_t *, int64_t)
+    void c_partition_keys "partition_keys"(const binary_column *, int64_t, int32_t, int32_t *)
+    int c_order_by_partition "order_by_partition"(
+        const int32_t *, int64_t, int32_t, int64_t *, int32_t *
+    )
+
+
+CRC_IN_HARDWARE = bool(crc_initialise())
+
+END, FULL, BATCH = EVENT_END, EVENT_FULL, EVENT_BATCH
+BAD_BATCH, BAD_RECORD, NO_MEMORY = EVENT_BAD_BATCH, EVENT_BAD_RECORD, EVENT_NO_MEMORY
+
+# Below this, letting the GIL go costs more than it could give.
+cdef enum:
+    LONG_BYTES = 65536
+
+
+cdef tuple as_tuple(const flaw_report *report):
+    return report.flaw, report.index, report.position, report.detail
+
+
+def crc32c(data, uint32_t value=0):
+    """CRC-32C of `data` behind what gave `value`."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < LONG_BYTES:
+            return crc32c_of(<const uint8_t *>view.buf, view.len, value)
+        with nogil:
+            value = crc32c_of(<const uint8_t *>view.buf, view.len, value)
+        return value
+    finally:
+        PyBuffer_Release(&view)
+
+
+def walk(
+    payload,
+    int32_t count,
+    int64_t base_timestamp,
+    bint key_required,
+    int64_t timestamp_min,
+    int64_t timestamp_max,
+):
+    """(None or the flaw, greatest timestamp) of a producer's records; see `walk.walk`."""
+    cdef Py_buffer view
+    cdef flaw_report report
+    cdef walk_rules rules
+    cdef int64_t greatest
+    cdef int sound
+    rules.count = count
+    rules.base_timestamp = base_timestamp
+    rules.timestamp_min = timestamp_min
+    rules.timestamp_max = timestamp_max
+    rules.key_required = key_required
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < LONG_BYTES:
+            sound = walk_payload(<const uint8_t *>view.buf, view.len, &rules, &greatest, &report)
+        else:
+            with nogil:
+                sound = walk_payload(
+                    <const uint8_t *>view.buf, view.len, &rules, &greatest, &report
+                )
+    finally:
+        PyBuffer_Release(&view)
+    return (None if sound else as_tuple(&report)), greatest
+
+
+cdef object as_bytes(const uint8_t *data, int32_t size):
+    if size < 0:
+        return None
+    return PyBytes_FromStringAndSize(<const char *>data, size)
+
+
+cdef object read_header_list(const record_view *record, flaw_report *report):
+    """The record's headers as a tuple of (str, bytes or None), or None with the flaw reported."""
+    cdef const uint8_t *at = record.headers
+    cdef int32_t count, index
+    cdef byte_pair header
+    if not read_header_count(&at, record.end, &count, report):
+        return None
+    if count == 0:
+        return () if check_record_rest(at, record.end, report) else None
+    headers = []
+    for index in range(count):
+        if not read_header(&at, record.end, &header, report):
+            return None
+        key = PyUnicode_DecodeUTF8(<char *>header.key, header.key_size, "replace")
+        headers.append((key, as_bytes(header.value, header.value_size)))
+    return tuple(headers) if check_record_rest(at, record.end, report) else None
+
+
+def read_rows(
+    payload,
+    int32_t count,
+    int64_t base_offset,
+    int32_t last_offset_delta,
+    int64_t base_timestamp,
+    log_append_time,
+):
+    """(None or the flaw, rows) of a batch's records, each row in the order of `records.Record`.
+
+    `log_append_time` is the timestamp of all records, or None when they have their own.
+    """
+    cdef Py_buffer view
+    cdef flaw_report report
+    cdef record_view record
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef int32_t kind = 0 if log_append_time is None else 1
+    cdef int64_t timestamp = 0 if log_append_time is None else log_append_time
+    rows = []
+    memset(&report, 0, sizeof(report))
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        at = <const uint8_t *>view.buf
+        end = at + view.len
+        while report.index < count:
+            report.position = at - <const uint8_t *>view.buf
+            if not read_record(&at, end, &record, &report):
+                return as_tuple(&report), rows
+            if record.offset_delta < 0 or record.offset_delta > last_offset_delta:
+                report.flaw = FLAW_OFFSET_DELTA
+                report.detail = record.offset_delta
+                return as_tuple(&report), rows
+            if kind == 0 and not add_timestamp(
+                base_timestamp, record.timestamp_delta, &timestamp, &report
+            ):
+                return as_tuple(&report), rows
+            headers = read_header_list(&record, &report)
+            if headers is None:
+                return as_tuple(&report), rows
+            rows.append((
+                base_offset + record.offset_delta,
+                timestamp,
+                kind,
+                as_bytes(record.pair.key, record.pair.key_size),
+                as_bytes(record.pair.value, record.pair.value_size),
+                headers,
+            ))
+            report.index += 1
+        if at != end:
+            report.position = at - <const uint8_t *>view.buf
+            report.flaw = FLAW_BATCH_REST
+            report.detail = end - at
+            return as_tuple(&report), rows
+        return None, rows
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef uint8_t *write_bytes(uint8_t *at, bytes data) noexcept:
+    if data is None:
+        return write_varint(at, -1)
+    at = write_varint(at, PyBytes_GET_SIZE(data))
+    memcpy(at, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return at + PyBytes_GET_SIZE(data)
+
+
+cdef int64_t bytes_size(bytes data) noexcept:
+    if data is None:
+        return 1
+    return varint_size(PyBytes_GET_SIZE(data)) + PyBytes_GET_SIZE(data)
+
+
+def encode_record(
+    int32_t offset_delta, int64_t timestamp_delta, bytes key, bytes value, list headers
+):
+    """One record; `headers` is a list of (key bytes, value bytes or None)."""
+    cdef int64_t body = (
+        1
+        + varint_size(timestamp_delta)
+        + varint_size(offset_delta)
+        + bytes_size(key)
+        + bytes_size(value)
+        + varint_size(len(headers))
+    )
+    cdef uint8_t *at
+    for name, content in headers:
+        body += bytes_size(name) + bytes_size(content)
+    if body > 0x7FFFFFFF:
+        raise OverflowError(f"a record of {body} bytes")
+    record = PyBytes_FromStringAndSize(NULL, varint_size(body) + body)
+    at = <uint8_t *>PyBytes_AS_STRING(record)
+    at = write_varint(at, body)
+    at[0] = 0
+    at = write_varint(at + 1, timestamp_delta)
+    at = write_varint(at, offset_delta)
+    at = write_bytes(at, key)
+    at = write_bytes(at, value)
+    at = write_varint(at, len(headers))
+    for name, content in headers:
+        at = write_bytes(at, name)
+        at = write_bytes(at, content)
+    return record
+
+
+cdef class Target:
+    """A writable buffer of at least the size that will be written, held while it is."""
+
+    cdef Py_buffer view
+    cdef bint held
+
+    def __cinit__(self, buffer, int64_t size):
+        if buffer is None:
+            return
+        PyObject_GetBuffer(buffer, &self.view, PyBUF_WRITABLE)
+        self.held = True
+        if self.view.len < size:
+            raise ValueError(f"{size} bytes do not fit into a buffer of {self.view.len}")
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+    cdef void *address(self):
+        return self.view.buf if self.held else NULL
+
+
+cdef class RowScanner:
+    """Collects rows of many batches; see `_columns.h`. Not to be shared between threads."""
+
+    cdef scanner state
+    cdef Py_buffer blob
+    cdef bint held
+    cdef list payloads
+
+    def __cinit__(
+        self,
+        blob,
+        int64_t start_offset,
+        int64_t end_offset,
+        int32_t rows_max,
+        int64_t bytes_max,
+        *,
+        bint want_headers,
+        bint want_micros,
+        bint check_crc,
+        bint ask_transactional,
+    ):
+        memset(&self.state, 0, sizeof(self.state))
+        scanner_clear_rows(&self.state)
+        self.payloads = []
+        PyObject_GetBuffer(blob, &self.blob, PyBUF_SIMPLE)
+        self.held = True
+        self.state.blob = self.state.blob_at = <const uint8_t *>self.blob.buf
+        self.state.blob_end = self.state.blob + self.blob.len
+        self.state.start_offset = start_offset
+        self.state.end_offset = end_offset
+        self.state.rows_max = rows_max
+        self.state.bytes_max = bytes_max
+        self.state.want_headers = want_headers
+        self.state.want_micros = want_micros
+        self.state.check_crc = check_crc
+        self.state.ask_transactional = ask_transactional
+
+    def __dealloc__(self):
+        scanner_free(&self.state)
+        if self.held:
+            PyBuffer_Release(&self.blob)
+
+    def advance(self):
+        """Go on until something is to be done, and say what."""
+        cdef int event
+        with nogil:
+            event = scanner_advance(&self.state)
+        return event
+
+    @property
+    def position(self):
+        """Where the batch that the last event speaks of begins in the blob."""
+        return self.state.blob_at - self.state.blob
+
+    @property
+    def report(self):
+        """The flaw behind BAD_RECORD."""
+        return as_tuple(&self.state.report)
+
+    @property
+    def row_count(self):
+        """Rows collected since the last `clear`."""
+        return self.state.row_count
+
+    def skip_batch(self):
+        """Pass over the batch at `position`."""
+        self._pass_batch(NULL)
+
+    def take_batch(self, bytes payload):
+        """Go on with the records of the batch at `position`: these, or its own when None."""
+        cdef batch_facts facts
+        cdef const uint8_t *at = self.state.blob_at
+        cdef int64_t size = self._pass_batch(&facts)
+        if payload is None:
+            scanner_open_payload(&self.state, at + 61, size - 61, &facts)
+        else:
+            self.payloads.append(payload)
+            scanner_open_payload(
+                &self.state,
+                <const uint8_t *>PyBytes_AS_STRING(payload),
+                PyBytes_GET_SIZE(payload),
+                &facts,
+            )
+
+    cdef int64_t _pass_batch(self, batch_facts *facts) except -1:
+        cdef batch_facts ignored
+        cdef int64_t size
+        if self.state.blob_end - self.state.blob_at < 61 or not read_batch_facts(
+            self.state.blob_at, &size, &ignored if facts == NULL else facts
+        ) or size > self.state.blob_end - self.state.blob_at:
+            raise ValueError("there is no whole batch at the position")
+        self.state.blob_at += size
+        return size
+
+    def sizes(self):
+        """Bytes and nulls to come: keys, values, header keys, header values, and list facts."""
+        s = self.state
+        return (
+            (s.key_bytes, s.key_nulls),
+            (s.value_bytes, s.value_nulls),
+            (s.header_count, s.rows_without_headers, bool(s.header_keys_ascii)),
+            (s.header_key_bytes, 0),
+            (s.header_value_bytes, s.header_value_nulls),
+        )
+
+    def fill_pairs(self, bint of_headers, bint values, ends, data, valid):
+        """Write keys or values, of the rows or of their headers, in Arrow's binary layout."""
+        cdef scanner *s = &self.state
+        cdef int64_t count = s.header_count if of_headers else s.row_count
+        cdef const byte_pair *pairs = s.headers if of_headers else s.rows
+        cdef int64_t size
+        if of_headers:
+            size = s.header_value_bytes if values else s.header_key_bytes
+        else:
+            size = s.value_bytes if values else s.key_bytes
+        cdef Target to_ends = Target(ends, 4 * (count + 1))
+        cdef Target to_data = Target(data, size)
+        cdef Target to_valid = Target(valid, (count + 7) // 8)
+        cdef int32_t *ends_at = <int32_t *>to_ends.address()
+        cdef uint8_t *data_at = <uint8_t *>to_data.address()
+        cdef uint8_t *valid_at = <uint8_t *>to_valid.address()
+        with nogil:
+            if values:
+                fill_values(pairs, count, ends_at, data_at, valid_at)
+            else:
+                fill_keys(pairs, count, ends_at, data_at, valid_at)
+
+    def fill_lists(self, ends, valid):
+        """Write the list level of the headers."""
+        cdef Target to_ends = Target(ends, 4 * (self.state.row_count + 1))
+        cdef Target to_valid = Target(valid, (self.state.row_count + 7) // 8)
+        fill_lists(
+            &self.state, <int32_t *>to_ends.address(), <uint8_t *>to_valid.address()
+        )
+
+    def fill_numbers(self, offsets, timestamps, types):
+        """Copy offsets, timestamps (int64) and timestamp types (int32); None is left out."""
+        cdef int64_t count = self.state.row_count
+        cdef Target target = Target(offsets, 8 * count)
+        if target.held and count:
+            memcpy(target.address(), self.state.offsets, 8 * count)
+        target = Target(timestamps, 8 * count)
+        if target.held and count:
+            memcpy(target.address(), self.state.timestamps, 8 * count)
+        target = Target(types, 4 * count)
+        if target.held and count:
+            memcpy(target.address(), self.state.types, 4 * count)
+
+    def clear(self, bint keep_last):
+        """Forget the rows; `keep_last` when the payload given last is not read to its end."""
+        scanner_clear_rows(&self.state)
+        self.payloads = [self.payloads.pop()] if keep_last and self.payloads else []
+
+
+cdef class Source:
+    """A read-only buffer, held; None has the address NULL."""
+
+    cdef Py_buffer view
+    cdef bint held
+
+    def __cinit__(self, buffer):
+        if buffer is not None:
+            PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
+            self.held = True
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+    cdef const void *address(self):
+        return self.view.buf if self.held else NULL
+
+    cdef int require(self, int64_t size) except -1:
+        """Raise unless there are `size` bytes."""
+        cdef int64_t found = self.view.len if self.held else 0
+        if found < size:
+            raise ValueError(f"a buffer of {found} bytes should have {size}")
+        return 0
+
+
+cdef int fill_column(binary_column *column, list held, parts, int64_t rows) except -1:
+    """Set a column from (ends, data, valid, offset) as pyarrow has them, checking their sizes."""
+    memset(column, 0, sizeof(binary_column))
+    if parts is None:
+        return 0
+    ends, data, valid, offset = parts
+    cdef int64_t first = offset
+    cdef Source source = Source(ends)
+    if rows == 0:
+        return 0
+    source.require(4 * (first + rows + 1))
+    held.append(source)
+    column.ends = <const int32_t *>source.address() + first
+    source = Source(data)
+    source.require(column.ends[rows])
+    held.append(source)
+    column.data = <const uint8_t *>source.address()
+    source = Source(valid)
+    if source.held:
+        source.require((first + rows + 7) // 8)
+    held.append(source)
+    column.valid = <const uint8_t *>source.address()
+    column.bit_offset = first
+    return 0
+
+
+cdef class RowEncoder:
+    """Writes rows of columns as batches' records; see `_encode.h`. Not for several threads.
+
+    A binary column is (ends, data, valid, offset) or None for all null; `headers` is
+    (ends, valid, offset, keys, key count, values) or None. Monotonic, non-negative ends are the
+    caller's to guarantee (Arrow's `validate`).
+    """
+
+    cdef row_columns columns
+    cdef batch_plan plan
+    cdef list held
+    cdef int64_t rows, begin
+
+    def __cinit__(self, int64_t rows, key, value, timestamps, headers, order):
+        cdef Source source
+        memset(&self.columns, 0, sizeof(self.columns))
+        self.held = []
+        self.rows = rows
+        fill_column(&self.columns.key, self.held, key, rows)
+        fill_column(&self.columns.value, self.held, value, rows)
+        source = Source(timestamps)
+        source.require(8 * rows)
+        self.held.append(source)
+        self.columns.timestamps = <const int64_t *>source.address()
+        if order is not None:
+            source = Source(order)
+            source.require(4 * rows)
+            self.held.append(source)
+            self.columns.order = <const int32_t *>source.address()
+        if headers is not None and rows:
+            self._set_headers(headers)
+
+    cdef int _set_headers(self, tuple headers) except -1:
+        ends, valid, first, keys, header_count, values = headers
+        cdef int64_t offset = first, count = header_count
+        cdef Source source = Source(ends)
+        source.require(4 * (offset + self.rows + 1))
+        self.held.append(source)
+        self.columns.list_ends = <const int32_t *>source.address() + offset
+        if self.columns.list_ends[self.rows] > count:
+            raise ValueError("more headers than header keys")
+        source = Source(valid)
+        if source.held:
+            source.require((offset + self.rows + 7) // 8)
+        self.held.append(source)
+        self.columns.list_valid = <const uint8_t *>source.address()
+        self.columns.list_bit_offset = offset
+        fill_column(&self.columns.header_key, self.held, keys, count)
+        fill_column(&self.columns.header_value, self.held, values, count)
+        return 0
+
+    def plan_batch(self, int64_t begin, int64_t end, int64_t payload_max):
+        """(end, payload bytes, size of a first row too large or 0, base and max timestamp)."""
+        if not 0 <= begin < end <= self.rows:
+            raise ValueError(f"rows {begin} to {end} of {self.rows}")
+        self.begin = begin
+        with nogil:
+            plan_batch(&self.columns, begin, end, payload_max, &self.plan)
+        return (
+            self.plan.end,
+            self.plan.payload_size,
+            self.plan.too_large,
+            self.plan.base_timestamp,
+            self.plan.max_timestamp,
+        )
+
+    def write_batch(self, int64_t room):
+        """The records last planned, behind `room` bytes that are the caller's to fill."""
+        batch = PyByteArray_FromStringAndSize(NULL, room + self.plan.payload_size)
+        cdef uint8_t *at = <uint8_t *>PyByteArray_AS_STRING(batch) + room
+        cdef uint8_t *end
+        with nogil:
+            end = write_records(&self.columns, self.begin, &self.plan, at)
+        if end - at != self.plan.payload_size:
+            raise AssertionError("the columns changed while they were written")
+        return batch
+
+
+def murmur2(data):
+    """Kafka's hash of a key, as a signed 32-bit number."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return c_murmur2(<const uint8_t *>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def partition_keys(keys, int64_t count, int32_t partitions, out):
+    """Write the partition of every key of a binary column to int32 `out`, -1 for null."""
+    cdef binary_column column
+    cdef Target target = Target(out, 4 * count)
+    cdef int32_t *to = <int32_t *>target.address()
+    held = []
+    if partitions < 1:
+        raise ValueError(f"{partitions} partitions")
+    fill_column(&column, held, keys, count)
+    with nogil:
+        c_partition_keys(&column, count, partitions, to)
+
+
+def order_by_partition(partition, int64_t count, int32_t partitions, ends, order):
+    """Sort row numbers by partition; False if a number is not below `partitions`."""
+    cdef Source source = Source(partition)
+    source.require(4 * count)
+    cdef Target to_ends = Target(ends, 8 * <int64_t>partitions)
+    cdef Target to_order = Target(order, 4 * count)
+    cdef const int32_t *at = <const int32_t *>source.address()
+    cdef int64_t *ends_at = <int64_t *>to_ends.address()
+    cdef int32_t *order_at = <int32_t *>to_order.address()
+    cdef int sorted_all
+    with nogil:
+        sorted_all = c_order_by_partition(at, count, partitions, ends_at, order_at)
+    return bool(sorted_all)

@@ -1,0 +1,305 @@
+"""The 61 bytes in front of every record batch, read and stamped without touching the records.
+
+Layout (big-endian; KIP-98, Kafka's `DefaultRecordBatch`):
+
+    0  base_offset             int64   offset of the first record, set by the leader
+    8  batch_length            int32   bytes after this field
+    12 partition_leader_epoch  int32   set by the leader; outside the CRC, like all before it
+    16 magic                   int8    2; older formats have 0 or 1 in the same place
+    17 crc                     uint32  CRC-32C of everything from byte 21 on
+    21 attributes              int16   see the constants below
+    23 last_offset_delta       int32   last offset minus base offset, also when compaction left gaps
+    27 base_timestamp          int64   what the records' timestamps are relative to, in ms
+    35 max_timestamp           int64   in ms; with LogAppendTime the timestamp of every record
+    43 producer_id             int64   -1 for a producer without idempotence
+    51 producer_epoch          int16   -1 likewise
+    53 base_sequence           int32   -1 likewise; sequence numbers wrap from 2**31 - 1 to 0
+    57 records_count           int32   0 only in batches that compaction emptied
+    61 records, compressed as one block if bits 0-2 of attributes say so
+
+What a header claims is checked for sense here (a length that cannot be, an unknown magic), never
+against the records: `validate` does that. Because the leader's fields lie outside the CRC, a leader
+gives offsets to a batch by writing 16 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from fencepost.batch.crc import crc32c
+from fencepost.batch.errors import BatchError
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Buffer
+
+HEADER_BYTES = 61
+MAGIC = 2
+LENGTH_OVERHEAD_BYTES = 12
+"""Bytes in front of those that `batch_length` counts."""
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+OFFSET_MAX = 2**63 - 1
+SEQUENCE_MAX = 2**31 - 1
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_LENGTH = Struct(">i")
+_CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_TIMESTAMP = Struct(">q")
+_PRODUCER = Struct(">qhi")
+_MAGIC_AT = 16
+_CRC_AT = 17
+_ATTRIBUTES_AT = 21
+_MAX_TIMESTAMP_AT = 35
+_PRODUCER_AT = 43
+_LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD_BYTES
+assert _HEADER.size == HEADER_BYTES
+
+
+class BatchHeader(NamedTuple):
+    """A batch's header as it is written; see the module for what each field means."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.batch_length + LENGTH_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the batch's last record, whether or not compaction has kept it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where the batch behind this one begins at the earliest."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """Codec id, 0 to 7; see `fencepost.batch.compression.Codec`."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether the broker's clock gave every record its timestamp (`max_timestamp`)."""
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records are part of a transaction, or end one."""
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are Kafka's own (markers, Raft records), not a user's."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether `base_timestamp` holds the time from which tombstones may go (KIP-534)."""
+        return self.attributes & DELETE_HORIZON_BIT != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent or transactional producer wrote the batch."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, -1 without one; 0 follows 2**31 - 1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+
+class WholeBatches(NamedTuple):
+    """What a buffer of batches holds, without what was cut off at its end."""
+
+    size_bytes: int
+    next_offset: int | None
+    batches: int
+
+
+def check_magic(magic: int, offset: int | None = None) -> None:
+    """Raise BatchError unless `magic` is that of format v2."""
+    if magic == MAGIC:
+        return
+    if magic in (0, 1):
+        raise BatchError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"message format v{magic} (before Kafka 0.11) is not supported, only v2",
+            offset=offset,
+        )
+    raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"magic is {magic}, not 2", offset=offset)
+
+
+def unpack_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at `pos`, with nothing checked but its length and magic; see `read_header`."""
+    if len(buf) - pos < HEADER_BYTES:
+        if len(buf) - pos > _MAGIC_AT:
+            check_magic(buf[pos + _MAGIC_AT])
+        raise BatchError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"a batch header has {HEADER_BYTES} bytes, {max(len(buf) - pos, 0)} are left",
+        )
+    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    if header.magic != MAGIC:
+        check_magic(header.magic, header.base_offset)
+    if header.batch_length < _LENGTH_MIN:
+        raise BatchError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"batch length {header.batch_length} is below the header's {_LENGTH_MIN}",
+            offset=header.base_offset,
+        )
+    return header
+
+
+def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header of the batch at `pos`; the batch itself may be cut.
+
+    Raises BatchError: CORRUPT_MESSAGE for fewer than 61 bytes or values no batch can have,
+    UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before v2.
+    """
+    header = unpack_header(buf, pos)
+    if header.records_count < 0:
+        flaw = f"records count is {header.records_count}"
+    elif header.last_offset_delta < 0:
+        flaw = f"last offset delta is {header.last_offset_delta}"
+    elif not 0 <= header.base_offset <= OFFSET_MAX - header.last_offset_delta - 1:
+        flaw = f"offsets from {header.base_offset} to {header.last_offset} do not exist"
+    else:
+        return header
+    raise BatchError(ErrorCode.CORRUPT_MESSAGE, flaw, offset=header.base_offset)
+
+
+def iter_headers(
+    buf: Buffer, pos: int = 0, end: int | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every whole batch in `buf[pos:end]`.
+
+    A fetch answer may be cut anywhere, so a last batch that is not whole ends the iteration in
+    silence. Raises BatchError as `read_header` does, also for a cut batch that shows a wrong magic.
+    """
+    end = len(buf) if end is None else min(end, len(buf))
+    while end - pos > _MAGIC_AT:
+        if end - pos < HEADER_BYTES:
+            check_magic(buf[pos + _MAGIC_AT])
+            return
+        header = read_header(buf, pos)
+        if header.size_bytes > end - pos:
+            return
+        yield pos, header
+        pos += header.size_bytes
+
+
+def measure(buf: Buffer, pos: int = 0, end: int | None = None) -> WholeBatches:
+    """How far the whole batches in `buf[pos:end]` reach, and the offset behind the last of them.
+
+    That offset is where to fetch next even if no record of theirs was of interest.
+    """
+    batches, next_offset, reached = 0, None, pos
+    for at, header in iter_headers(buf, pos, end):
+        batches += 1
+        next_offset = header.next_offset
+        reached = at + header.size_bytes
+    return WholeBatches(reached - pos, next_offset, batches)
+
+
+def compute_crc(buf: Buffer, pos: int, size_bytes: int) -> int:
+    """The CRC that the batch of `size_bytes` at `pos` should have."""
+    return crc32c(memoryview(buf)[pos + _ATTRIBUTES_AT : pos + size_bytes])
+
+
+def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
+    """Whether the batch at `pos` is whole and has the bytes its CRC was made of."""
+    if len(buf) - pos < header.size_bytes:
+        return False
+    return compute_crc(buf, pos, header.size_bytes) == header.crc
+
+
+def require_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """Raise BatchError CORRUPT_MESSAGE unless the CRC holds."""
+    if len(buf) - pos < header.size_bytes:
+        flaw = f"the batch of {header.size_bytes} bytes is cut after {len(buf) - pos}"
+    elif (found := compute_crc(buf, pos, header.size_bytes)) != header.crc:
+        flaw = f"CRC-32C is {found:#010x}, the header says {header.crc:#010x}"
+    else:
+        return
+    raise BatchError(ErrorCode.CORRUPT_MESSAGE, flaw, offset=header.base_offset)
+
+
+def pack_header(buf: bytearray | memoryview, header: BatchHeader) -> None:
+    """Write `header` over the first bytes of `buf`, its CRC as given."""
+    _HEADER.pack_into(buf, 0, *header)
+
+
+def stamp(buf: bytearray | memoryview, pos: int, *, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch at `pos` its place in the log; neither field is under the CRC."""
+    _TIMESTAMP.pack_into(buf, pos, base_offset)
+    _LENGTH.pack_into(buf, pos + LENGTH_OVERHEAD_BYTES, leader_epoch)
+
+
+def stamp_log_append_time(buf: bytearray | memoryview, pos: int, timestamp_ms: int) -> None:
+    """Make `timestamp_ms` the time of all records of the batch at `pos`, and mend the CRC."""
+    attributes = _ATTRIBUTES.unpack_from(buf, pos + _ATTRIBUTES_AT)[0] | LOG_APPEND_TIME_BIT
+    _ATTRIBUTES.pack_into(buf, pos + _ATTRIBUTES_AT, attributes)
+    stamp_max_timestamp(buf, pos, timestamp_ms)
+
+
+def stamp_max_timestamp(buf: bytearray | memoryview, pos: int, timestamp_ms: int) -> None:
+    """Set the max timestamp of the batch at `pos`, and mend the CRC."""
+    _TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, timestamp_ms)
+    stamp_crc(buf, pos)
+
+
+def stamp_producer(
+    buf: bytearray | memoryview,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    transactional: bool = False,
+    pos: int = 0,
+) -> None:
+    """Say who wrote the batch at `pos` and where in its sequence it stands, and mend the CRC.
+
+    For producers that encode first and number when they send. `transactional` also sets that bit;
+    without it the bit stays as it is.
+    """
+    _PRODUCER.pack_into(buf, pos + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    if transactional:
+        attributes = _ATTRIBUTES.unpack_from(buf, pos + _ATTRIBUTES_AT)[0] | TRANSACTIONAL_BIT
+        _ATTRIBUTES.pack_into(buf, pos + _ATTRIBUTES_AT, attributes)
+    stamp_crc(buf, pos)
+
+
+def stamp_crc(buf: bytearray | memoryview, pos: int = 0) -> None:
+    """Compute and write the CRC of the batch at `pos`, whose length must be right."""
+    size_bytes = _LENGTH.unpack_from(buf, pos + 8)[0] + LENGTH_OVERHEAD_BYTES
+    _CRC.pack_into(buf, pos + _CRC_AT, compute_crc(buf, pos, size_bytes))
