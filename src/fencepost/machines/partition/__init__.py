@@ -1,0 +1,58 @@
+"""Leader and follower of one partition, and the questions its log can answer.
+
+`Partition` is the machine; `inputs` has what it is told and what it answers.
+"""
+
+from fencepost.machines.partition.inputs import (
+    CONTROLLER,
+    NOT_LISTED,
+    AlterPartition,
+    AlterPartitionAnswered,
+    BecomeFollower,
+    BecomeLeader,
+    BrokersChanged,
+    ConfigChanged,
+    Diverged,
+    EpochEndOffset,
+    FetchBounds,
+    Fetched,
+    FetchedOutOfRange,
+    FollowerFetched,
+    Isolation,
+    ListedOffset,
+    PartitionConfig,
+    Produce,
+    ProduceResult,
+    RecoveryState,
+    ReplicaInSync,
+    TimestampLookup,
+)
+from fencepost.machines.partition.machine import Partition
+from fencepost.machines.partition.queries import LogView
+
+__all__ = [
+    "CONTROLLER",
+    "NOT_LISTED",
+    "AlterPartition",
+    "AlterPartitionAnswered",
+    "BecomeFollower",
+    "BecomeLeader",
+    "BrokersChanged",
+    "ConfigChanged",
+    "Diverged",
+    "EpochEndOffset",
+    "FetchBounds",
+    "Fetched",
+    "FetchedOutOfRange",
+    "FollowerFetched",
+    "Isolation",
+    "ListedOffset",
+    "LogView",
+    "Partition",
+    "PartitionConfig",
+    "Produce",
+    "ProduceResult",
+    "RecoveryState",
+    "ReplicaInSync",
+    "TimestampLookup",
+]

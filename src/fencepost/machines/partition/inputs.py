@@ -1,0 +1,235 @@
+"""What a partition machine is told, and what it answers with.
+
+All plain values. Tokens, buffers and broker numbers are the shell's; offsets and epochs are the
+log's. Times are milliseconds of the driver's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from fencepost.batch.header import BatchHeader
+from fencepost.machines.effects import Buffer
+from fencepost.wire.errors import ErrorCode
+
+CONTROLLER: Final = "controller"
+"""Destination of `AlterPartition`: whoever is the active controller."""
+
+ANY_BROKER_EPOCH: Final = -1
+"""A broker epoch that is not checked (clients of before KIP-903)."""
+
+
+class Isolation(IntEnum):
+    """What a consumer may read, in the wire's numbers."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class RecoveryState(IntEnum):
+    """Whether a leader was elected uncleanly and has not yet said that it settled (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+class PartitionConfig(NamedTuple):
+    """What the topic's and the broker's configuration say about replication."""
+
+    min_insync_replicas: int = 1
+    replica_lag_time_max_ms: int = 30_000
+    alter_partition_retry_ms: int = 1_000
+    log_append_time: bool = False
+
+
+class ReplicaInSync(NamedTuple):
+    """A broker of an in-sync set, with the epoch under which it is registered."""
+
+    broker_id: int
+    broker_epoch: int = ANY_BROKER_EPOCH
+
+
+# Inputs
+
+
+class Produce(NamedTuple):
+    """A client's batch for the leader: one, whole, validated, writable.
+
+    `header` is the batch's own. `deadline_ms` counts for acks=-1 only.
+    """
+
+    batch: Buffer
+    header: BatchHeader
+    acks: int
+    token: Any
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeLeader:
+    """The cluster's metadata says that this broker leads, or what changed while it leads.
+
+    `eligible` maps every broker that may enter an in-sync set (registered, neither fenced nor
+    shutting down) to its broker epoch.
+    """
+
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    eligible: Mapping[int, int]
+    recovery_state: RecoveryState = RecoveryState.RECOVERED
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeFollower:
+    """The cluster's metadata says that another broker leads, or none (`leader_id` -1)."""
+
+    leader_id: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """Which brokers may enter an in-sync set has changed; see `BecomeLeader.eligible`."""
+
+    eligible: Mapping[int, int]
+
+
+class FollowerFetched(NamedTuple):
+    """A follower asked for `fetch_offset`: everything below is durable in its log.
+
+    To be fed for fetches that `check_fetch` found in order and not diverging. `leader_epoch` is
+    the one the follower named (-1: none): what an older epoch's follower holds proves nothing.
+    """
+
+    replica_id: int
+    fetch_offset: int
+    broker_epoch: int = ANY_BROKER_EPOCH
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionAnswered:
+    """The controller's word on the last `AlterPartition`, or the reason why there is none."""
+
+    error_code: int
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """The topic's configuration was altered."""
+
+    config: PartitionConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """For a follower: what its leader answered to a fetch at `fetch_offset` under `leader_epoch`.
+
+    `batches` are whole, with their final offsets.
+    """
+
+    leader_epoch: int
+    fetch_offset: int
+    batches: Sequence[tuple[BatchHeader, Buffer]]
+    leader_high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """For a follower: the leader's log parts from ours; its `epoch` ends at `end_offset` there."""
+
+    leader_epoch: int
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedOutOfRange:
+    """For a follower: our end offset is outside of the leader's log, which has these bounds."""
+
+    leader_epoch: int
+    leader_start_offset: int
+    leader_end_offset: int
+
+
+# Answers
+
+
+class ProduceResult(NamedTuple):
+    """What became of a batch. `base_offset` is -1 with an error."""
+
+    error_code: ErrorCode
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+
+
+class AlterPartition(NamedTuple):
+    """Ask the controller for another in-sync set (KIP-497); sent to `CONTROLLER`."""
+
+    leader_epoch: int
+    partition_epoch: int
+    new_isr: tuple[ReplicaInSync, ...]
+    recovery_state: RecoveryState
+
+
+class EpochEndOffset(NamedTuple):
+    """Where an epoch ends in a log; (-1, -1) where that cannot be said."""
+
+    epoch: int
+    end_offset: int
+
+
+class FetchBounds(NamedTuple):
+    """What a fetch may read: [its offset, `upper_bound`), unless its log `diverging`s from ours."""
+
+    upper_bound: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    diverging: EpochEndOffset | None = None
+
+
+class ListedOffset(NamedTuple):
+    """An answer to ListOffsets; -1 throughout if there is no such record."""
+
+    offset: int
+    timestamp_ms: int = -1
+    leader_epoch: int = -1
+
+
+NOT_LISTED: Final = ListedOffset(-1, -1, -1)
+
+
+class TimestampLookup(NamedTuple):
+    """A ListOffsets request that needs the log's time index; `settle` judges what it finds.
+
+    `timestamp_ms` is -3 where the greatest timestamp is asked for.
+    """
+
+    timestamp_ms: int
+    last_fetchable_offset: int
+    high_watermark_lags: bool
+
+    def settle(self, found: tuple[int, int, int | None] | None) -> ListedOffset | ErrorCode:
+        """The answer, given (offset, timestamp, leader epoch) of the log, or None.
+
+        A record that may not be fetched yet is not there; if it may only be hidden by a high
+        watermark that lags behind the election, the client is to ask again (KIP-207).
+        """
+        if found is not None and found[0] < self.last_fetchable_offset:
+            offset, timestamp_ms, epoch = found
+            return ListedOffset(offset, timestamp_ms, -1 if epoch is None else epoch)
+        return ErrorCode.OFFSET_NOT_AVAILABLE if self.high_watermark_lags else NOT_LISTED

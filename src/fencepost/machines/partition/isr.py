@@ -1,0 +1,241 @@
+"""Who is in sync with a leader, and how far everybody in sync has come.
+
+Theory of operation
+-------------------
+Three sets matter (KIP-497, KIP-966):
+
+* the *committed* ISR is the controller's last word;
+* the *maximal* ISR is what the controller might make of it while a request is in flight: with an
+  expansion the proposed set, with a shrink still the committed one. Whoever may be elected must
+  hold what we acknowledge, so the high watermark follows the maximal set;
+* a replica that is *joining* is caught up and may enter the ISR but is not in it yet. The high
+  watermark waits for it as well, or it would never be caught up at the moment it is added.
+
+The high watermark is the least position over the leader's own durable end, the maximal ISR and the
+joining replicas. It stands still while the committed ISR is smaller than `min.insync.replicas`:
+what is acknowledged or shown to consumers then could be lost with fewer brokers than promised.
+
+A follower's position is the offset it asks for under the current epoch: it asks only for what lies
+behind its durable end. It is *caught up* while it asked, no longer than
+`replica.lag.time.max.ms` ago, for the leader's end offset of that moment.
+
+Nothing here talks to anybody: `LeaderState` is a value of a leader's reign, thrown away with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from fencepost.machines.partition.inputs import (
+    ANY_BROKER_EPOCH,
+    AlterPartition,
+    BecomeLeader,
+    PartitionConfig,
+    RecoveryState,
+    ReplicaInSync,
+)
+
+UNKNOWN_OFFSET: Final = -1
+
+
+class FollowerState:
+    """What the leader knows of one other replica."""
+
+    __slots__ = (
+        "broker_epoch",
+        "last_caught_up_ms",
+        "last_fetch_leader_end",
+        "last_fetch_ms",
+        "offset",
+    )
+
+    def __init__(self, caught_up_ms: int) -> None:
+        self.offset = UNKNOWN_OFFSET
+        self.broker_epoch = ANY_BROKER_EPOCH
+        self.last_caught_up_ms = caught_up_ms
+        self.last_fetch_leader_end = 0
+        self.last_fetch_ms = 0
+
+    def fetched(self, offset: int, broker_epoch: int, leader_end: int, now_ms: int) -> None:
+        """The follower asked for `offset` while the leader's log ended at `leader_end`.
+
+        Asking now for what was the end at the last fetch proves that it was caught up then.
+        """
+        if offset >= leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif offset >= self.last_fetch_leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.offset = offset
+        self.broker_epoch = broker_epoch
+        self.last_fetch_leader_end = leader_end
+        self.last_fetch_ms = now_ms
+
+    def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
+        """Whether it is at the end, or was not long ago."""
+        return self.offset == leader_end or now_ms - self.last_caught_up_ms <= lag_max_ms
+
+
+class LeaderState:
+    """One reign: from becoming leader of an epoch to losing it."""
+
+    __slots__ = (
+        "_eligible",
+        "_local_id",
+        "epoch_start_offset",
+        "followers",
+        "isr",
+        "leader_epoch",
+        "partition_epoch",
+        "pending",
+        "recovery_state",
+        "replicas",
+    )
+
+    def __init__(
+        self, local_id: int, order: BecomeLeader, epoch_start_offset: int, now_ms: int
+    ) -> None:
+        self._local_id = local_id
+        self.leader_epoch = order.leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.followers: dict[int, FollowerState] = {}
+        self.isr: frozenset[int] = frozenset()
+        self.partition_epoch = -1
+        self.recovery_state = order.recovery_state
+        self.replicas: tuple[int, ...] = ()
+        self.pending: AlterPartition | None = None
+        self._eligible: Mapping[int, int] = order.eligible
+        self.follow(order, now_ms)
+
+    def follow(self, order: BecomeLeader, now_ms: int) -> None:
+        """Take over the controller's assignment and in-sync set, unless they are old news."""
+        if order.partition_epoch <= self.partition_epoch:
+            return
+        self.partition_epoch = order.partition_epoch
+        self.recovery_state = order.recovery_state
+        self.replicas = order.replicas
+        self.isr = frozenset(order.isr)
+        self.pending = None
+        self._eligible = order.eligible
+        self.followers = {
+            broker_id: self.followers.get(broker_id)
+            or FollowerState(now_ms if broker_id in self.isr else -(1 << 62))
+            for broker_id in order.replicas
+            if broker_id != self._local_id
+        }
+
+    def brokers_changed(self, eligible: Mapping[int, int]) -> None:
+        """Other brokers may enter the in-sync set from now on."""
+        self._eligible = eligible
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no other replica to wait for."""
+        return not self.followers
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Everybody whom the controller may have in the in-sync set by now."""
+        if self.pending is None:
+            return self.isr
+        return self.isr | {replica.broker_id for replica in self.pending.new_isr}
+
+    def effective_min_isr(self, config: PartitionConfig) -> int:
+        """`min.insync.replicas`, but never more than there are replicas."""
+        return min(config.min_insync_replicas, len(self.followers) + 1)
+
+    def is_under_min_isr(self, config: PartitionConfig) -> bool:
+        """Whether the committed in-sync set is too small to acknowledge anything."""
+        return len(self.isr) < self.effective_min_isr(config)
+
+    def least_position(
+        self, durable_end: int, leader_end: int, config: PartitionConfig, now_ms: int
+    ) -> int | None:
+        """How far everybody has come who counts for the high watermark; None while it stands still.
+
+        `durable_end` is the leader's own position, `leader_end` where its log ends.
+        """
+        if self.is_under_min_isr(config):
+            return None
+        least = durable_end
+        maximal = self.maximal_isr
+        lag_max_ms = config.replica_lag_time_max_ms
+        for broker_id, follower in self.followers.items():
+            if follower.offset < least and (
+                broker_id in maximal
+                or (
+                    follower.is_caught_up(leader_end, now_ms, lag_max_ms)
+                    and self._is_eligible(broker_id, follower)
+                )
+            ):
+                least = follower.offset
+        return least
+
+    def propose_expansion(self, replica_id: int, high_watermark: int) -> AlterPartition | None:
+        """The request that adds `replica_id`, if it has become in sync and nothing is in flight.
+
+        Reaching the high watermark is not enough: it may lag behind this epoch's start, below
+        which a replica can lack what was acknowledged in an earlier epoch (KAFKA-7128).
+        """
+        follower = self.followers.get(replica_id)
+        if follower is None or self.pending is not None or replica_id in self.isr:
+            return None
+        needed = max(high_watermark, self.epoch_start_offset)
+        if follower.offset < needed or not self._is_eligible(replica_id, follower):
+            return None
+        return self._propose((*self.isr, replica_id))
+
+    def propose_shrink(
+        self, leader_end: int, config: PartitionConfig, now_ms: int
+    ) -> AlterPartition | None:
+        """The request that drops whoever fell behind, if somebody did and nothing is in flight."""
+        if self.pending is not None:
+            return None
+        lag_max_ms = config.replica_lag_time_max_ms
+        staying = [
+            broker_id
+            for broker_id in self.isr
+            if (follower := self.followers.get(broker_id)) is None
+            or follower.is_caught_up(leader_end, now_ms, lag_max_ms)
+        ]
+        return self._propose(staying) if len(staying) < len(self.isr) else None
+
+    def propose_recovered(self) -> AlterPartition | None:
+        """The request that ends the recovery after an unclean election."""
+        if self.recovery_state is RecoveryState.RECOVERED or self.pending is not None:
+            return None
+        return self._propose(self.isr)
+
+    def commit(self, isr: Iterable[int], partition_epoch: int) -> None:
+        """The controller's answer: this is the in-sync set now."""
+        self.isr = frozenset(isr)
+        self.partition_epoch = partition_epoch
+        self.recovery_state = RecoveryState.RECOVERED
+        self.pending = None
+
+    def _propose(self, members: Iterable[int]) -> AlterPartition:
+        new_isr = tuple(
+            ReplicaInSync(broker_id, self._incarnation(broker_id)) for broker_id in sorted(members)
+        )
+        self.pending = AlterPartition(
+            self.leader_epoch, self.partition_epoch, new_isr, RecoveryState.RECOVERED
+        )
+        return self.pending
+
+    def _incarnation(self, broker_id: int) -> int:
+        """The broker epoch that vouched for the replica's position: the one that fetched.
+
+        Not the one registered now: a broker that came back with an empty disk must not be let in
+        on what its former self had (KIP-903).
+        """
+        follower = self.followers.get(broker_id)
+        if follower is None:
+            return self._eligible.get(broker_id, ANY_BROKER_EPOCH)
+        return follower.broker_epoch
+
+    def _is_eligible(self, broker_id: int, follower: FollowerState) -> bool:
+        """Registered, neither fenced nor leaving, and the same incarnation that fetched."""
+        registered = self._eligible.get(broker_id)
+        if registered is None:
+            return False
+        return follower.broker_epoch in (registered, ANY_BROKER_EPOCH)

@@ -1,0 +1,425 @@
+"""One partition's replica: leader or follower, as the cluster's metadata says.
+
+Theory of operation
+-------------------
+`step` takes an input and returns effects; the driver carries them out. What it decides:
+
+* whether a client's batch enters the log (leadership, `min.insync.replicas`, the producer's epoch
+  and sequence), and when it is acknowledged;
+* how far consumers may read (the high watermark), and which replicas are in sync (`isr`);
+* as a follower, what of its leader's answers is appended and where a diverged log is cut.
+
+A position counts only when it is durable, the leader's own too: the high watermark never passes
+`Persisted`. So a record is shown to consumers, or acknowledged with acks=all, only when every
+in-sync replica has it on stable storage. Kafka counts the page cache; a shell that wants that feeds
+`Persisted` at once. acks=0 and 1 are answered when the batch is in the log, as in Kafka.
+
+Invariants, kept by assertions: the high watermark never falls during a reign, lies within the log,
+and never above our own durable end while we lead; an order of an older leader epoch changes
+nothing; a new leader notes (its epoch, the log's end) in the epoch cache before it takes a batch
+(KAFKA-7415), so that every stretch of the log has a name even if nothing was written under it.
+
+A leader that loses its reign answers whoever waits with NOT_LEADER_OR_FOLLOWER; one whose in-sync
+set falls below the minimum answers NOT_ENOUGH_REPLICAS_AFTER_APPEND at once (Kafka lets those
+requests run into their timeouts, since the high watermark stands still). A failed disk ends
+everything: whoever waits hears KAFKA_STORAGE_ERROR, and so does everybody after them.
+
+It must not know: sockets, files, clocks, how batches are encoded, who its clients are.
+
+Timers: "produce" (see `waiting`), "isr" (look for followers that fell behind), "alter-partition"
+(ask the controller again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from fencepost.machines.effects import (
+    Append,
+    DiskFailed,
+    Effect,
+    Fail,
+    Persist,
+    Persisted,
+    Reply,
+    Send,
+    SetTimer,
+    TimerFired,
+    Truncate,
+)
+from fencepost.machines.partition.following import appendable, truncation_target
+from fencepost.machines.partition.inputs import (
+    CONTROLLER,
+    AlterPartition,
+    AlterPartitionAnswered,
+    BecomeFollower,
+    BecomeLeader,
+    BrokersChanged,
+    ConfigChanged,
+    Diverged,
+    Fetched,
+    FetchedOutOfRange,
+    FollowerFetched,
+    PartitionConfig,
+    Produce,
+    ProduceResult,
+)
+from fencepost.machines.partition.isr import LeaderState
+from fencepost.machines.partition.queries import LogView, PartitionQueries
+from fencepost.machines.partition.waiting import TIMER as PRODUCE_TIMER
+from fencepost.machines.partition.waiting import WaitingProduces
+from fencepost.wire.errors import ErrorCode
+
+ISR_TIMER: Final = "isr"
+ALTER_PARTITION_TIMER: Final = "alter-partition"
+
+ALL_IN_SYNC: Final = -1
+"""The acks of a producer that waits for every in-sync replica."""
+
+_NO_ERROR: Final = ErrorCode.NONE
+_TRY_AGAIN_LATER: Final = frozenset(
+    {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED}
+)
+# Answers that say our idea of the partition is out of date: news of it is under way, until then
+# the proposal counts as possibly accepted.
+_WAIT_FOR_METADATA: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+
+
+class Partition(PartitionQueries):
+    """The machine; see the module. Questions that change nothing are in `PartitionQueries`."""
+
+    def __init__(
+        self,
+        local_id: int,
+        log: LogView,
+        *,
+        high_watermark: int = 0,
+        durable_offset: int = 0,
+        config: PartitionConfig | None = None,
+    ) -> None:
+        """`high_watermark` as checkpointed; what lies below `durable_offset` is on stable storage.
+
+        A replica begins as the follower of nobody, whatever it was before.
+        """
+        super().__init__(local_id, log, high_watermark)
+        self.config = config or PartitionConfig()
+        self.durable_offset = min(durable_offset, log.end_offset)
+        self._partition_epoch = -1
+        self._waiting = WaitingProduces()
+        self._isr_timer_armed = False
+        # The last batch answered at once, until its append is known to have happened.
+        self._answered_at_once: tuple[int, Any] | None = None
+        self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
+            Produce: self._step_produce,
+            Persisted: self._step_persisted,
+            FollowerFetched: self._step_follower_fetched,
+            TimerFired: self._step_timer,
+            BecomeLeader: self._step_become_leader,
+            BecomeFollower: self._step_become_follower,
+            BrokersChanged: self._step_brokers_changed,
+            AlterPartitionAnswered: self._step_alter_partition_answered,
+            ConfigChanged: self._step_config_changed,
+            Fetched: self._step_fetched,
+            Diverged: self._step_diverged,
+            FetchedOutOfRange: self._step_out_of_range,
+            DiskFailed: self._step_disk_failed,
+        }
+
+    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+        """Take one input. An offline replica only refuses."""
+        if self._offline is not None and type(input_) is not Produce:
+            return []
+        return self._steps[type(input_)](input_, now_ms)
+
+    @property
+    def waiting_produces(self) -> int:
+        """How many produce requests wait for the high watermark."""
+        return len(self._waiting)
+
+    # Leading: produce
+
+    def _step_produce(self, produce: Produce, now_ms: int) -> list[Effect]:
+        batch, header, acks, token, deadline_ms = produce
+        reign = self._reign
+        if reign is None or self._offline is not None:
+            error = (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if self._offline is None
+                else ErrorCode.KAFKA_STORAGE_ERROR
+            )
+            return [Reply(token, ProduceResult(error))]
+        if acks == ALL_IN_SYNC:
+            if reign.is_under_min_isr(self.config):
+                return [Reply(token, ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS))]
+        elif acks not in (0, 1):
+            return [Reply(token, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS))]
+        log = self._log
+        if header.producer_id >= 0:
+            verdict = log.producers.check(header)
+            if verdict.is_duplicate:
+                result = ProduceResult(
+                    _NO_ERROR,
+                    verdict.first_offset,
+                    verdict.timestamp_ms if self.config.log_append_time else -1,
+                    log.start_offset,
+                )
+                return self._answer_duplicate(produce, verdict.last_offset, result)
+            if not verdict.is_ok:
+                return [Reply(token, ProduceResult(verdict.error_code))]
+        first_offset = log.end_offset
+        result = ProduceResult(
+            _NO_ERROR,
+            first_offset,
+            now_ms if self.config.log_append_time else -1,
+            log.start_offset,
+        )
+        effects: list[Effect] = [Persist(Append((batch,), self.leader_epoch))]
+        if acks == ALL_IN_SYNC:
+            last_offset = first_offset + header.last_offset_delta
+            self._waiting.add(last_offset, deadline_ms, token, result, effects)
+        else:
+            self._answered_at_once = (first_offset, token)
+            effects.append(Reply(token, result))
+        return effects
+
+    def _answer_duplicate(
+        self, produce: Produce, last_offset: int, result: ProduceResult
+    ) -> list[Effect]:
+        """A retry is answered like the original, and not before the original can be."""
+        if produce.acks != ALL_IN_SYNC or last_offset < self.high_watermark:
+            return [Reply(produce.token, result)]
+        effects: list[Effect] = []
+        self._waiting.add(last_offset, produce.deadline_ms, produce.token, result, effects)
+        return effects
+
+    def _step_persisted(self, persisted: Persisted, now_ms: int) -> list[Effect]:
+        self._answered_at_once = None
+        if persisted.end_offset <= self.durable_offset:
+            return []
+        # A flush may finish after the log was cut: what is gone is not durable.
+        self.durable_offset = min(persisted.end_offset, self._log.end_offset)
+        effects: list[Effect] = []
+        self._maybe_advance(effects, now_ms)
+        return effects
+
+    def _maybe_advance(self, effects: list[Effect], now_ms: int) -> None:
+        """Move the high watermark to where everybody in sync is, and answer who waited for it."""
+        reign = self._reign
+        if reign is None:
+            return
+        log_end = self._log.end_offset
+        least = reign.least_position(self.durable_offset, log_end, self.config, now_ms)
+        if least is None or least <= self.high_watermark:
+            return
+        assert least <= self.durable_offset <= log_end, (least, self.durable_offset, log_end)
+        self.high_watermark = least
+        self._waiting.release(least, effects)
+
+    # Leading: the in-sync set
+
+    def _step_follower_fetched(self, fetch: FollowerFetched, now_ms: int) -> list[Effect]:
+        reign = self._reign
+        if reign is None or fetch.leader_epoch not in (-1, self.leader_epoch):
+            return []
+        follower = reign.followers.get(fetch.replica_id)
+        log_end = self._log.end_offset
+        if follower is None or fetch.fetch_offset > log_end:
+            return []
+        follower.fetched(fetch.fetch_offset, fetch.broker_epoch, log_end, now_ms)
+        effects: list[Effect] = []
+        self._ask(reign.propose_expansion(fetch.replica_id, self.high_watermark), effects, now_ms)
+        self._maybe_advance(effects, now_ms)
+        return effects
+
+    def _ask(self, proposal: AlterPartition | None, effects: list[Effect], now_ms: int) -> None:
+        if proposal is not None:
+            effects.append(Send(CONTROLLER, proposal))
+            retry_ms = now_ms + self.config.alter_partition_retry_ms
+            effects.append(SetTimer(ALTER_PARTITION_TIMER, retry_ms))
+
+    def _step_alter_partition_answered(
+        self, answer: AlterPartitionAnswered, now_ms: int
+    ) -> list[Effect]:
+        reign = self._reign
+        if reign is None or reign.pending is None:
+            return []
+        effects: list[Effect] = []
+        if answer.error_code == ErrorCode.NONE:
+            # Another epoch's answer says nothing about this reign; metadata will.
+            if answer.leader_epoch != self.leader_epoch or (
+                answer.partition_epoch < reign.partition_epoch
+            ):
+                return []
+            reign.commit(answer.isr, answer.partition_epoch)
+            effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
+            self._in_sync_set_changed(effects, now_ms)
+        elif answer.error_code in _TRY_AGAIN_LATER:
+            reign.pending = None
+            effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
+            self._maybe_advance(effects, now_ms)
+        elif answer.error_code in _WAIT_FOR_METADATA:
+            effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
+        return effects  # anything else passes: the timer asks again
+
+    def _in_sync_set_changed(self, effects: list[Effect], now_ms: int) -> None:
+        assert self._reign is not None
+        if self._reign.is_under_min_isr(self.config):
+            self._waiting.refuse_all(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, effects)
+        else:
+            self._maybe_advance(effects, now_ms)
+        self._maybe_watch_followers(effects, now_ms)
+
+    def _maybe_watch_followers(self, effects: list[Effect], now_ms: int) -> None:
+        """Followers are looked after at half the time they may lag, while there are any in sync."""
+        if self._reign is not None and len(self._reign.isr) > 1 and not self._isr_timer_armed:
+            self._isr_timer_armed = True
+            interval_ms = max(self.config.replica_lag_time_max_ms // 2, 1)
+            effects.append(SetTimer(ISR_TIMER, now_ms + interval_ms))
+
+    def _step_timer(self, fired: TimerFired, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if fired.name == PRODUCE_TIMER:
+            self._waiting.expire(now_ms, effects)
+            return effects
+        reign = self._reign
+        if fired.name == ISR_TIMER:
+            self._isr_timer_armed = False
+            if reign is not None:
+                shrink = reign.propose_shrink(self._log.end_offset, self.config, now_ms)
+                self._ask(shrink, effects, now_ms)
+                # A replica that fell behind before it was added is not waited for any more.
+                self._maybe_advance(effects, now_ms)
+                self._maybe_watch_followers(effects, now_ms)
+        elif fired.name == ALTER_PARTITION_TIMER and reign is not None:
+            self._ask(reign.pending, effects, now_ms)
+        return effects
+
+    def _step_brokers_changed(self, change: BrokersChanged, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if self._reign is not None:
+            self._reign.brokers_changed(change.eligible)
+            self._maybe_advance(effects, now_ms)
+        return effects
+
+    def _step_config_changed(self, change: ConfigChanged, now_ms: int) -> list[Effect]:
+        self.config = change.config
+        effects: list[Effect] = []
+        if self._reign is not None:
+            self._in_sync_set_changed(effects, now_ms)
+        return effects
+
+    # Roles
+
+    def _step_become_leader(self, order: BecomeLeader, now_ms: int) -> list[Effect]:
+        if order.leader_epoch < self.leader_epoch:
+            return []
+        assert self._local_id in order.replicas, (self._local_id, order.replicas)
+        effects: list[Effect] = []
+        if self._reign is not None and order.leader_epoch == self.leader_epoch:
+            if order.partition_epoch > self._reign.partition_epoch:
+                self._reign.follow(order, now_ms)
+                effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
+                self._ask(self._reign.propose_recovered(), effects, now_ms)
+                self._in_sync_set_changed(effects, now_ms)
+            return effects
+        if self._reign is not None:
+            self._end_reign(effects)
+        epoch_start_offset = self._log.end_offset
+        self._log.epochs.assign(order.leader_epoch, epoch_start_offset)
+        self.leader_epoch = order.leader_epoch
+        self.leader_id = self._local_id
+        self._partition_epoch = order.partition_epoch
+        self._reign = LeaderState(self._local_id, order, epoch_start_offset, now_ms)
+        self._ask(self._reign.propose_recovered(), effects, now_ms)
+        self._in_sync_set_changed(effects, now_ms)
+        return effects
+
+    def _step_become_follower(self, order: BecomeFollower, now_ms: int) -> list[Effect]:
+        if order.leader_epoch < self.leader_epoch:
+            return []
+        assert order.leader_id != self._local_id
+        effects: list[Effect] = []
+        if self._reign is not None:
+            # The controller changes the leader with the epoch, never within one.
+            assert order.leader_epoch > self.leader_epoch or order.leader_id < 0, order
+            self._end_reign(effects)
+        self.leader_epoch = order.leader_epoch
+        self.leader_id = order.leader_id
+        self._partition_epoch = order.partition_epoch
+        return effects
+
+    def _end_reign(self, effects: list[Effect]) -> None:
+        self._reign = None
+        self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER, effects)
+        effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
+
+    # Following
+
+    def _step_fetched(self, answer: Fetched, now_ms: int) -> list[Effect]:
+        if self._reign is not None or answer.leader_epoch != self.leader_epoch:
+            return []
+        batches = appendable(self._log, answer)
+        end_offset = self._log.end_offset
+        effects: list[Effect] = []
+        if batches:
+            effects.append(Persist(Append(batches, answer.leader_epoch, as_leader=False)))
+            end_offset = answer.batches[len(batches) - 1][0].next_offset
+        elif answer.fetch_offset != end_offset:
+            return []
+        self.high_watermark = max(
+            self.high_watermark, min(answer.leader_high_watermark, end_offset)
+        )
+        return effects
+
+    def _step_diverged(self, answer: Diverged, now_ms: int) -> list[Effect]:
+        if self._reign is not None or answer.leader_epoch != self.leader_epoch:
+            return []
+        target = truncation_target(self._log, answer.epoch, answer.end_offset, self.high_watermark)
+        return self._truncate(max(target, self._log.start_offset), start_over=False)
+
+    def _step_out_of_range(self, answer: FetchedOutOfRange, now_ms: int) -> list[Effect]:
+        if self._reign is not None or answer.leader_epoch != self.leader_epoch:
+            return []
+        end_offset = self._log.end_offset
+        if answer.leader_end_offset < end_offset:
+            return self._truncate(
+                max(answer.leader_end_offset, self._log.start_offset), start_over=False
+            )
+        if answer.leader_start_offset > end_offset:
+            # All that we have was deleted by the leader's retention.
+            effects = self._truncate(answer.leader_start_offset, start_over=True)
+            self.high_watermark = answer.leader_start_offset
+            return effects
+        return []
+
+    def _truncate(self, target: int, *, start_over: bool) -> list[Effect]:
+        if not start_over and target >= self._log.end_offset:
+            return []
+        self.high_watermark = min(self.high_watermark, target)
+        self.durable_offset = target if start_over else min(self.durable_offset, target)
+        return [Persist(Truncate(target, start_over=start_over))]
+
+    # The disk
+
+    def _step_disk_failed(self, failure: DiskFailed, now_ms: int) -> list[Effect]:
+        self._offline = failure.reason
+        self._reign = None
+        effects: list[Effect] = []
+        if self._answered_at_once is not None:
+            # If that very append failed, the reply behind it was dropped with it.
+            first_offset, token = self._answered_at_once
+            if self._log.end_offset <= first_offset:
+                effects.append(Reply(token, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)))
+        self._waiting.refuse_all(ErrorCode.KAFKA_STORAGE_ERROR, effects)
+        effects.append(Fail(failure.reason))
+        return effects

@@ -1,0 +1,252 @@
+"""What can be asked of a partition without changing it: may this be read, where does that end.
+
+Theory of operation
+-------------------
+Every question comes with the leader epoch its asker believes in, and is judged in the order Kafka
+judges it, because the order decides which error a confused client sees (and so what it does next):
+
+1. the log is offline: KAFKA_STORAGE_ERROR;
+2. the asker's epoch is older than ours: FENCED_LEADER_EPOCH, newer: UNKNOWN_LEADER_EPOCH
+   (-1: the asker does not say);
+3. the answer is the leader's to give and we are not: NOT_LEADER_OR_FOLLOWER. Only now: a client of
+   an old epoch that asks a follower learns that its epoch is old;
+4. a follower asks that is not assigned: UNKNOWN_LEADER_EPOCH if it named an epoch (it may know a
+   newer assignment than we do), else NOT_LEADER_OR_FOLLOWER; one that asks with the broker epoch of
+   a former life: NOT_LEADER_OR_FOLLOWER (KIP-903);
+5. its last fetched epoch does not end where it thinks: the answer says where our logs part;
+6. its offset is outside of the log: OFFSET_OUT_OF_RANGE.
+
+Readers never see past what is durable on every in-sync replica (the high watermark), readers of
+committed data not past the first open transaction; only replicas see the log's end. All offsets of
+one answer are read at one moment: nothing runs in between.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from fencepost.log.epochs import UNDEFINED_EPOCH, LeaderEpochCache
+from fencepost.log.producers import ProducerStates
+from fencepost.machines.partition.inputs import (
+    ANY_BROKER_EPOCH,
+    NOT_LISTED,
+    EpochEndOffset,
+    FetchBounds,
+    Isolation,
+    ListedOffset,
+    TimestampLookup,
+)
+from fencepost.machines.partition.isr import LeaderState
+from fencepost.wire.errors import ErrorCode
+
+ANY_LEADER_EPOCH: Final = -1
+CONSUMER_REPLICA_ID: Final = -1
+"""Replica id of consumers; -2 is a consumer that debugs and is treated like any other."""
+
+FUTURE_LOCAL_REPLICA_ID: Final = -3
+"""A copy of the log that is being moved to another directory of this broker."""
+
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+LATEST_TIERED_TIMESTAMP: Final = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
+
+
+class LogView(Protocol):
+    """What a partition sees of its log; `fencepost.log.partition_log.PartitionLog` is one."""
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that may be read."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record."""
+        ...
+
+    @property
+    def epochs(self) -> LeaderEpochCache:
+        """Which epoch begins where."""
+        ...
+
+    @property
+    def producers(self) -> ProducerStates:
+        """What is known of idempotent producers."""
+        ...
+
+
+class PartitionQueries:
+    """The state of a partition that questions are answered from. `Partition` moves it."""
+
+    def __init__(self, local_id: int, log: LogView, high_watermark: int) -> None:
+        self._local_id = local_id
+        self._log = log
+        self._reign: LeaderState | None = None
+        self._offline: str | None = None
+        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self.leader_epoch = -1
+        self.leader_id = -1
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads and its log works."""
+        return self._reign is not None and self._offline is None
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the log's disk has refused."""
+        return self._offline is not None
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._log.start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self._log.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided; never above the high watermark."""
+        undecided = self._log.producers.first_undecided_offset()
+        return self.high_watermark if undecided is None else min(undecided, self.high_watermark)
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The committed in-sync set, as far as a leader knows it; empty elsewhere."""
+        return self._reign.isr if self._reign is not None else frozenset()
+
+    def check_fetch(
+        self,
+        *,
+        fetch_offset: int,
+        current_leader_epoch: int = ANY_LEADER_EPOCH,
+        last_fetched_epoch: int = UNDEFINED_EPOCH,
+        replica_id: int = CONSUMER_REPLICA_ID,
+        broker_epoch: int = ANY_BROKER_EPOCH,
+        isolation: int = Isolation.READ_UNCOMMITTED,
+        leader_only: bool = True,
+    ) -> FetchBounds | ErrorCode:
+        """What a fetch at `fetch_offset` may read; see the module for the order of the checks.
+
+        `leader_only` is False for consumers of Fetch v11 and later, which may read from followers.
+        `FetchBounds.diverging` means: answer with it and without records, and do not tell the
+        machine that the follower fetched.
+        """
+        refused = self._check_asker(current_leader_epoch, leader_only or replica_id >= 0)
+        if refused is None and replica_id >= 0:
+            refused = self._check_follower(replica_id, broker_epoch, current_leader_epoch)
+        if refused is not None:
+            return refused
+        log = self._log
+        start, end = log.start_offset, log.end_offset
+        high_watermark, stable = self.high_watermark, self.last_stable_offset
+        if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
+            upper_bound = end
+        else:
+            upper_bound = stable if isolation == Isolation.READ_COMMITTED else high_watermark
+        if last_fetched_epoch != UNDEFINED_EPOCH:
+            epoch, epoch_end = log.epochs.end_offset_for(last_fetched_epoch, end)
+            if epoch == UNDEFINED_EPOCH or fetch_offset < start:
+                return ErrorCode.OFFSET_OUT_OF_RANGE
+            if epoch < last_fetched_epoch or epoch_end < fetch_offset:
+                diverging = EpochEndOffset(epoch, epoch_end)
+                return FetchBounds(upper_bound, high_watermark, stable, start, end, diverging)
+        if not start <= fetch_offset <= end:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return FetchBounds(upper_bound, high_watermark, stable, start, end)
+
+    def offset_for_leader_epoch(
+        self, current_leader_epoch: int, epoch: int, *, leader_only: bool = True
+    ) -> EpochEndOffset | ErrorCode:
+        """Where `epoch` ends in this log; (-1, -1) where that cannot be said (KIP-101, KIP-279).
+
+        For the latest epoch that is the log's end, not the high watermark: a consumer may hear of
+        an offset that it may not read yet.
+        """
+        refused = self._check_asker(current_leader_epoch, leader_only)
+        if refused is not None:
+            return refused
+        return EpochEndOffset(*self._log.epochs.end_offset_for(epoch, self._log.end_offset))
+
+    def list_offset(
+        self,
+        *,
+        timestamp_ms: int,
+        current_leader_epoch: int = ANY_LEADER_EPOCH,
+        isolation: int | None = Isolation.READ_UNCOMMITTED,
+        leader_only: bool = True,
+    ) -> ListedOffset | TimestampLookup | ErrorCode:
+        """The offset at `timestamp_ms` or at one of ListOffsets' special negative ones.
+
+        `isolation` is None for replicas, whose latest offset is the log's end. After an election
+        the high watermark may lag behind the start of the new epoch; until it has caught up the
+        latest offset is OFFSET_NOT_AVAILABLE rather than one that was surpassed before (KIP-207).
+        An answer that needs the time index is a `TimestampLookup`.
+        """
+        refused = self._check_asker(current_leader_epoch, leader_only)
+        if refused is not None:
+            return refused
+        if isolation is None:
+            fetchable = self._log.end_offset
+        elif isolation == Isolation.READ_COMMITTED:
+            fetchable = self.last_stable_offset
+        else:
+            fetchable = self.high_watermark
+        lags = self._reign is not None and self._reign.epoch_start_offset > self.high_watermark
+        if timestamp_ms == LATEST_TIMESTAMP:
+            if lags:
+                return ErrorCode.OFFSET_NOT_AVAILABLE
+            return ListedOffset(fetchable, -1, self.leader_epoch)
+        if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            start = self._log.start_offset
+            epoch = self._log.epochs.epoch_at(start)
+            return ListedOffset(start, -1, -1 if epoch is None else epoch)
+        if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+            return NOT_LISTED  # nothing is tiered
+        if timestamp_ms < MAX_TIMESTAMP:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return TimestampLookup(timestamp_ms, fetchable, lags)
+
+    def delete_records(self, offset: int) -> int | ErrorCode:
+        """The log's new start if records below `offset` (-1: the high watermark) are deleted.
+
+        Deletes nothing: the shell advances the log's start to the answer. Only what every in-sync
+        replica has may be deleted. Asking for less than is gone already is no error (KIP-107).
+        """
+        refused = self._check_asker(ANY_LEADER_EPOCH, True)
+        if refused is not None:
+            return refused
+        if offset < -1 or offset > self.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        wanted = self.high_watermark if offset == -1 else offset
+        return max(wanted, self._log.start_offset)
+
+    def _check_asker(self, current_leader_epoch: int, leader_only: bool) -> ErrorCode | None:
+        if self._offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if current_leader_epoch != ANY_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if leader_only and self._reign is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return None
+
+    def _check_follower(
+        self, replica_id: int, broker_epoch: int, current_leader_epoch: int
+    ) -> ErrorCode | None:
+        assert self._reign is not None
+        follower = self._reign.followers.get(replica_id)
+        if follower is None:
+            if current_leader_epoch != ANY_LEADER_EPOCH:
+                return ErrorCode.UNKNOWN_LEADER_EPOCH
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if broker_epoch != ANY_BROKER_EPOCH and broker_epoch < follower.broker_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return None

@@ -1,0 +1,88 @@
+"""Produce requests that wait for the high watermark.
+
+Answers are released in the order of offsets, as the high watermark passes them; a retry of a batch
+that is still on its way waits for the original's offset, so it may stand in front of younger ones.
+Deadlines differ from that order, so they are looked through only when the one timer fires. That
+timer is armed when somebody waits, left armed when nobody does any more, and re-armed at most once
+per firing: a stream of produce requests costs no timer work but the first.
+
+There is no bound here: a connection may have only so many requests in flight.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+from fencepost.machines.effects import Effect, Reply, SetTimer
+from fencepost.machines.partition.inputs import ProduceResult
+from fencepost.wire.errors import ErrorCode
+
+TIMER = "produce"
+
+
+class WaitingProduces:
+    """Who waits for which offset; every method returns or extends effects."""
+
+    __slots__ = ("_armed_ms", "_heap", "_order")
+
+    def __init__(self) -> None:
+        # (last offset, order of arrival, deadline, token, answer)
+        self._heap: list[tuple[int, int, int, Any, ProduceResult]] = []
+        self._order = 0
+        self._armed_ms: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(
+        self,
+        last_offset: int,
+        deadline_ms: int,
+        token: Any,
+        result: ProduceResult,
+        effects: list[Effect],
+    ) -> None:
+        """Answer `token` with `result` once the high watermark is above `last_offset`."""
+        self._order += 1
+        heapq.heappush(self._heap, (last_offset, self._order, deadline_ms, token, result))
+        if self._armed_ms is None or deadline_ms < self._armed_ms:
+            self._armed_ms = deadline_ms
+            effects.append(SetTimer(TIMER, deadline_ms))
+
+    def release(self, high_watermark: int, effects: list[Effect]) -> None:
+        """Answer whoever waited for an offset below `high_watermark`."""
+        heap = self._heap
+        while heap and heap[0][0] < high_watermark:
+            entry = heapq.heappop(heap)
+            effects.append(Reply(entry[3], entry[4]))
+
+    def expire(self, now_ms: int, effects: list[Effect]) -> None:
+        """The timer fired: whoever has waited too long is told so."""
+        staying = [entry for entry in self._heap if entry[2] > now_ms]
+        if len(staying) < len(self._heap):
+            expired = [entry for entry in self._heap if entry[2] <= now_ms]
+            heapq.heapify(staying)
+            self._heap = staying
+            self._refuse(expired, ErrorCode.REQUEST_TIMED_OUT, effects)
+        self._armed_ms = min((entry[2] for entry in staying), default=None)
+        if self._armed_ms is not None:
+            effects.append(SetTimer(TIMER, self._armed_ms))
+
+    def refuse_all(self, error: ErrorCode, effects: list[Effect]) -> None:
+        """Nobody's batch can be acknowledged any more."""
+        waiting, self._heap = self._heap, []
+        self._refuse(waiting, error, effects)
+
+    @staticmethod
+    def _refuse(
+        entries: list[tuple[int, int, int, Any, ProduceResult]],
+        error: ErrorCode,
+        effects: list[Effect],
+    ) -> None:
+        result = ProduceResult(error)
+        effects.extend(Reply(entry[3], result) for entry in sorted(entries, key=_arrival))
+
+
+def _arrival(entry: tuple[int, int, int, Any, ProduceResult]) -> int:
+    return entry[1]
