@@ -14,6 +14,7 @@ Texts come out as Kafka writes them: lists with commas, booleans as true and fal
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -24,6 +25,8 @@ from fencepost.broker.config_keys import BROKER_CONFIGS
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
 from fencepost.machines.image import ClusterImage
+
+log = logging.getLogger(__name__)
 
 
 class ConfigSource(IntEnum):
@@ -100,8 +103,21 @@ def topic_defaults(config: BrokerConfig, image: ClusterImage) -> dict[str, Any]:
 
 
 def topic_log_config(config: BrokerConfig, image: ClusterImage, topic: str) -> LogConfig:
-    """The configs in force for a topic. Raises ConfigError if they do not go together."""
-    return LogConfig.from_props(image.topic_configs(topic), topic_defaults(config, image))
+    """The configs in force for a topic.
+
+    Values that do not go together (a topic's with ones that brokers got later) must not stop a
+    broker that has to open the log: dynamic broker configs give way first, then the topic's own.
+    """
+    own = image.topic_configs(topic)
+    try:
+        return LogConfig.from_props(own, topic_defaults(config, image))
+    except ConfigError as error:
+        log.error("topic %s: without dynamic broker configs, because %s", topic, error)
+    try:
+        return LogConfig.from_props(own, config.topic_defaults)
+    except ConfigError as error:
+        log.error("topic %s: without its own configs, because %s", topic, error)
+    return LogConfig.from_props({}, config.topic_defaults)
 
 
 def topic_entries(

@@ -1,0 +1,75 @@
+"""DescribeProducers (key 61) v0: the producers the leader of a partition remembers (KIP-664).
+
+A name that no topic can have is 17 and an unknown topic 3, both with a text; then as for every
+request to a leader: 3 for an unknown partition, 56 for an offline directory, 6 where we do not
+lead. Producers come sorted by id. No deviations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.log.names import is_valid_topic
+from fencepost.wire.api.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+@handles(DescribeProducersRequest, versions="0")
+def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """Describe the producers of every partition of the request, in its order."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _describe(context.node, topic.name, index) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(node: Node, topic: str, index: int) -> PartitionResponse:
+    if not is_valid_topic(topic):
+        return _failed(
+            index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"No topic can be named {topic!r}."
+        )
+    if topic not in node.image.topics_by_name:
+        return _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
+    hosted = node.replicas.get(topic, index)
+    if isinstance(hosted, ErrorCode):
+        return _failed(index, hosted)
+    if hosted.machine.is_offline:
+        return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
+    if not hosted.machine.is_leader:
+        return _failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    states = sorted(hosted.log.producers.active(), key=lambda state: state.producer_id)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=state.producer_id,
+                producer_epoch=state.producer_epoch,
+                last_sequence=state.last_sequence,
+                last_timestamp=state.last_timestamp_ms,
+                coordinator_epoch=state.coordinator_epoch,
+                current_txn_start_offset=state.current_txn_first_offset,
+            )
+            for state in states
+        ],
+    )
+
+
+def _failed(index: int, error: ErrorCode, message: str | None = None) -> PartitionResponse:
+    return PartitionResponse(partition_index=index, error_code=int(error), error_message=message)

@@ -1,0 +1,143 @@
+"""ListOffsets (key 2) v1-11: the offset at a point in time, or at an end of the log.
+
+Per partition, in this order:
+
+1. named twice in its topic: 42, once;
+2. a negative timestamp that the version does not have: 35;
+3. not hosted here though it exists: 6; no such partition: 3; log directory offline: 56;
+4. `current_leader_epoch` (v4+; -1: not checked) older than ours: 74, newer: 75;
+5. we do not lead: 6, but replica id -2 (a debugging consumer) may ask any replica;
+6. while a new leader's high watermark has not reached the start of its epoch, the end of the log
+   and records that may lie behind it are 78 (5 before v5): a smaller answer than before the
+   election would look like lost records (KIP-207).
+
+Negative timestamps: -1 the end (high watermark; last stable offset for read_committed; end of the
+log for a follower), -2 and -4 the start, -3 (v7) the first record with the greatest timestamp, -5
+(v9) and -6 (v11) ends of tiered storage, which does not exist here: offset -1. From 0 on: the
+first record at or after the time. A record that may not be read yet is not found: offset and
+timestamp -1.
+
+Deviations: an isolation level that does not exist is 42, where Kafka fails with -1; a greatest
+timestamp whose record was deleted is not found, where Kafka gives its former offset.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.machines.partition.inputs import (
+    Isolation,
+    ListedOffset,
+    TimestampLookup,
+)
+from fencepost.machines.partition.queries import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
+from fencepost.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+    from fencepost.broker.replicas import HostedPartition
+
+DEBUGGING_REPLICA_ID = -2
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+
+FIRST_VERSIONS = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+"""The version from which each negative timestamp may be asked for."""
+
+
+@handles(ListOffsetsRequest, versions="1-11")
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Answer every partition of the request, in its order; a repeated one once."""
+    topics = []
+    for topic in request.topics:
+        counts = Counter(question.partition_index for question in topic.partitions)
+        answers = {
+            question.partition_index: _answer(context, request, topic.name, question)
+            if counts[question.partition_index] == 1
+            else _failed(question, ErrorCode.INVALID_REQUEST)
+            for question in topic.partitions
+        }
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values())))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _failed(question: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=question.partition_index, error_code=int(error)
+    )
+
+
+def _answer(
+    context: RequestContext, request: ListOffsetsRequest, topic: str, question: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    version = context.api_version
+    listed = _list(context.node, version, request, topic, question)
+    if version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE and (
+        listed is ErrorCode.OFFSET_NOT_AVAILABLE
+    ):
+        listed = ErrorCode.LEADER_NOT_AVAILABLE
+    if isinstance(listed, ErrorCode):
+        return _failed(question, listed)
+    return ListOffsetsPartitionResponse(
+        partition_index=question.partition_index,
+        timestamp=listed.timestamp_ms,
+        offset=listed.offset,
+        leader_epoch=listed.leader_epoch if version >= 4 else -1,
+    )
+
+
+def _list(
+    node: Node,
+    version: int,
+    request: ListOffsetsRequest,
+    topic: str,
+    question: ListOffsetsPartition,
+) -> ListedOffset | ErrorCode:
+    if question.timestamp < 0 and version < FIRST_VERSIONS.get(question.timestamp, version + 1):
+        return ErrorCode.UNSUPPORTED_VERSION
+    if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
+        return ErrorCode.INVALID_REQUEST
+    hosted = node.replicas.get(topic, question.partition_index)
+    if isinstance(hosted, ErrorCode):
+        return hosted
+    is_follower = request.replica_id >= 0
+    listed = hosted.machine.list_offset(
+        timestamp_ms=question.timestamp,
+        current_leader_epoch=question.current_leader_epoch,
+        isolation=None if is_follower else request.isolation_level,
+        leader_only=request.replica_id != DEBUGGING_REPLICA_ID,
+    )
+    if isinstance(listed, TimestampLookup):
+        return listed.settle(_look_up(hosted, listed.timestamp_ms))
+    return listed
+
+
+def _look_up(hosted: HostedPartition, timestamp_ms: int) -> tuple[int, int, int | None] | None:
+    """(offset, timestamp, leader epoch) of the record, as far as it is still there."""
+    log = hosted.log
+    if timestamp_ms != MAX_TIMESTAMP:
+        return log.offset_for_timestamp(timestamp_ms)
+    found = log.max_timestamp()
+    return found if found is not None and found[0] >= log.start_offset else None

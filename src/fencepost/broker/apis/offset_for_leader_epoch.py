@@ -1,0 +1,66 @@
+"""OffsetForLeaderEpoch (key 23) v2-4: where an epoch ends in this leader's log.
+
+The question followers and consumers ask to find out whether their log has parted from the leader's
+(KIP-101, KIP-279, KIP-320). Per partition, in this order:
+
+1. the log directory is offline: 56;
+2. not hosted here though it exists: 6; no such partition: 3;
+3. `current_leader_epoch` (-1: not checked) older than ours: 74, newer: 75;
+4. we do not lead: 6;
+5. an epoch that cannot be placed: error 0 with epoch -1 and end offset -1.
+
+So a client of an old epoch that reaches a follower learns that its epoch is old (74), not merely
+that it asked the wrong broker (6). `replica_id` is not looked at: only the leader answers, and for
+its latest epoch with the end of its log, which may be past what consumers can read yet.
+
+Errors carry epoch and end offset -1. No deviations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.wire.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+@handles(OffsetForLeaderEpochRequest, versions="2-4")
+def handle(
+    context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Answer every partition of the request, in its order."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    _answer(context.node, topic.topic, question) for question in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(node: Node, topic: str, question: OffsetForLeaderPartition) -> EpochEndOffset:
+    hosted = node.replicas.get(topic, question.partition)
+    if isinstance(hosted, ErrorCode):
+        return EpochEndOffset(error_code=int(hosted), partition=question.partition)
+    found = hosted.machine.offset_for_leader_epoch(
+        question.current_leader_epoch, question.leader_epoch
+    )
+    if isinstance(found, ErrorCode):
+        return EpochEndOffset(error_code=int(found), partition=question.partition)
+    return EpochEndOffset(
+        partition=question.partition, leader_epoch=found.epoch, end_offset=found.end_offset
+    )
