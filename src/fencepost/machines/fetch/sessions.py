@@ -1,0 +1,350 @@
+"""Incremental fetch sessions (KIP-227): what a client need not say again, and need not be told.
+
+Theory of operation
+-------------------
+A client that fetches many partitions names them once. The broker keeps them in a *session*; later
+requests name only what changed, later answers only partitions with something new. Sessions are
+bounded in number; a client that gets none goes on naming everything (session id 0).
+
+What a request wants is in its (session id, epoch):
+
+| session id | epoch | request                                                          |
+|------------|-------|------------------------------------------------------------------|
+| 0          | -1    | full, without a session                                          |
+| any        | 0     | full, and make a session; the one named, if any, is closed first |
+| not 0      | -1    | full, without a session; the one named is closed                 |
+| any        | 1...  | incremental                                                      |
+
+An incremental request must name a session we have (else FETCH_SESSION_ID_NOT_FOUND), with the epoch
+behind that of its last answer (else INVALID_FETCH_SESSION_EPOCH: a request was lost, repeated or
+overtaken, and what we would leave out is not what the client knows), and speak of topics by ids or
+names as the session does (else FETCH_SESSION_TOPIC_ID_ERROR). These are errors of the whole answer,
+which then has no partitions. Epochs run from 1 to 2**31 - 1 and begin again at 1.
+
+`begin` gives a `FetchContext` with the partitions to read, in order. When the data is there,
+`FetchContext.finish` says which of them belong in the answer and under which session id. In between
+other requests may have moved or closed the session; `finish` then answers with an error rather than
+leaving out what the client was never told.
+
+An incremental answer has a partition iff it has records, an error, a diverging epoch, a preferred
+replica, or another high watermark or log start than the client last heard. Partitions that had
+records go to the end of the session, so that a busy one cannot starve those behind it.
+
+A full cache makes room by evicting, in this order: a session that nobody used for
+`eviction_ms`; for a follower's fetch, a consumer's session; a smaller session that is older than
+`eviction_ms`. Otherwise there is no session for the newcomer.
+
+Session ids are drawn by the shell (they should not be guessable); partitions are known by keys of
+its choosing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from fencepost.wire.errors import ErrorCode
+
+Key = TypeVar("Key", bound=Hashable)
+
+NO_SESSION_ID: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EPOCH_MAX: Final = (1 << 31) - 1
+
+DEFAULT_MAX_SLOTS: Final = 1_000
+"""Kafka's default of `max.incremental.fetch.session.cache.slots`."""
+
+DEFAULT_EVICTION_MS: Final = 120_000
+"""Kafka's `min.incremental.fetch.session.eviction.ms`."""
+
+_UNHEARD_OF: Final = -1
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of the request behind one with `epoch`; never 0 again."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+@dataclass(slots=True)
+class FetchWanted(Generic[Key]):
+    """A partition as a client asks for it: the fields of the wire's FetchPartition."""
+
+    key: Key
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+class FetchOutcome(NamedTuple):
+    """What matters of one partition's part of an answer."""
+
+    records_size_bytes: int = 0
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    error_code: int = 0
+    has_diverging_epoch: bool = False
+    has_preferred_replica: bool = False
+
+
+class _Entry(Generic[Key]):
+    """A partition of a session, and what the client last heard of it."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: FetchWanted[Key]) -> None:
+        self.wanted = wanted
+        self.high_watermark = _UNHEARD_OF
+        self.log_start_offset = _UNHEARD_OF
+
+    def note(self, outcome: FetchOutcome) -> bool:
+        """Whether the client must hear of `outcome`; it then has."""
+        if outcome.error_code != ErrorCode.NONE:
+            # Whatever comes behind the error is news again.
+            self.high_watermark = _UNHEARD_OF
+            return True
+        news = (
+            outcome.records_size_bytes > 0
+            or outcome.high_watermark != self.high_watermark
+            or outcome.log_start_offset != self.log_start_offset
+            or outcome.has_diverging_epoch
+            or outcome.has_preferred_replica
+        )
+        self.high_watermark = outcome.high_watermark
+        self.log_start_offset = outcome.log_start_offset
+        return news
+
+
+class FetchSession(Generic[Key]):
+    """One client's session."""
+
+    __slots__ = (
+        "created_ms",
+        "entries",
+        "epoch",
+        "evictable",
+        "last_used_ms",
+        "privileged",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self, session_id: int, *, privileged: bool, uses_topic_ids: bool, now_ms: int
+    ) -> None:
+        self.session_id = session_id
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.entries: dict[Key, _Entry[Key]] = {}
+        self.evictable: tuple[bool, int, int] | None = None
+
+    def update(self, wanted: Iterable[FetchWanted[Key]], forgotten: Iterable[Key]) -> None:
+        """Take over what an incremental request says; new partitions go to the end."""
+        for key in forgotten:
+            self.entries.pop(key, None)
+        for want in wanted:
+            entry = self.entries.get(want.key)
+            if entry is None:
+                self.entries[want.key] = _Entry(want)
+            else:
+                entry.wanted = want
+
+
+class Finished(NamedTuple):
+    """How to answer: `included` are indices of the outcomes given to `finish`, in their order."""
+
+    error_code: ErrorCode
+    session_id: int
+    included: Sequence[int]
+
+
+class FetchContext(Generic[Key]):
+    """One fetch request: what to read, and afterwards what to say."""
+
+    __slots__ = ("_finish", "partitions")
+
+    def __init__(
+        self,
+        partitions: Sequence[FetchWanted[Key]],
+        finish: Callable[[Sequence[tuple[Key, FetchOutcome]], int], Finished],
+    ) -> None:
+        self.partitions = partitions
+        self._finish = finish
+
+    def finish(self, outcomes: Sequence[tuple[Key, FetchOutcome]], now_ms: int) -> Finished:
+        """Choose what belongs in the answer. To be called once, with every partition read."""
+        return self._finish(outcomes, now_ms)
+
+
+class FetchSessions(Generic[Key]):
+    """All sessions of a broker."""
+
+    def __init__(
+        self,
+        draw_session_id: Callable[[], int],
+        *,
+        max_slots: int = DEFAULT_MAX_SLOTS,
+        eviction_ms: int = DEFAULT_EVICTION_MS,
+    ) -> None:
+        """`draw_session_id` gives numbers from 1 to 2**31 - 1; taken ones are drawn again."""
+        self._draw_session_id = draw_session_id
+        self._max_slots = max_slots
+        self._eviction_ms = eviction_ms
+        # Least recently used first.
+        self._sessions: OrderedDict[int, FetchSession[Key]] = OrderedDict()
+        # (privileged, partitions, id): the least valuable first, of sessions old enough to go
+        # for a bigger one, and of those that a follower may displace.
+        self._evictable_by_all: list[tuple[bool, int, int]] = []
+        self._evictable_by_follower: list[tuple[bool, int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def cached_partitions(self) -> int:
+        """How many partitions all sessions name."""
+        return sum(len(session.entries) for session in self._sessions.values())
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        wanted: Sequence[FetchWanted[Key]],
+        forgotten: Sequence[Key],
+        *,
+        is_follower: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchContext[Key] | ErrorCode:
+        """Judge a request's session fields and say which partitions to read."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION_ID:
+                self._remove(session_id)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(wanted, _finish_without_session)
+
+            def finish(outcomes: Sequence[tuple[Key, FetchOutcome]], at_ms: int) -> Finished:
+                return self._create(wanted, outcomes, is_follower, uses_topic_ids, at_ms)
+
+            return FetchContext(wanted, finish)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if epoch != session.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if uses_topic_ids != session.uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.update(wanted, forgotten)
+        if not session.entries:
+            self._remove(session_id)
+            return FetchContext((), _finish_without_session)
+        self._touch(session, now_ms)
+        session.epoch = expected_epoch = next_epoch(session.epoch)
+
+        def finish_increment(outcomes: Sequence[tuple[Key, FetchOutcome]], _: int) -> Finished:
+            return self._answer_increment(session, expected_epoch, outcomes)
+
+        partitions = [entry.wanted for entry in session.entries.values()]
+        return FetchContext(partitions, finish_increment)
+
+    def _answer_increment(
+        self,
+        session: FetchSession[Key],
+        expected_epoch: int,
+        outcomes: Sequence[tuple[Key, FetchOutcome]],
+    ) -> Finished:
+        session_id = session.session_id
+        if session.epoch != expected_epoch:
+            return Finished(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, ())
+        if self._sessions.get(session_id) is not session:
+            return Finished(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION_ID, ())
+        included = []
+        entries = session.entries
+        for index, (key, outcome) in enumerate(outcomes):
+            entry = entries[key]
+            if entry.note(outcome):
+                included.append(index)
+                if outcome.records_size_bytes > 0:
+                    entries[key] = entries.pop(key)
+        return Finished(ErrorCode.NONE, session_id, included)
+
+    def _create(
+        self,
+        wanted: Sequence[FetchWanted[Key]],
+        outcomes: Sequence[tuple[Key, FetchOutcome]],
+        is_follower: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> Finished:
+        """Answer a full request; if there is room, its partitions become a session."""
+        size = len(outcomes)
+        everything = range(size)
+        if size == 0 or not self._make_room(is_follower, size, now_ms):
+            return Finished(ErrorCode.NONE, NO_SESSION_ID, everything)
+        session_id = self._draw_session_id()
+        while session_id in self._sessions or session_id == NO_SESSION_ID:
+            session_id = self._draw_session_id()
+        session: FetchSession[Key] = FetchSession(
+            session_id, privileged=is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+        )
+        session.update(wanted, ())
+        for key, outcome in outcomes:
+            session.entries[key].note(outcome)
+        self._sessions[session_id] = session
+        self._touch(session, now_ms)
+        return Finished(ErrorCode.NONE, session_id, everything)
+
+    def _make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
+        if len(self._sessions) < self._max_slots:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > self._eviction_ms:
+            self._remove(oldest.session_id)
+            return True
+        evictable = self._evictable_by_follower if privileged else self._evictable_by_all
+        if not evictable or (privileged, size, 0) < evictable[0]:
+            return False
+        self._remove(evictable[0][2])
+        return True
+
+    def _touch(self, session: FetchSession[Key], now_ms: int) -> None:
+        """The session was used: it is the youngest, and may be worth more or less than before."""
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.session_id)
+        value = (session.privileged, len(session.entries), session.session_id)
+        if session.evictable is not None:
+            self._forget_value(session.evictable)
+        session.evictable = value
+        is_old = now_ms - session.created_ms > self._eviction_ms
+        if is_old:
+            insort(self._evictable_by_all, value)
+        if is_old or not session.privileged:
+            insort(self._evictable_by_follower, value)
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None and session.evictable is not None:
+            self._forget_value(session.evictable)
+            session.evictable = None
+
+    def _forget_value(self, value: tuple[bool, int, int]) -> None:
+        for values in (self._evictable_by_all, self._evictable_by_follower):
+            index = bisect_left(values, value)
+            if index < len(values) and values[index] == value:
+                del values[index]
+
+
+def _finish_without_session(outcomes: Sequence[tuple[Hashable, FetchOutcome]], _: int) -> Finished:
+    return Finished(ErrorCode.NONE, NO_SESSION_ID, range(len(outcomes)))
