@@ -1,0 +1,157 @@
+"""Call a handler as the front door does: bytes in, bytes out, at any version.
+
+`ask` is for handlers that answer from what the node knows; the node is then a `StillNode`, which
+has a configuration and an image of the cluster, and in which nothing moves.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.broker.config import BrokerConfig
+from fencepost.broker.registry import ROUTES, RequestContext, Route
+from fencepost.machines.image import ClusterImage, apply_records
+from fencepost.wire.api import response_class
+from fencepost.wire.frame import decode_response
+from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import (
+    BrokerEndpoint,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from fencepost.wire.types import Uuid
+
+CLUSTER_ID = "fencepost-under-test-A"
+
+
+@dataclass
+class StillNode:
+    """What handlers of settled questions need of a node."""
+
+    config: BrokerConfig = field(default_factory=lambda: BrokerConfig.load(None, {}))
+    image: ClusterImage = field(default_factory=ClusterImage)
+    cluster_id: str = CLUSTER_ID
+
+    def learn(self, *records: Message) -> StillNode:
+        """Apply metadata records as if they had been committed."""
+        self.image = apply_records(self.image, records, self.image.offset + len(records))
+        return self
+
+
+class Caller:
+    """The connection a request came in by."""
+
+    client_host = "127.0.0.1"
+    closed = False
+
+    def __init__(self, listener_name: str = "PLAINTEXT") -> None:
+        self.listener_name = listener_name
+        self.answers: list[RequestContext] = []
+        self.closed_because: str | None = None
+
+    def settled(self, context: RequestContext) -> None:
+        self.answers.append(context)
+
+    def close(self, reason: str) -> None:
+        self.closed_because = reason
+
+
+def register(*modules: str) -> None:
+    """Have the handlers of these modules registered, and no others."""
+    for module in modules:
+        importlib.import_module(f"fencepost.broker.apis.{module}")
+
+
+def served_versions(request_class: type[Message]) -> range:
+    """The versions of a request that are served."""
+    route = ROUTES[_key(request_class)]
+    return range(route.min_version, route.max_version + 1)
+
+
+def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> RequestContext:
+    """Hand the request to its handler, by way of its bytes; the answer may come later."""
+    route: Route = ROUTES[_key(type(request))]
+    assert route.min_version <= version <= route.max_version
+    arrived = type(request).decode(request.encode(version), version)
+    context = RequestContext(node, Caller(listener), route, version, 7, "harness")
+    answer = route.handler(context, arrived)
+    if answer is not None:
+        context.reply(answer)
+    return context
+
+
+def answer_of(context: RequestContext) -> Any:
+    """The response, by way of its bytes."""
+    assert context.answered, "the handler has not answered"
+    frame = b"".join(bytes(part) for part in context.take_parts())
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    correlation_id, response = decode_response(
+        response_class(context.route.api_key), context.api_version, frame[4:]
+    )
+    assert correlation_id == 7
+    return response
+
+
+def ask(
+    node: Any, request: Message, version: int | None = None, listener: str = "PLAINTEXT"
+) -> Any:
+    """The answer of a handler that answers at once; the newest served version by default."""
+    chosen = served_versions(type(request))[-1] if version is None else version
+    return answer_of(send(node, request, chosen, listener))
+
+
+def _key(request_class: type[Message]) -> int:
+    assert request_class.api_key is not None
+    return request_class.api_key
+
+
+# -- clusters to ask about -----------------------------------------------------------------------
+
+
+def broker(
+    broker_id: int,
+    *,
+    fenced: bool = False,
+    rack: str | None = None,
+    listeners: Iterable[str] = ("PLAINTEXT",),
+    log_dirs: Iterable[Uuid] = (),
+) -> RegisterBrokerRecord:
+    """A broker at `broker-<id>`, with ports 9000 + id and up."""
+    return RegisterBrokerRecord(
+        broker_id=broker_id,
+        broker_epoch=broker_id * 10,
+        incarnation_id=Uuid(bytes(12) + broker_id.to_bytes(4, "big")),
+        end_points=[
+            BrokerEndpoint(name=name, host=f"broker-{broker_id}", port=9000 + broker_id + offset)
+            for offset, name in enumerate(listeners)
+        ],
+        rack=rack,
+        fenced=fenced,
+        log_dirs=list(log_dirs),
+    )
+
+
+def topic_id(name: str) -> Uuid:
+    """An id that goes with the name."""
+    return Uuid(name.encode().ljust(16, b"\0")[:16])
+
+
+def topic(name: str, *partitions: dict[str, Any]) -> list[Message]:
+    """A topic with these partitions; keywords of `PartitionRecord`."""
+    records: list[Message] = [TopicRecord(name=name, topic_id=topic_id(name))]
+    for index, keywords in enumerate(partitions):
+        replicas = keywords.get("replicas", [1])
+        settings = {
+            "replicas": replicas,
+            "isr": replicas,
+            "leader": replicas[0],
+            "leader_epoch": 0,
+            "partition_epoch": 0,
+            **keywords,
+        }
+        records.append(PartitionRecord(partition_id=index, topic_id=topic_id(name), **settings))
+    return records
