@@ -18,7 +18,7 @@ demo: setup ## flights -> broker -> Spark -> tables and a chart, with proof that
 	$(BIN)/fencepost demo
 
 test: setup ## all tests: unit, machines, real clients, Spark, both backends
-	$(PYTEST) tests
+	$(PYTEST) tests -m "not interop"
 	$(MAKE) --no-print-directory test-pure
 
 test-quick: setup ## the tests that need neither Spark nor foreign clients
