@@ -148,7 +148,9 @@ class Cluster:
         infos = [info for info in self.describe([name], deadline=deadline) if info.name == name]
         code = infos[0].error_code if infos else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if code != ErrorCode.NONE:
-            raise BrokerError.of(code, "metadata is not available", topic=name)
+            missing = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            what = "no such topic" if missing else "metadata is not available"
+            raise BrokerError.of(code, what, topic=name)
         return infos[0]
 
     def topic_name(self, topic_id: Any) -> str | None:
@@ -304,19 +306,21 @@ class Cluster:
     def request_coordinator(
         self,
         group: str,
-        message: Message,
+        message: Message | Callable[[Connection], Message],
         error_of: ErrorOf | None = None,
         *,
         highest: int | None = None,
         deadline: Deadline | None = None,
     ) -> Any:
-        """Send `message` to the coordinator of `group`."""
+        """Send `message` to the coordinator of `group`; a function is given the connection, for
+        requests whose layout depends on the version."""
 
         def attempt() -> Any:
-            node = self.coordinator(group)
+            node = self._find_coordinator(group)
             connection = self.connection(node)
-            response = connection.request(message, highest=highest)
-            _check(response, error_of, message, node.address)
+            request = message if isinstance(message, Message) else message(connection)
+            response = connection.request(request, highest=highest)
+            _check(response, error_of, request, node.address)
             return response
 
         def before_retry(error: ClientError) -> None:
@@ -324,15 +328,25 @@ class Cluster:
             self._coordinators.pop(group, None)
 
         return retrying(
-            f"{type(message).__name__} for group {group}",
+            f"the request for group {group}",
             attempt,
             deadline or self.deadline(),
             self.backoff(),
             before_retry,
         )
 
-    def coordinator(self, group: str) -> Node:
-        """The broker that coordinates `group`; raises retriable BrokerErrors while none does."""
+    def coordinator(self, group: str, *, deadline: Deadline | None = None) -> Node:
+        """The broker that coordinates `group`."""
+        return retrying(
+            f"finding the coordinator of group {group}",
+            lambda: self._find_coordinator(group),
+            deadline or self.deadline(),
+            self.backoff(),
+            self.note_failure,
+        )
+
+    def _find_coordinator(self, group: str) -> Node:
+        """The coordinator as known, or by asking once; the caller retries."""
         known = self._coordinators.get(group)
         if known is not None:
             return known

@@ -39,6 +39,8 @@ from fencepost.client.security import Security, sasl_exchange
 from fencepost.client.versions import VersionRange, choose_version
 from fencepost.wire.api import api_name, response_class
 from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fencepost.wire.api.sasl_authenticate import SaslAuthenticateRequest
+from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest
 from fencepost.wire.errors import ErrorCode, WireError
 from fencepost.wire.frame import decode_response, encode_request_parts
 from fencepost.wire.message import Message
@@ -322,9 +324,6 @@ class Connection:
 
     def _authenticate(self, deadline: Deadline) -> None:
         """SaslHandshake version 1, then one SaslAuthenticate per client message."""
-        from fencepost.wire.api.sasl_authenticate import SaslAuthenticateRequest
-        from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest
-
         mechanism = self.security.mechanism
         shaken = self.request(
             SaslHandshakeRequest(mechanism=mechanism), 1, timeout_ms=deadline.remaining_ms()

@@ -215,13 +215,17 @@ class Fetcher:
         end_offset: int,
         *,
         last_epoch: int = -1,
+        least_leader_epoch: int = -1,
         stall_timeout_ms: float | None = None,
     ) -> Iterator[Fetched]:
         """Blobs that together hold every record from `start_offset` up to `end_offset`.
 
-        Records outside the range may be at both ends of what comes. Raises LogTruncated on
-        divergence, OffsetOutOfRange when the log does not reach that far back (or any more that
-        far forward), and DeadlineExceeded when nothing came for `stall_timeout_ms`.
+        Records outside the range may be at both ends of what comes. Leaders of an epoch below
+        `least_leader_epoch` are not asked: they may lack what a later one has.
+
+        Raises LogTruncated on divergence, OffsetOutOfRange when the log does not reach that far
+        back (or any more that far forward), DeadlineExceeded when nothing came for
+        `stall_timeout_ms`.
         """
         position = FetchPosition(start_offset, last_epoch)
         buffer = ReceiveBuffer()
@@ -233,7 +237,7 @@ class Fetcher:
             while position.offset < end_offset:
                 try:
                     if pending is None:
-                        pending = self._ask(partition, position, deadline)
+                        pending = self._ask(partition, position, deadline, least_leader_epoch)
                     connection, token = pending
                     pending = None
                     response = connection.receive(token, buffer=buffer)
@@ -261,9 +265,19 @@ class Fetcher:
                 pending[0].abandon(pending[1])
 
     def _ask(
-        self, partition: TopicPartition, position: FetchPosition, deadline: Deadline
+        self,
+        partition: TopicPartition,
+        position: FetchPosition,
+        deadline: Deadline,
+        least_leader_epoch: int = -1,
     ) -> tuple[Connection, Token]:
         node, epoch = self.cluster.leader(*partition, deadline)
+        if 0 <= epoch < least_leader_epoch:
+            raise BrokerError.of(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"metadata has leader epoch {epoch}, older than {least_leader_epoch}",
+                host=node.address,
+            )
         connection = self.cluster.connection(node)
         return connection, self._send(connection, {partition: (position, epoch)}, None)
 
@@ -352,12 +366,15 @@ class Fetcher:
 
     def _topic_id(self, name: str) -> Uuid:
         """The id in metadata, which must be the pinned one if there is one."""
-        known = self.cluster.metadata.topics.get(name)
-        current = known.topic_id if known else Uuid.ZERO
         pinned = self.topic_ids.get(name)
-        if pinned is not None and Uuid.ZERO not in (current, pinned) and current != pinned:
-            raise RecreatedTopic(name, pinned, current)
-        return current
+        for attempt in (1, 2):
+            known = self.cluster.metadata.topics.get(name)
+            current = known.topic_id if known else Uuid.ZERO
+            if pinned is None or Uuid.ZERO in (current, pinned) or current == pinned:
+                return current
+            if attempt == 1:  # the cache may be the one that is out of date
+                self.cluster.describe([name])
+        raise RecreatedTopic(name, pinned or Uuid.ZERO, current)
 
     def _read(
         self,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fencepost.client.cluster import Cluster
+from fencepost.client.connection import Connection
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.leaders import by_topic
 from fencepost.client.metadata import TopicPartition
@@ -136,21 +137,19 @@ class GroupAdmin:
 
     def group_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Everything the group has committed; empty for an unknown group."""
-        several = self._fetches_offsets_of_groups(group)
-        if several:
-            request = OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]
-            )
-        else:
-            request = OffsetFetchRequest(group_id=group, topics=None)
+
+        def build(connection: Connection) -> OffsetFetchRequest:
+            version = connection.version_for(OffsetFetchRequest, highest=OFFSETS_HIGHEST)
+            if version < FIRST_OFFSET_FETCH_OF_GROUPS:
+                return OffsetFetchRequest(group_id=group, topics=None)
+            wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
+            return OffsetFetchRequest(groups=[wanted])
 
         def error_of(response: Any) -> int:
-            return _error_in(response.groups) if several else int(response.error_code)
+            return _error_in(response.groups) if response.groups else int(response.error_code)
 
-        response = self.cluster.request_coordinator(
-            group, request, error_of, highest=OFFSETS_HIGHEST
-        )
-        topics = response.groups[0].topics if several else response.topics
+        response = self.cluster.request_coordinator(group, build, error_of, highest=OFFSETS_HIGHEST)
+        topics = response.groups[0].topics if response.groups else response.topics
         offsets = {}
         for topic in topics:
             for entry in topic.partitions:
@@ -166,12 +165,6 @@ class GroupAdmin:
                         entry.committed_offset, entry.committed_leader_epoch, entry.metadata or ""
                     )
         return dict(sorted(offsets.items()))
-
-    def _fetches_offsets_of_groups(self, group: str) -> bool:
-        """Whether the coordinator takes the layout that names groups in a list."""
-        connection = self.cluster.connection(self.cluster.coordinator(group))
-        version = connection.version_for(OffsetFetchRequest, highest=OFFSETS_HIGHEST)
-        return version >= FIRST_OFFSET_FETCH_OF_GROUPS
 
     def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]

@@ -12,12 +12,12 @@ import random
 import time
 from collections.abc import Iterable
 
+from fencepost.batch.partitioner import partition_for_key
 from fencepost.batch.records import BatchBuilder, Header
 from fencepost.client.batch_producer import BatchProducer
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ClientError, UnknownTopic
 from fencepost.client.metadata import TopicPartition
-from fencepost.client.partitioner import partition_for_key
 from fencepost.client.produce_queue import Delivery
 from fencepost.wire.errors import ErrorCode
 
