@@ -90,6 +90,8 @@ class BrokerImage:
     @property
     def default_directory(self) -> Uuid:
         """Where a new replica on this broker goes, as far as the controller can tell."""
+        if not self.log_dirs:
+            return DIRECTORY_MIGRATING
         return self.log_dirs[0] if len(self.log_dirs) == 1 else DIRECTORY_UNASSIGNED
 
 

@@ -1,0 +1,326 @@
+"""The controller: it decides what goes into the metadata log, and is nothing but what is in it.
+
+Theory of operation
+-------------------
+A `decide_` method looks at the cluster image and a request, and answers with records and a reply.
+It changes nothing. The shell appends the records and gives each to `apply`, in order; that is the
+only thing that changes the image, and it is the same function by which brokers and restarted
+controllers follow the log. So decisions may be pipelined: the next is made on the image with the
+records of those before it, committed or not. If a write fails, everything built on it is void: the
+shell throws the controller away and makes another from the last committed image.
+
+What is not in the log is soft state: when brokers were last heard of (`sessions.py`), noted by
+`decide_broker_heartbeat`, and where in the log brokers began to shut down, noted by `apply`. A new
+controller begins without and gives every broker a session's time.
+
+There is no randomness and no clock: topic ids and the place where placement begins come from the
+shell, and so does the time.
+
+Requests and replies are the wire's messages. Rules and error codes are Kafka's; the parts are
+`brokers.py` (registration, heartbeats, fencing), `topics.py`, `partitions.py` (elections,
+AlterPartition), `configs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from fencepost.log.config import TOPIC_CONFIGS
+from fencepost.log.configdef import ConfigError
+from fencepost.machines.controller import brokers, configs, partitions, topics
+from fencepost.machines.controller.brokers import BrokerControl
+from fencepost.machines.controller.config import (
+    BOOTSTRAP_FEATURES,
+    METADATA_VERSION_FEATURE,
+    PRODUCER_ID_BLOCK,
+    ControllerConfig,
+)
+from fencepost.machines.controller.decision import Decision, Refused
+from fencepost.machines.controller.sessions import Sessions
+from fencepost.machines.image import ClusterImage, apply_records
+from fencepost.wire.api.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from fencepost.wire.api.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from fencepost.wire.api.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import (
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+)
+from fencepost.wire.types import Uuid
+
+_PRODUCER_ID_MAX = (1 << 63) - 1
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+class Controller:
+    """Decides over a cluster; see the module docstring. `image` is what it decides on."""
+
+    def __init__(self, image: ClusterImage, config: ControllerConfig, now_ms: int) -> None:
+        self.image = image
+        self._config = config
+        self._sessions = Sessions(config.broker_session_timeout_ms, now_ms)
+        self._shutdown_offsets: dict[int, int] = {}
+
+    @classmethod
+    def from_image(cls, image: ClusterImage, config: ControllerConfig, now_ms: int) -> Controller:
+        """A controller that takes over at the end of a committed log."""
+        return cls(image, config, now_ms)
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next record goes, as far as `apply` was told of offsets."""
+        return self.image.offset + 1
+
+    # -- applying ------------------------------------------------------------------------------
+
+    def apply(self, record: Message, offset: int | None = None) -> None:
+        """Take one record that goes (or went) into the log at `offset`; None: the next one.
+
+        Raises ReplayError for a record that does not fit.
+        """
+        self.apply_all([record], offset)
+
+    def apply_all(self, records: Iterable[Message], base_offset: int | None = None) -> None:
+        """`apply` of several records that follow each other from `base_offset` on, but quicker."""
+        records = list(records)
+        start = self.next_offset if base_offset is None else base_offset
+        self.image = apply_records(self.image, records, start + len(records) - 1)
+        for position, record in enumerate(records):
+            if isinstance(record, BrokerRegistrationChangeRecord) and record.in_controlled_shutdown:
+                self._shutdown_offsets[record.broker_id] = start + position
+
+    # -- a new cluster -------------------------------------------------------------------------
+
+    def decide_bootstrap(self, features: Mapping[str, int] = BOOTSTRAP_FEATURES) -> Decision:
+        """The first records of an empty log: the features of the cluster, `metadata.version` first.
+
+        They take effect together (KIP-868). Reply: whether there was anything to do.
+        """
+        assert METADATA_VERSION_FEATURE in features, "a cluster has a metadata.version"
+        if self.image.features:
+            return Decision([], False)
+        others = sorted(name for name in features if name != METADATA_VERSION_FEATURE)
+        levels = [
+            FeatureLevelRecord(name=name, feature_level=features[name])
+            for name in (METADATA_VERSION_FEATURE, *others)
+        ]
+        begin = BeginTransactionRecord(name="bootstrap")
+        return Decision([begin, *levels, EndTransactionRecord()], True)
+
+    # -- brokers -------------------------------------------------------------------------------
+
+    def decide_register_broker(
+        self, request: BrokerRegistrationRequest, now_ms: int, next_offset: int | None = None
+    ) -> Decision:
+        """Register a broker; reply BrokerRegistrationResponse.
+
+        `next_offset` is where the first of the records will stand, by default `self.next_offset`:
+        the broker's epoch is the offset of its registration.
+        """
+        try:
+            self._check_identity(request, now_ms)
+            brokers.check_registration(self.image, request)
+        except Refused as refused:
+            return Decision([], BrokerRegistrationResponse(error_code=refused.error))
+        start = self.next_offset if next_offset is None else next_offset
+        records, epoch = brokers.registration_records(
+            self.image, request, start, self._is_unclean_allowed
+        )
+        return Decision(records, BrokerRegistrationResponse(broker_epoch=epoch))
+
+    def _check_identity(self, request: BrokerRegistrationRequest, now_ms: int) -> None:
+        """Refuse strangers, and a second broker under an id whose first one is alive."""
+        if request.cluster_id != self._config.cluster_id:
+            raise Refused(
+                ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {self._config.cluster_id}"
+            )
+        existing = self.image.brokers.get(request.broker_id)
+        if (
+            existing is not None
+            and existing.incarnation_id != request.incarnation_id
+            and self._sessions.has_session(existing, now_ms)
+        ):
+            raise Refused(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"broker {request.broker_id} is registered and alive",
+            )
+
+    def decide_broker_heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> Decision:
+        """Fence, unfence or let go a broker; reply BrokerHeartbeatResponse.
+
+        Notes that the broker was heard of, which is soft state.
+        """
+        image = self.image
+        try:
+            broker = brokers.check_broker_epoch(image, request.broker_id, request.broker_epoch)
+        except Refused as refused:
+            return Decision([], BrokerHeartbeatResponse(error_code=refused.error))
+        offset = request.current_metadata_offset
+        self._sessions.hear(broker.broker_id, broker.epoch, offset, now_ms)
+        wants_out = request.want_shut_down or broker.in_controlled_shutdown
+        control = brokers.next_control(
+            broker,
+            request,
+            leads_partitions=wants_out and brokers.leads_partitions(image, broker.broker_id),
+            others_know=wants_out and self._others_know(broker.broker_id),
+        )
+        allowed = self._is_unclean_allowed
+        records = brokers.control_records(image, broker, control, allowed)
+        if request.offline_log_dirs:
+            after = apply_records(image, records)
+            lost = request.offline_log_dirs
+            records += brokers.offline_directory_records(after, broker, lost, allowed)
+        reply = BrokerHeartbeatResponse(
+            is_caught_up=offset >= broker.epoch,
+            is_fenced=control in (BrokerControl.FENCED, BrokerControl.SHUTDOWN_NOW),
+            should_shut_down=control is BrokerControl.SHUTDOWN_NOW,
+        )
+        return Decision(records, reply)
+
+    def _others_know(self, broker_id: int) -> bool:
+        """Whether every active broker has read that this one is shutting down."""
+        lowest = self._sessions.lowest_active_offset(self.image)
+        return lowest is None or self._shutdown_offsets.get(broker_id, -1) <= lowest
+
+    def decide_session_expiry(self, now_ms: int) -> Decision:
+        """Fence the brokers that have not been heard of for too long; reply: their ids."""
+        image = self.image
+        records: list[Message] = []
+        fenced: list[int] = []
+        for broker_id in sorted(image.brokers):
+            broker = image.brokers[broker_id]
+            if broker.fenced or now_ms < self._sessions.deadline_ms(broker):
+                continue
+            # One after the other, so that none is made leader that is about to be fenced itself
+            # without this being seen, and followed, in the records.
+            more = brokers.fence_records(image, broker, self._is_unclean_allowed)
+            image = apply_records(image, more)
+            records += more
+            fenced.append(broker_id)
+        return Decision(records, fenced)
+
+    def next_session_deadline_ms(self) -> int | None:
+        """When `decide_session_expiry` should be asked next; None if no broker is unfenced."""
+        return min(
+            (
+                self._sessions.deadline_ms(broker)
+                for broker in self.image.brokers.values()
+                if not broker.fenced
+            ),
+            default=None,
+        )
+
+    def decide_unregister_broker(self, broker_id: int) -> Decision:
+        """Remove a broker for good; reply: an ErrorCode."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            return Decision([], ErrorCode.BROKER_ID_NOT_REGISTERED)
+        records = brokers.unregister_records(self.image, broker, self._is_unclean_allowed)
+        return Decision(records, ErrorCode.NONE)
+
+    # -- topics and configs --------------------------------------------------------------------
+
+    def decide_create_topics(
+        self, request: CreateTopicsRequest, new_ids: Iterator[Uuid], start: int = 0
+    ) -> Decision:
+        """Create topics; reply CreateTopicsResponse, its configs left empty for the shell to fill.
+
+        `new_ids` yields fresh topic ids, `start` is where placement begins. Whoever waits for the
+        internal topics of groups and transactions asks for them here like for any other.
+        """
+        maker = topics.TopicMaker(self.image, self._config, new_ids, start)
+        reply = CreateTopicsResponse(topics=maker.make(request))
+        return Decision([] if request.validate_only else maker.records, reply)
+
+    def decide_delete_topics(self, request: DeleteTopicsRequest) -> Decision:
+        """Delete topics; reply DeleteTopicsResponse."""
+        results, records = topics.decide_deletions(self.image, request)
+        return Decision(records, DeleteTopicsResponse(responses=results))
+
+    def decide_create_partitions(
+        self, request: CreatePartitionsRequest, start: int = 0
+    ) -> Decision:
+        """Add partitions to topics; reply CreatePartitionsResponse."""
+        results, records = topics.decide_more_partitions(self.image, request, start)
+        reply = CreatePartitionsResponse(results=results)
+        return Decision([] if request.validate_only else records, reply)
+
+    def decide_incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> Decision:
+        """Change dynamic configs; reply IncrementalAlterConfigsResponse."""
+        results, records = configs.decide_config_changes(self.image, self._config, request)
+        reply = IncrementalAlterConfigsResponse(responses=results)
+        return Decision([] if request.validate_only else records, reply)
+
+    # -- partitions and producer ids -----------------------------------------------------------
+
+    def decide_alter_partition(self, request: AlterPartitionRequest) -> Decision:
+        """Change ISRs as their leaders ask; reply AlterPartitionResponse."""
+        try:
+            brokers.check_broker_epoch(self.image, request.broker_id, request.broker_epoch)
+        except Refused as refused:
+            return Decision([], AlterPartitionResponse(error_code=refused.error))
+        reply, records = partitions.decide_alter_partition(
+            self.image, request, self._is_unclean_allowed
+        )
+        return Decision(list(records), reply)
+
+    def decide_unclean_elections(self) -> Decision:
+        """Elect leaders at the price of data where topics allow it; reply: how many.
+
+        To be asked after `unclean.leader.election.enable` has changed, and now and then.
+        """
+        records = partitions.unclean_elections(self.image, self._is_unclean_allowed)
+        return Decision(list(records), len(records))
+
+    def decide_allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Decision:
+        """Give a broker the next block of producer ids; reply AllocateProducerIdsResponse."""
+        try:
+            brokers.check_broker_epoch(self.image, request.broker_id, request.broker_epoch)
+        except Refused as refused:
+            return Decision([], AllocateProducerIdsResponse(error_code=refused.error))
+        first = self.image.next_producer_id
+        if first > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR  # the ids are used up
+            return Decision([], AllocateProducerIdsResponse(error_code=error))
+        record = ProducerIdsRecord(
+            broker_id=request.broker_id,
+            broker_epoch=request.broker_epoch,
+            next_producer_id=first + PRODUCER_ID_BLOCK,
+        )
+        reply = AllocateProducerIdsResponse(
+            producer_id_start=first, producer_id_len=PRODUCER_ID_BLOCK
+        )
+        return Decision([record], reply)
+
+    # -- configs that the controller itself heeds ----------------------------------------------
+
+    def _is_unclean_allowed(self, topic: str) -> bool:
+        """Whether the topic would rather lose data than be without a leader."""
+        text = self.image.topic_configs(topic).get(_UNCLEAN)
+        if text is None:
+            text = self.image.broker_configs().get(_UNCLEAN)
+        definition = TOPIC_CONFIGS[_UNCLEAN]
+        if text is not None:
+            try:
+                return bool(definition.parse(text))
+            except ConfigError:
+                return False
+        return bool(definition.from_broker(self._config.topic_defaults))

@@ -1,0 +1,351 @@
+"""Topics: creating, deleting, and adding partitions, item by item, with Kafka's rules and codes.
+
+A request's items stand or fall alone, and each gets its own error. Within a request they know of
+each other: two items of one name are both refused, and a name that collides with one accepted
+before it (they differ only in '.' and '_') is refused too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from fencepost.log.config import validate_topic_configs
+from fencepost.log.configdef import ConfigError
+from fencepost.machines.controller.config import MAX_PARTITIONS_PER_REQUEST, ControllerConfig
+from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.names import (
+    METADATA_TOPIC,
+    check_topic_name,
+    collides,
+    metric_form,
+    metric_forms,
+)
+from fencepost.machines.controller.partitions import new_partition_record
+from fencepost.machines.controller.placement import place_replicas
+from fencepost.machines.image import RESOURCE_TOPIC, ClusterImage, TopicImage
+from fencepost.wire.api import create_partitions, create_topics, delete_topics
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import (
+    ConfigRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from fencepost.wire.types import Uuid
+
+
+class TopicMaker:
+    """Decides one CreateTopics request, topic by topic."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        config: ControllerConfig,
+        new_ids: Iterator[Uuid],
+        start: int,
+    ) -> None:
+        self._image = image
+        self._config = config
+        self._new_ids = new_ids
+        self._start = start
+        self._forms: dict[str, str] | None = None
+        self.records: list[Message] = []
+
+    def make(self, request: create_topics.CreateTopicsRequest) -> list[
+        create_topics.CreatableTopicResult
+    ]:  # fmt: skip
+        """The results, those of names given more than once at the end; fills `records`."""
+        named = Counter(topic.name for topic in request.topics)
+        twice = [name for name, count in named.items() if count > 1]
+        once = [topic for topic in request.topics if named[topic.name] == 1]
+        too_many = self._count_partitions(once) > MAX_PARTITIONS_PER_REQUEST
+        results: list[create_topics.CreatableTopicResult] = []
+        for topic in once:
+            try:
+                if too_many:
+                    raise Refused(
+                        ErrorCode.POLICY_VIOLATION,
+                        f"a request creates at most {MAX_PARTITIONS_PER_REQUEST} partitions",
+                    )
+                results.append(self._make_one(topic))
+            except Refused as refused:
+                results.append(_failed(topic.name, refused))
+        again = Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+        return results + [_failed(name, again) for name in twice]
+
+    def _count_partitions(self, topics: Sequence[create_topics.CreatableTopic]) -> int:
+        total = 0
+        for topic in topics:
+            if topic.assignments:
+                total += len(topic.assignments)
+            elif topic.num_partitions == -1:
+                total += self._config.num_partitions
+            else:
+                total += max(topic.num_partitions, 0)
+        return total
+
+    def _make_one(self, topic: create_topics.CreatableTopic) -> create_topics.CreatableTopicResult:
+        self._check_name(topic.name)
+        configs = self._checked_configs(topic)
+        if topic.assignments:
+            assignments = self._manual_assignments(topic)
+        else:
+            assignments = self._automatic_assignments(topic)
+        topic_id = next(self._new_ids)
+        assert topic_id not in self._image.topics_by_id, "topic ids are new"
+        brokers = self._image.brokers
+        partitions = [
+            new_partition_record(topic_id, index, replicas, brokers)
+            for index, replicas in enumerate(assignments)
+        ]
+        self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
+        self.records += configs
+        self.records += partitions
+        if collides(topic.name):
+            self._collisions()[metric_form(topic.name)] = topic.name
+        return create_topics.CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic_id,
+            error_message=None,
+            num_partitions=len(partitions),
+            replication_factor=len(assignments[0]),
+            configs=[],
+        )
+
+    def _collisions(self) -> dict[str, str]:
+        if self._forms is None:
+            self._forms = metric_forms(self._image.topics_by_name)
+        return self._forms
+
+    def _check_name(self, name: str) -> None:
+        if name == METADATA_TOPIC:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is not for users to create")
+        if name in self._image.topics_by_name:
+            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+        check_topic_name(name)
+        if collides(name):
+            other = self._collisions().get(metric_form(name))
+            if other is not None:
+                raise Refused(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"{name!r} differs from topic {other!r} only in '.' and '_'",
+                )
+
+    def _checked_configs(self, topic: create_topics.CreatableTopic) -> list[ConfigRecord]:
+        """The records of the topic's configs; of a name given twice the last value counts."""
+        nulls = sorted({item.name for item in topic.configs if item.value is None})
+        if nulls:
+            raise Refused(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
+        values = {item.name: item.value for item in topic.configs if item.value is not None}
+        try:
+            validate_topic_configs(values, self._config.topic_defaults)
+        except ConfigError as error:
+            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        return [
+            ConfigRecord(
+                resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value
+            )
+            for name, value in values.items()
+        ]
+
+    def _manual_assignments(self, topic: create_topics.CreatableTopic) -> list[list[int]]:
+        if topic.replication_factor != -1 or topic.num_partitions != -1:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "with assignments, partitions and replication factor must be -1",
+            )
+        by_index: dict[int, list[int]] = {}
+        replication_factor: int | None = None
+        for assignment in topic.assignments:
+            index = assignment.partition_index
+            if index in by_index:
+                raise Refused(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned twice"
+                )
+            check_assignment(self._image, assignment.broker_ids, replication_factor)
+            replication_factor = len(assignment.broker_ids)
+            by_index[index] = list(assignment.broker_ids)
+        if sorted(by_index) != list(range(len(by_index))):
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are numbered from 0, without gaps"
+            )
+        return [by_index[index] for index in range(len(by_index))]
+
+    def _automatic_assignments(self, topic: create_topics.CreatableTopic) -> list[list[int]]:
+        if topic.replication_factor < -1 or topic.replication_factor == 0:
+            raise Refused(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"replication factor {topic.replication_factor} is neither positive nor -1",
+            )
+        if topic.num_partitions < -1 or topic.num_partitions == 0:
+            raise Refused(
+                ErrorCode.INVALID_PARTITIONS,
+                f"{topic.num_partitions} partitions is neither positive nor -1",
+            )
+        config = self._config
+        partitions = topic.num_partitions if topic.num_partitions > 0 else config.num_partitions
+        factor = topic.replication_factor
+        return place_replicas(
+            self._image.brokers.values(),
+            partitions,
+            factor if factor > 0 else config.default_replication_factor,
+            self._start,
+        )
+
+
+def _failed(name: str, refused: Refused) -> create_topics.CreatableTopicResult:
+    return create_topics.CreatableTopicResult(
+        name=name, error_code=refused.error, error_message=refused.message
+    )
+
+
+def check_assignment(
+    image: ClusterImage, broker_ids: Sequence[int], replication_factor: int | None
+) -> None:
+    """Refuse a manual assignment of one partition with INVALID_REPLICA_ASSIGNMENT."""
+    if not broker_ids:
+        flaw = "a partition has at least one replica"
+    elif unknown := [id_ for id_ in broker_ids if id_ not in image.brokers]:
+        flaw = f"broker {unknown[0]} is not registered"
+    elif len(set(broker_ids)) != len(broker_ids):
+        flaw = f"{list(broker_ids)} has a broker twice"
+    elif replication_factor is not None and len(broker_ids) != replication_factor:
+        flaw = f"{len(broker_ids)} replicas, while other partitions have {replication_factor}"
+    else:
+        return
+    raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, flaw)
+
+
+# -- deleting ----------------------------------------------------------------------------------
+
+
+def decide_deletions(
+    image: ClusterImage, request: delete_topics.DeleteTopicsRequest
+) -> tuple[list[delete_topics.DeletableTopicResult], list[Message]]:
+    """Results and records; a topic is meant by name or by id, once. Internal topics may go too."""
+    results: list[delete_topics.DeletableTopicResult] = []
+    records: list[Message] = []
+    names: list[str] = list(request.topic_names)
+    ids: list[Uuid] = []
+    for asked in request.topics:
+        if asked.name is not None and asked.topic_id != Uuid.ZERO:
+            flaw = Refused(ErrorCode.INVALID_REQUEST, "a topic is meant by name or by id, not both")
+            results.append(_not_deleted(asked.name, asked.topic_id, flaw))
+        elif asked.name is not None:
+            names.append(asked.name)
+        elif asked.topic_id != Uuid.ZERO:
+            ids.append(asked.topic_id)
+        else:
+            flaw = Refused(ErrorCode.INVALID_REQUEST, "neither a name nor an id of a topic")
+            results.append(_not_deleted(None, Uuid.ZERO, flaw))
+    wanted = Counter(ids)
+    twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is meant more than once")
+    for name, count in Counter(names).items():
+        topic = image.topics_by_name.get(name)
+        if count > 1:
+            results.append(_not_deleted(name, Uuid.ZERO, twice))
+        elif topic is None:
+            flaw = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            results.append(_not_deleted(name, Uuid.ZERO, flaw))
+        elif topic.topic_id in wanted:
+            results.append(_not_deleted(name, topic.topic_id, twice))
+            wanted[topic.topic_id] += 1
+        else:
+            results.append(_deleted(topic, records))
+    for topic_id, count in wanted.items():
+        topic = image.topics_by_id.get(topic_id)
+        if count > 1:
+            results.append(_not_deleted(None, topic_id, twice))
+        elif topic is None:
+            flaw = Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+            results.append(_not_deleted(None, topic_id, flaw))
+        else:
+            results.append(_deleted(topic, records))
+    return results, records
+
+
+def _not_deleted(
+    name: str | None, topic_id: Uuid, refused: Refused
+) -> delete_topics.DeletableTopicResult:
+    return delete_topics.DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=refused.error, error_message=refused.message
+    )
+
+
+def _deleted(topic: TopicImage, records: list[Message]) -> delete_topics.DeletableTopicResult:
+    records.append(RemoveTopicRecord(topic_id=topic.topic_id))
+    return delete_topics.DeletableTopicResult(
+        name=topic.name, topic_id=topic.topic_id, error_message=None
+    )
+
+
+# -- adding partitions -------------------------------------------------------------------------
+
+
+def decide_more_partitions(
+    image: ClusterImage, request: create_partitions.CreatePartitionsRequest, start: int
+) -> tuple[list[create_partitions.CreatePartitionsTopicResult], list[Message]]:
+    """Results and records; names given more than once come first, refused."""
+    named = Counter(topic.name for topic in request.topics)
+    results = [
+        create_partitions.CreatePartitionsTopicResult(
+            name=name,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="the topic is named more than once",
+        )
+        for name, count in named.items()
+        if count > 1
+    ]
+    records: list[Message] = []
+    for asked in request.topics:
+        if named[asked.name] > 1:
+            continue
+        result = create_partitions.CreatePartitionsTopicResult(name=asked.name, error_message=None)
+        try:
+            records += _more_partitions(
+                image, asked, start, MAX_PARTITIONS_PER_REQUEST - len(records)
+            )
+        except Refused as refused:
+            result.error_code, result.error_message = refused.error, refused.message
+        results.append(result)
+    return results, records
+
+
+def _more_partitions(
+    image: ClusterImage, asked: create_partitions.CreatePartitionsTopic, start: int, most: int
+) -> list[PartitionRecord]:
+    topic = image.topics_by_name.get(asked.name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
+    present = len(topic.partitions)
+    additional = asked.count - present
+    if additional <= 0:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS, f"the topic has {present} partitions, not fewer"
+        )
+    if asked.assignments is not None and len(asked.assignments) != additional:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{len(asked.assignments)} assignments for {additional} new partitions",
+        )
+    if additional > most:
+        raise Refused(
+            ErrorCode.POLICY_VIOLATION,
+            f"a request creates at most {MAX_PARTITIONS_PER_REQUEST} partitions",
+        )
+    replication_factor = len(topic.partitions[0].replicas)
+    if asked.assignments is None:
+        placed = place_replicas(
+            image.brokers.values(), additional, replication_factor, start + present
+        )
+    else:
+        placed = []
+        for assignment in asked.assignments:
+            check_assignment(image, assignment.broker_ids, replication_factor)
+            placed.append(list(assignment.broker_ids))
+    return [
+        new_partition_record(topic.topic_id, present + i, replicas, image.brokers)
+        for i, replicas in enumerate(placed)
+    ]
