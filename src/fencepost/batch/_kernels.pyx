@@ -74,7 +74,7 @@ cdef extern from "_columns.h" nogil:
         EVENT_NO_MEMORY
 
     ctypedef struct batch_facts:
-        int64_t records_count
+        int64_t base_offset
 
     ctypedef struct scanner:
         int64_t start_offset, end_offset, bytes_max
@@ -83,6 +83,7 @@ cdef extern from "_columns.h" nogil:
         const uint8_t *blob
         const uint8_t *blob_at
         const uint8_t *blob_end
+        batch_facts batch
         byte_pair *rows
         int64_t *offsets
         int64_t *timestamps
@@ -410,6 +411,11 @@ cdef class RowScanner:
     def report(self):
         """The flaw behind BAD_RECORD."""
         return as_tuple(&self.state.report)
+
+    @property
+    def base_offset(self):
+        """Base offset of the batch whose record is flawed."""
+        return self.state.batch.base_offset
 
     @property
     def row_count(self):
