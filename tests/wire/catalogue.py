@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -27,12 +28,13 @@ def declared_messages() -> list[type[Message]]:
     for package in packages:
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
-    found = [cls for cls in _subclasses(Message) if cls.__module__.startswith("fencepost.wire.")]
+    found = [cls for cls in subclasses(Message) if cls.__module__.startswith("fencepost.wire.")]
     return sorted(found, key=lambda cls: (cls.__module__, cls.__name__))
 
 
-def _subclasses(cls: type) -> list[Any]:
-    return [found for direct in cls.__subclasses__() for found in (direct, *_subclasses(direct))]
+def subclasses(cls: type) -> list[Any]:
+    """Everything derived from `cls`, directly or not."""
+    return [found for direct in cls.__subclasses__() for found in (direct, *subclasses(direct))]
 
 
 MESSAGES = declared_messages()
@@ -46,6 +48,7 @@ def version_id(value: Any) -> str:
     return value.__name__ if isinstance(value, type) else f"v{value}"
 
 
+@cache
 def codec(name: str, cls: type[Message], version: int) -> Any:
     """The codec of one backend."""
     return CODECS[name](layout_of(cls, version, cls.is_flexible(version)))

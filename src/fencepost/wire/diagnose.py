@@ -14,7 +14,6 @@ from typing import Any
 
 from fencepost.wire.errors import DecodeError, EncodeError
 from fencepost.wire.layout import Layout, Slot
-from fencepost.wire.schema import is_all_default
 from fencepost.wire.types import (
     FIXED_CODES,
     MAX_STRING_BYTES,
@@ -80,6 +79,8 @@ class _Reader:
     def _uvarint(self) -> int:
         start, value = self._pos, 0
         for shift in range(0, 35, 7):
+            if self._pos >= self._end:
+                raise self._fail("a varint is cut off", start)
             byte = self._take(1, "a varint")[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
@@ -116,26 +117,28 @@ class _Reader:
         with self._path.step(".unknown_tags"):
             count = self._uvarint()
         for _ in range(count):
-            start = self._pos
-            with self._path.step(".unknown_tags"):
-                tag, size = self._uvarint(), self._uvarint()
-                if tag <= last:
-                    raise self._fail(f"tag {tag} comes after tag {last}", start)
-                if size > self._end - self._pos:
-                    left = self._end - self._pos
-                    raise self._fail(f"tag {tag} takes {size} bytes, {left} are left", start)
-            last, stop = tag, self._pos + size
-            if tag not in by_tag:
+            last = self._read_tag(by_tag, last)
+
+    def _read_tag(self, by_tag: dict[int | None, Slot], last: int) -> int:
+        start = self._pos
+        with self._path.step(".unknown_tags"):
+            tag = self._uvarint()
+            if tag <= last:
+                raise self._fail(f"tag {tag} comes after tag {last}", start)
+        slot = by_tag.get(tag)
+        with self._path.step(f".{slot.field.name}" if slot is not None else ".unknown_tags"):
+            size = self._uvarint()
+            left, stop = self._end - self._pos, self._pos + size
+            if size > left:
+                raise self._fail(f"tag {tag} takes {size} bytes, {left} are left", start)
+            if slot is None:
                 self._pos = stop
-                continue
-            slot = by_tag[tag]
-            with self._path.step(f".{slot.field.name}"):
-                self._read_slot(slot)
-                if self._pos != stop:
-                    raise self._fail(
-                        f"tag {tag} says {size} bytes, its value takes {size + self._pos - stop}",
-                        start,
-                    )
+                return tag
+            self._read_slot(slot)
+            if self._pos != stop:
+                taken = size + self._pos - stop
+                raise self._fail(f"tag {tag} says {size} bytes, its value takes {taken}", start)
+        return tag
 
     def _read_slot(self, slot: Slot) -> None:
         field, start = slot.field, self._pos
@@ -170,6 +173,9 @@ class _Reader:
         length = self._length("h" if is_string else "i", is_nullable=is_nullable, what=what)
         if is_string and length > MAX_STRING_BYTES:
             raise self._fail(f"a string of {length} bytes, at most {MAX_STRING_BYTES}", start)
+        if length > self._end - self._pos:
+            left = self._end - self._pos
+            raise self._fail(f"{what} takes {length} bytes, {left} are left", start)
         value = self._take(max(length, 0), what)
         if is_string:
             try:
@@ -222,8 +228,6 @@ class _Checker:
 
     def _is_default(self, field: Any, value: Any) -> bool:
         try:
-            if field.struct is not None and not field.is_array and value is not None:
-                return type(value) is field.struct and is_all_default(value)
             return bool(field.is_default(value))
         except (TypeError, AttributeError):
             return False

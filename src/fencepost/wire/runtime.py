@@ -76,7 +76,7 @@ SMALL_UVARINTS: Final = [bytes((value,)) for value in range(0x80)]
 
 def as_view(data: Buffer) -> memoryview:
     """A flat view of bytes over any buffer."""
-    view = memoryview(data)
+    view = data if isinstance(data, memoryview) else memoryview(data)
     if view.format == "B" and view.ndim == 1 and view.contiguous:
         return view
     return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())

@@ -169,7 +169,7 @@ class Field(NamedTuple):
         if self.primitive is Primitive.RECORDS:
             return records_size(value) == 0
         if self.struct is not None:
-            return is_all_default(value)
+            return type(value) is self.struct and is_all_default(value)
         return bool(value == self.default)
 
 

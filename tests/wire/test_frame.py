@@ -1,0 +1,214 @@
+"""Headers, length prefixes and the exceptions to their rules."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from fencepost.wire import api
+from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fencepost.wire.api.fetch import FetchRequest, FetchResponse
+from fencepost.wire.api.metadata import MetadataRequest
+from fencepost.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from fencepost.wire.api.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from fencepost.wire.errors import DecodeError, EncodeError
+from fencepost.wire.frame import (
+    RequestHeader,
+    decode_response,
+    encode_request,
+    encode_request_parts,
+    encode_response_parts,
+    read_request_header,
+)
+from fencepost.wire.records.control import EndTxnMarker
+
+pytestmark = pytest.mark.usefixtures("on_backend")
+
+
+def test_request_header_v1() -> None:
+    frame = encode_request(FetchRequest(), 11, 7, "me")
+    assert frame[:16] == struct.pack(">ihhih2s", len(frame) - 4, 1, 11, 7, 2, b"me")
+    assert frame[16:] == FetchRequest().encode(11)
+    header, body = read_request_header(frame, 4)
+    assert header == RequestHeader(1, 11, 7, "me", True)
+    assert body == 16
+
+
+def test_request_header_v2_keeps_the_plain_client_id() -> None:
+    frame = encode_request(FetchRequest(), 12, -1, "é")
+    assert frame[:17] == struct.pack(">ihhih2sb", len(frame) - 4, 1, 12, -1, 2, "é".encode(), 0)
+    header, body = read_request_header(memoryview(frame), 4)
+    assert (header.client_id, header.correlation_id, body) == ("é", -1, 17)
+    assert FetchRequest.decode(frame[body:], 12) == FetchRequest()
+
+
+def test_client_id_may_be_null_or_empty() -> None:
+    for client_id, size in ((None, -1), ("", 0)):
+        for version in (11, 12):
+            frame = encode_request(FetchRequest(), version, 1, client_id)
+            assert struct.unpack_from(">h", frame, 12) == (size,)
+            assert read_request_header(frame, 4)[0].client_id == client_id
+
+
+def test_apis_that_never_became_flexible() -> None:
+    frame = encode_request(OffsetDeleteRequest(group_id="g"), 0, 1, "c")
+    assert read_request_header(frame, 4)[1] == 4 + 8 + 3
+    parts = encode_response_parts(OffsetDeleteResponse(), 0, 1)
+    assert b"".join(parts)[8:] == OffsetDeleteResponse().encode(0)
+
+
+def test_controlled_shutdown_v0_has_no_client_id() -> None:
+    data = struct.pack(">hhi", 7, 0, 3) + b"body"
+    assert read_request_header(data) == (RequestHeader(7, 0, 3, None, False), 8)
+    data = struct.pack(">hhih", 7, 1, 3, 1) + b"cbody"
+    assert read_request_header(data) == (RequestHeader(7, 1, 3, "c", False), 11)
+
+
+@pytest.mark.parametrize("api_key", [-1, 999, 0x7FFF])
+def test_unknown_apis_are_read_as_far_as_the_client_id(api_key: int) -> None:
+    data = struct.pack(">hhih", api_key, 5, 3, 1) + b"c\xff\xff"
+    header, body = read_request_header(data)
+    assert header == RequestHeader(api_key, 5, 3, "c", False)
+    assert not header.known
+    assert body == 11
+
+
+def test_versions_to_come_are_taken_for_flexible() -> None:
+    data = struct.pack(">hhih", 18, 99, 3, 1) + b"c\x00rest"
+    header, body = read_request_header(data)
+    assert (header.api_version, header.known, data[body:]) == (99, True, b"rest")
+
+
+def test_tags_in_headers_are_checked_and_dropped() -> None:
+    fixed = struct.pack(">hhih", 1, 12, 3, -1)
+    data = fixed + bytes.fromhex("02 00 01 61 8101 00") + b"body"
+    assert data[read_request_header(data)[1] :] == b"body"
+    for bad in ("02 01 00 01 00", "01 00 05 61", "01", "01 00", "01 00 ff", "ffffffff7f", ""):
+        with pytest.raises(DecodeError) as caught:
+            read_request_header(fixed + bytes.fromhex(bad))
+        assert caught.value.path == "header.unknown_tags"
+
+
+def test_malformed_request_headers() -> None:
+    whole = struct.pack(">hhih", 1, 12, 3, 4) + b"name\x00"
+    for size in range(len(whole)):
+        with pytest.raises(DecodeError):
+            read_request_header(memoryview(whole)[:size])
+    for length, content in ((-2, b"name"), (2, b"\xff\xff"), (0x7FFF, b"name")):
+        with pytest.raises(DecodeError, match="client_id"):
+            read_request_header(struct.pack(">hhih", 1, 11, 3, length) + content)
+    with pytest.raises(DecodeError):
+        read_request_header(b"GET / HTTP/1.1\r\n\r\n")
+
+
+def test_requests_that_cannot_be_sent() -> None:
+    with pytest.raises(EncodeError, match="client_id"):
+        encode_request(FetchRequest(), 12, 1, "x" * 32768)
+    with pytest.raises(EncodeError, match="correlation_id"):
+        encode_request(FetchRequest(), 12, 1 << 31, None)
+    for wrong in (FetchResponse(), EndTxnMarker()):
+        with pytest.raises(TypeError, match="not a request"):
+            encode_request(wrong, 0, 1, None)
+    for other in (FetchRequest(), EndTxnMarker()):
+        with pytest.raises(TypeError, match="not a response"):
+            encode_response_parts(other, 0, 1)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_answers_under_header_v0(version: int) -> None:
+    response = ApiVersionsResponse(error_code=35)
+    frame = b"".join(encode_response_parts(response, version, 9))
+    assert frame[:8] == struct.pack(">ii", len(frame) - 4, 9)
+    assert frame[8:] == response.encode(version)
+    assert decode_response(ApiVersionsResponse, version, frame[4:]) == (9, response)
+    # Requests follow the common rule all the same.
+    request = encode_request(ApiVersionsRequest(), version, 9, "c")
+    assert read_request_header(request, 4)[1] == 15 + (version >= 3)
+
+
+def test_response_headers_v0_and_v1() -> None:
+    response = FetchResponse(session_id=5)
+    plain = b"".join(encode_response_parts(response, 11, 9))
+    flexible = b"".join(encode_response_parts(response, 12, 9))
+    assert plain[4:8] == flexible[4:8] == struct.pack(">i", 9)
+    assert plain[8:] == response.encode(11)
+    assert flexible[8:] == b"\0" + response.encode(12)
+    assert decode_response(FetchResponse, 11, plain[4:]) == (9, response)
+    assert decode_response(FetchResponse, 12, memoryview(flexible)[4:]) == (9, response)
+
+
+def test_malformed_responses() -> None:
+    frame = b"".join(encode_response_parts(FetchResponse(), 12, 9))[4:]
+    for size in range(len(frame)):
+        with pytest.raises(DecodeError):
+            decode_response(FetchResponse, 12, frame[:size])
+    with pytest.raises(DecodeError, match="1 bytes left over"):
+        decode_response(FetchResponse, 12, frame + b"\0")
+
+
+def test_records_travel_uncopied() -> None:
+    batch = memoryview(bytearray(100_000))
+    request = ProduceRequest(
+        topic_data=[
+            TopicProduceData(
+                name="t", partition_data=[PartitionProduceData(index=0, records=batch)]
+            )
+        ]
+    )
+    parts = encode_request_parts(request, 9, 1, "c")
+    assert any(part is batch for part in parts)
+    assert b"".join(parts) == encode_request(request, 9, 1, "c")
+    assert struct.unpack(">i", bytes(parts[0][:4])) == (sum(map(len, parts)) - 4,)
+    assert len(parts) == 3
+
+
+def test_empty_bodies() -> None:
+    frame = encode_request(ApiVersionsRequest(), 0, 1, None)
+    assert frame == struct.pack(">ihhih", 10, 18, 0, 1, -1)
+    assert MetadataRequest.decode(MetadataRequest().encode(12), 12) == MetadataRequest()
+
+
+def test_the_table_of_apis_is_complete() -> None:
+    import pkgutil
+
+    modules = {module.name for module in pkgutil.iter_modules(api.__path__)}
+    named = set()
+    for api_key in api.API_NAMES:
+        request, response = api.request_class(api_key), api.response_class(api_key)
+        assert (request.api_key, request.kind) == (api_key, "request")
+        assert (response.api_key, response.kind) == (api_key, "response")
+        assert request.__name__ == f"{api.api_name(api_key)}Request"
+        assert response.__name__ == f"{api.api_name(api_key)}Response"
+        assert getattr(api, request.__name__) is request
+        assert request.__name__ in dir(api)
+        assert (request.min_version, request.max_version, request.flexible_from) == (
+            response.min_version,
+            response.max_version,
+            response.flexible_from,
+        )
+        named.add(request.__module__.rpartition(".")[2])
+    assert named == modules
+
+
+def test_type_checkers_see_the_same_table() -> None:
+    from pathlib import Path
+
+    source = Path(str(api.__file__)).read_text()
+    for name in api.API_NAMES.values():
+        for suffix in ("Request", "Response"):
+            assert f" {name}{suffix} as {name}{suffix}" in source
+
+
+def test_names_that_are_not_there() -> None:
+    assert api.api_name(999) == "UNKNOWN(999)"
+    with pytest.raises(KeyError):
+        api.request_class(999)
+    absent: Any = "NoSuchRequest"
+    with pytest.raises(AttributeError, match="NoSuchRequest"):
+        getattr(api, absent)
