@@ -1,0 +1,51 @@
+"""DeleteTopics (key 20) v1-6: remove topics, by name or (v6) by id.
+
+The rules are the controller's (`machines.controller.topics`). The answer comes when the removal is
+committed and this node has given up the partitions; their files are removed later, after
+`file.delete.delay.ms`. With `delete.topic.enable=false` every topic is 73, before v3 42. While
+there is no active controller every topic is 41.
+
+Deviation: `timeout_ms` is not looked at; see `create_topics`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.machines.controller import Controller, Decision
+from fencepost.wire.api.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from fencepost.wire.errors import ErrorCode
+
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
+
+
+@handles(DeleteTopicsRequest, versions="1-6")
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
+    """Let the controller decide; answer when that is committed."""
+    if not context.node.config.get("delete.topic.enable"):
+        if context.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
+            return _refused(request, ErrorCode.INVALID_REQUEST)
+        return _refused(request, ErrorCode.TOPIC_DELETION_DISABLED)
+
+    def decide(controller: Controller) -> Decision:
+        return controller.decide_delete_topics(request)
+
+    def on_reply(error: ErrorCode, reply: Any) -> None:
+        context.reply(reply if error is ErrorCode.NONE else _refused(request, error))
+
+    context.node.controller.submit(decide, on_reply)
+    return None
+
+
+def _refused(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
+    meant = [(topic.name, topic.topic_id) for topic in request.topics]
+    by_name = [DeletableTopicResult(name=name) for name in request.topic_names]
+    results = by_name + [DeletableTopicResult(name=name, topic_id=id_) for name, id_ in meant]
+    for result in results:
+        result.error_code = int(error)
+    return DeleteTopicsResponse(responses=results)

@@ -1,0 +1,196 @@
+"""Metadata (key 3) v0-13: brokers, the controller, and who leads which partition.
+
+Answered from the committed metadata this node has. The rules, by case:
+
+* v0: an empty list is all topics; from v1 null is all and empty is none.
+* Ids and null names are only for v12 and later: earlier, the whole request is 42 in every topic.
+* If any topic is named by id, all are looked up by id; an unknown id is 100, with a null name.
+* A name no topic can have is 17, an unknown one 3, unless it is created.
+* A partition without leader is 5; with a leader that lacks this listener 72 (5 before v6).
+* v0 lists only reachable replicas and gives 9 when some are missing; later versions list all.
+
+Auto-creation: an unknown topic is created with the broker's defaults if `auto.create.topics.enable`
+and the client (v4+; before that always) allow it, never when all topics are asked for.
+
+Deviations: Kafka answers 3 at once and lets the client come again; here the answer waits for the
+controller, which is next door, and has the topic in it. If the controller refuses, its error comes
+instead of 3. A topic with neither name nor id is 42 in Kafka's place of -1. The controller is this
+broker while it is live; Kafka names any live one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fencepost.broker.cluster_view import (
+    CLUSTER_OPERATIONS,
+    INTERNAL_TOPICS,
+    OPERATIONS_NOT_ASKED_FOR,
+    TOPIC_OPERATIONS,
+    admin_broker_id,
+    endpoint_of,
+    live_brokers,
+    offline_replicas,
+    reachable,
+)
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.topic_creation import create_topics
+from fencepost.log.names import is_valid_topic
+from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from fencepost.wire.api.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+AUTO_CREATE = "auto.create.topics.enable"
+FIRST_VERSION_WITH_IDS = 12
+
+
+@handles(MetadataRequest, versions="0-13")
+def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | None:
+    """Answer at once, or when the topics that are to be created exist."""
+    topics = request.topics
+    if topics is None or (context.api_version == 0 and not topics):
+        names = sorted(context.node.image.topics_by_name)
+        return _response(context, request, [_by_name(context, request, name) for name in names])
+    if _is_malformed(context.api_version, topics):
+        return _refuse(topics)
+    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != Uuid.ZERO)
+    if ids:
+        return _response(context, request, [_by_id(context, request, id_) for id_ in ids])
+    names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
+    missing = _names_to_create(context, request, names)
+    if not missing:
+        return _response(context, request, [_by_name(context, request, name) for name in names])
+
+    def on_created(errors: dict[str, ErrorCode]) -> None:
+        found = [_by_name(context, request, name, errors.get(name)) for name in names]
+        context.reply(_response(context, request, found))
+
+    create_topics(context.node, missing, on_created)
+    return None
+
+
+def _is_malformed(version: int, topics: Iterable[MetadataRequestTopic]) -> bool:
+    if version < FIRST_VERSION_WITH_IDS:
+        return any(topic.name is None or topic.topic_id != Uuid.ZERO for topic in topics)
+    return any(topic.name is None and topic.topic_id == Uuid.ZERO for topic in topics)
+
+
+def _refuse(topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
+    """The answer to a malformed request: no brokers, and the error wherever there is room."""
+    code = int(ErrorCode.INVALID_REQUEST)
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(name=topic.name or "", topic_id=topic.topic_id, error_code=code)
+            for topic in topics
+        ],
+        error_code=code,
+    )
+
+
+def _names_to_create(
+    context: RequestContext, request: MetadataRequest, names: Iterable[str]
+) -> list[str]:
+    if not (request.allow_auto_topic_creation and context.node.config.get(AUTO_CREATE)):
+        return []
+    known = context.node.image.topics_by_name
+    return [name for name in names if name not in known and is_valid_topic(name)]
+
+
+def _response(
+    context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    node = context.node
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+            )
+            for broker, endpoint in live_brokers(node.image, context.listener_name)
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=admin_broker_id(node.image, node.config.node_id),
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else OPERATIONS_NOT_ASKED_FOR,
+    )
+
+
+def _by_id(
+    context: RequestContext, request: MetadataRequest, topic_id: Uuid
+) -> MetadataResponseTopic:
+    topic = context.node.image.topics_by_id.get(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(
+            name=None, topic_id=topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID)
+        )
+    return _describe(context, request, topic)
+
+
+def _by_name(
+    context: RequestContext, request: MetadataRequest, name: str, refusal: ErrorCode | None = None
+) -> MetadataResponseTopic:
+    """The topic of that name, or why there is none; `refusal` is why it was not created."""
+    topic = context.node.image.topics_by_name.get(name)
+    if topic is not None:
+        return _describe(context, request, topic)
+    if not is_valid_topic(name):
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    else:
+        error = refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return MetadataResponseTopic(
+        name=name, is_internal=name in INTERNAL_TOPICS, error_code=int(error)
+    )
+
+
+def _describe(
+    context: RequestContext, request: MetadataRequest, topic: TopicImage
+) -> MetadataResponseTopic:
+    image, listener_name, version = context.node.image, context.listener_name, context.api_version
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(image, index, partition, listener_name, version)
+            for index, partition in enumerate(topic.partitions)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS
+        if request.include_topic_authorized_operations
+        else OPERATIONS_NOT_ASKED_FOR,
+    )
+
+
+def _partition(
+    image: ClusterImage, index: int, partition: PartitionImage, listener_name: str, version: int
+) -> MetadataResponsePartition:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if version == 0:
+        replicas = reachable(image, replicas, listener_name)
+        isr = reachable(image, isr, listener_name)
+    leader, error = partition.leader, ErrorCode.NONE
+    leader_broker = image.brokers.get(leader)
+    if leader_broker is None:
+        leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+    elif endpoint_of(leader_broker, listener_name) is None:
+        leader = NO_LEADER
+        error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+    elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+        error = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=int(error),
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline_replicas(image, partition, listener_name),
+    )
