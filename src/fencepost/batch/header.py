@@ -300,6 +300,8 @@ def stamp_producer(
 
 
 def stamp_crc(buf: bytearray | memoryview, pos: int = 0) -> None:
-    """Compute and write the CRC of the batch at `pos`, whose length must be right."""
+    """Compute and write the CRC of the batch at `pos`. Raises ValueError if it is cut."""
     size_bytes = _LENGTH.unpack_from(buf, pos + 8)[0] + LENGTH_OVERHEAD_BYTES
+    if not HEADER_BYTES <= size_bytes <= len(buf) - pos:
+        raise ValueError(f"the batch of {size_bytes} bytes is cut after {len(buf) - pos}")
     _CRC.pack_into(buf, pos + _CRC_AT, compute_crc(buf, pos, size_bytes))
