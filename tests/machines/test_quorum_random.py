@@ -1,0 +1,212 @@
+"""Quorums under random trouble: whatever order things happen in, the invariants hold.
+
+Each run is a function of its seed. It has two phases: everything may go wrong (messages late, lost
+or twice, one-way partitions, crashes that lose what was not flushed), then nothing does, and the
+quorum must elect a leader, commit, and agree. `World` checks after every step.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from fencepost.machines.quorum import QuorumMachine, Role
+from fencepost.machines.quorum.roles import Leader
+
+from .quorum_world import Violation, World
+
+SEEDS_PER_SIZE = 100
+EVENTS = 600
+
+
+def world_of(rng: random.Random, voters: int, machine_class: type[QuorumMachine]) -> World:
+    jitters = {id_: [rng.getrandbits(20) for _ in range(16)] for id_ in range(1, 12)}
+    return World(
+        voters,
+        observers=rng.randrange(2),
+        machine_class=machine_class,
+        jitter=lambda node_id: jitters[node_id],
+        encoded=rng.random() < 0.1,
+    )
+
+
+class Trouble:
+    """Draws what happens next, with weights that differ from run to run."""
+
+    def __init__(self, rng: random.Random, world: World) -> None:
+        self._rng = rng
+        self._world = world
+        self._count = 0
+        self._actions = [
+            (60.0, self.deliver),
+            (12.0, self.flush),
+            (rng.choice([3.0, 10.0, 25.0]), self.time_passes),
+            (10.0, self.append),
+            (rng.choice([0.0, 3.0, 9.0]), self.drop),
+            (rng.choice([0.0, 3.0]), self.duplicate),
+            (rng.choice([0.0, 1.0, 2.5]), self.crash),
+            (3.0, self.restart),
+            (rng.choice([0.0, 0.5]), self.cut_or_mend),
+        ]
+
+    def step(self) -> None:
+        weights = [weight for weight, _ in self._actions]
+        self._rng.choices([action for _, action in self._actions], weights)[0]()
+
+    def deliver(self) -> None:
+        if self._world.flights:
+            # Mostly in order, as connections are; sometimes a message overtakes all others.
+            late = self._rng.random() < 0.2
+            flight = self._rng.choice(self._world.flights) if late else self._world.flights[0]
+            self._world.deliver(flight)
+
+    def drop(self) -> None:
+        if self._world.flights:
+            self._world.drop(self._rng.choice(self._world.flights), self._rng.random() < 0.7)
+
+    def duplicate(self) -> None:
+        if self._world.flights:
+            self._world.hand_over(self._rng.choice(self._world.flights))
+
+    def flush(self) -> None:
+        waiting = [i for i in self._world.alive() if self._world.nodes[i].wants_flush]
+        if waiting:
+            self._world.flush(self._rng.choice(waiting))
+
+    def time_passes(self) -> None:
+        timers = [
+            (deadline, id_, name)
+            for id_ in self._world.alive()
+            for name, deadline in self._world.nodes[id_].timers.items()
+        ]
+        if timers:
+            _, id_, name = min(timers)
+            self._world.fire(id_, name)
+
+    def append(self) -> None:
+        leaders = [i for i in self._world.alive() if self._world.machine(i).role is Role.LEADER]
+        if leaders:
+            self._count += 1
+            self._world.append(self._rng.choice(leaders), f"record {self._count};")
+
+    def crash(self) -> None:
+        alive = self._world.alive()
+        if alive:
+            victim = self._rng.choice(alive)
+            unflushed = sum(
+                entry.next_offset > self._world.nodes[victim].log.durable_offset
+                for entry in self._world.nodes[victim].log.entries
+            )
+            self._world.crash(victim, keep=self._rng.randint(0, unflushed))
+
+    def restart(self) -> None:
+        down = [i for i in self._world.nodes if i not in self._world.alive()]
+        if down:
+            self._world.start(self._rng.choice(down))
+
+    def cut_or_mend(self) -> None:
+        if self._world.blocked and self._rng.random() < 0.5:
+            self._world.blocked.clear()
+        else:
+            a, b = self._rng.choice([*self._world.nodes]), self._rng.choice([*self._world.nodes])
+            self._world.blocked.add((a, b))
+
+
+def run(seed: int, voters: int, machine_class: type[QuorumMachine] = QuorumMachine) -> World:
+    """One run: trouble, then peace. Raises Violation."""
+    rng = random.Random(seed * 10 + voters)
+    world = world_of(rng, voters, machine_class)
+    for id_ in world.nodes:
+        world.start(id_)
+    trouble = Trouble(rng, world)
+    for _ in range(EVENTS):
+        trouble.step()
+    world.blocked.clear()
+    for id_ in world.nodes:
+        if id_ not in world.alive():
+            world.start(id_)
+    world.run(lambda: world.leader() is not None)
+    world.run(world.has_converged)
+    leader = world.leader()
+    assert leader is not None
+    world.append(leader, "the end;")
+    world.run(lambda: "the end;" in world.outcomes and world.has_converged())
+    failures = {i: n.failed for i, n in world.nodes.items() if n.failed}
+    if failures:
+        raise Violation(f"nodes gave up: {failures}")
+    world.check_logs()
+    world.check_promises()
+    return world
+
+
+@pytest.mark.parametrize("voters", [1, 3, 5])
+def test_invariants_hold_and_quorums_recover(voters: int) -> None:
+    for seed in range(SEEDS_PER_SIZE):
+        try:
+            run(seed, voters)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, {voters} voters: {error}") from error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("voters", [2, 3, 4, 5])
+def test_invariants_hold_over_many_seeds(voters: int) -> None:
+    for seed in range(1_000, 1_250):
+        try:
+            run(seed, voters)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, {voters} voters: {error}") from error
+
+
+def test_runs_are_not_idle() -> None:
+    """The runs do what they are for: they elect, commit, and lose unflushed batches."""
+    worlds = [run(seed, 3) for seed in range(20)]
+    assert sum(len(world.committed) for world in worlds) > 200
+    assert max(max(m.epoch for m in machines(world)) for world in worlds) > 5
+    assert any(outcome.error for world in worlds for outcome in world.outcomes.values())
+
+
+def machines(world: World) -> list[QuorumMachine]:
+    return [world.machine(id_) for id_ in world.alive()]
+
+
+def test_one_seed_is_one_world() -> None:
+    first, second = run(7, 3), run(7, 3)
+    assert first.committed == second.committed
+    assert first.describe() == second.describe()
+    assert first.now_ms == second.now_ms
+
+
+class CommitsWithoutDisk(QuorumMachine):
+    """A leader that counts its own log before it is flushed."""
+
+    def _maybe_commit(self, leader: Leader) -> None:
+        self._durable_end_offset = self._end_offset
+        super()._maybe_commit(leader)
+
+
+class VotesTwice(QuorumMachine):
+    """A voter that forgets whom it has voted for."""
+
+    def _may_vote_for(self, candidate_id: int, directory_id: Any, log_is_enough: bool) -> bool:
+        return self._state.leader_id < 0 and self.role is not Role.LEADER and log_is_enough
+
+
+class IgnoresLogs(QuorumMachine):
+    """A voter that votes for candidates whose logs are behind its own."""
+
+    def _may_vote_for(self, candidate_id: int, directory_id: Any, log_is_enough: bool) -> bool:
+        return super()._may_vote_for(candidate_id, directory_id, True)
+
+
+@pytest.mark.parametrize("broken", [CommitsWithoutDisk, VotesTwice, IgnoresLogs])
+def test_the_tester_notices_a_broken_quorum(broken: type[QuorumMachine]) -> None:
+    """Canaries: the net is fine enough to catch these within a hundred seeds."""
+    for seed in range(100):
+        try:
+            run(seed, 3, broken)
+        except AssertionError:
+            return
+    pytest.fail(f"{broken.__name__} went unnoticed")
