@@ -28,6 +28,11 @@ def digest(paths: list[Path]) -> str:
     return state.hexdigest()[:16]
 
 
+def native_sources() -> list[Path]:
+    """What the C extensions are made of."""
+    return [*ROOT.glob("src/**/*.pyx"), *ROOT.glob("src/**/*.pxd"), *ROOT.glob("src/**/*.h")]
+
+
 def step(name: str, command: list[str]) -> None:
     """Run one step with its name before it and its time after; stop with its exit code."""
     print(f"setup: {name} ...", flush=True)
@@ -53,7 +58,7 @@ def main() -> None:
     ]
     wanted = {
         "requirements": digest([REQUIREMENTS]),
-        "build": digest([ROOT / "pyproject.toml", ROOT / "setup.py", *ROOT.glob("src/**/*.pyx")]),
+        "build": digest([ROOT / "pyproject.toml", ROOT / "setup.py", *native_sources()]),
     }
     have = dict(line.split() for line in STAMP.read_text().splitlines()) if STAMP.exists() else {}
     if not PYTHON.exists():
