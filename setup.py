@@ -24,6 +24,7 @@ def extensions() -> list[Extension]:
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [f"src/{source}"],
+            depends=[str(header) for header in Path("src", source).parent.glob("*.h")],
             extra_compile_args=["-O3"],
             optional=True,
         )
