@@ -1,20 +1,25 @@
 """Call a handler as the front door does: bytes in, bytes out, at any version.
 
-`ask` is for handlers that answer from what the node knows; the node is then a `StillNode`, which
-has a configuration and an image of the cluster, and in which nothing moves.
+`ask` is for handlers that answer from what the node knows. The node is a `StillNode`: it has a
+configuration, an image of the cluster, and a controller whose decisions are committed at once (or,
+held back, when the test says so). Partitions have no logs there; see `test_on_a_served_node` for
+those.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.registry import ROUTES, RequestContext, Route
+from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.wire.api import response_class
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import (
@@ -30,16 +35,68 @@ CLUSTER_ID = "fencepost-under-test-A"
 
 @dataclass
 class StillNode:
-    """What handlers of settled questions need of a node."""
+    """What handlers need of a node, with nothing going on behind them."""
 
     config: BrokerConfig = field(default_factory=lambda: BrokerConfig.load(None, {}))
     image: ClusterImage = field(default_factory=ClusterImage)
     cluster_id: str = CLUSTER_ID
 
+    def __post_init__(self) -> None:
+        self.controller = PromptController(self)
+
     def learn(self, *records: Message) -> StillNode:
         """Apply metadata records as if they had been committed."""
         self.image = apply_records(self.image, records, self.image.offset + len(records))
         return self
+
+
+class PromptController:
+    """`ControllerHost.submit` over the real controller, whose log takes no time and never fails.
+
+    With `error` set there is no active controller. With `held` True commits wait for `release`.
+    """
+
+    def __init__(self, node: StillNode) -> None:
+        self._node = node
+        self._ahead: Controller | None = None
+        self._waiting: deque[Callable[[], None]] = deque()
+        self.error = ErrorCode.NONE
+        self.held = False
+
+    def submit(
+        self, decide: Callable[[Controller], Decision], on_reply: Callable[[ErrorCode, Any], None]
+    ) -> None:
+        if self.error is not ErrorCode.NONE:
+            on_reply(self.error, None)
+            return
+        controller = self._ahead
+        if controller is None:
+            config = self._node.config
+            settings = ControllerConfig(
+                cluster_id=self._node.cluster_id,
+                num_partitions=config.get("num.partitions"),
+                default_replication_factor=config.get("default.replication.factor"),
+                topic_defaults=config.topic_defaults,
+            )
+            controller = Controller.from_image(self._node.image, settings, 0)
+        decision = decide(controller)
+        controller.apply_all(decision.records)
+        self._ahead = controller
+        committed = controller.image
+
+        def commit() -> None:
+            self._node.image = committed
+            on_reply(ErrorCode.NONE, decision.reply)
+
+        self._waiting.append(commit)
+        if not self.held:
+            self.release()
+
+    def release(self) -> None:
+        """Commit what was decided, in order."""
+        while self._waiting:
+            self._waiting.popleft()()
+        self._ahead = None
 
 
 class Caller:

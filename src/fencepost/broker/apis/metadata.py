@@ -13,9 +13,9 @@ Auto-creation: an unknown topic is created with the broker's defaults if `auto.c
 and the client (v4+; before that always) allow it, never when all topics are asked for.
 
 Deviations: Kafka answers 3 at once and lets the client come again; here the answer waits for the
-controller, which is next door, and has the topic in it. If the controller refuses, its error comes
-instead of 3. A topic with neither name nor id is 42 in Kafka's place of -1. The controller is this
-broker while it is live; Kafka names any live one.
+controller, which is next door, and has the topic in it. If the controller refuses for good, its
+error (17, 37, 38, 44) comes instead of 3. A topic with neither name nor id is 42 in Kafka's place
+of -1. The controller is this broker while it is live; Kafka names any live one.
 """
 
 from __future__ import annotations
@@ -50,6 +50,16 @@ from fencepost.wire.types import Uuid
 
 AUTO_CREATE = "auto.create.topics.enable"
 FIRST_VERSION_WITH_IDS = 12
+
+FINAL_REFUSALS = frozenset(
+    {
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.POLICY_VIOLATION,
+    }
+)
+"""Why a topic was not created, where asking again would be in vain."""
 
 
 @handles(MetadataRequest, versions="0-13")
@@ -144,8 +154,10 @@ def _by_name(
         return _describe(context, request, topic)
     if not is_valid_topic(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    elif refusal in FINAL_REFUSALS:
+        error = refusal
     else:
-        error = refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return MetadataResponseTopic(
         name=name, is_internal=name in INTERNAL_TOPICS, error_code=int(error)
     )

@@ -1,0 +1,213 @@
+"""IncrementalAlterConfigs: what changes, what is refused, and that resources stand alone.
+
+Where nothing is said, the error codes are those Apache Kafka 4.3 gave to the same requests.
+"""
+
+import logging
+
+import pytest
+
+from fencepost.broker.config import BrokerConfig
+from fencepost.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from fencepost.wire.errors import ErrorCode
+
+from .harness import StillNode, ask, broker, register, served_versions, topic
+
+register("incremental_alter_configs")
+
+VERSIONS = served_versions(IncrementalAlterConfigsRequest)
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+A_LOGGER = "fencepost.broker.apis.describe_configs.test"
+
+
+def a_node() -> StillNode:
+    config = BrokerConfig.load(None, {})
+    return StillNode(config).learn(broker(1), broker(2), *topic("events", {}))
+
+
+def resource(resource_type, name, *changes):
+    return AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+
+
+def alter(node, *resources, version=1, **options):
+    request = IncrementalAlterConfigsRequest(resources=list(resources), **options)
+    answers = ask(node, request, version).responses
+    assert [(a.resource_type, a.resource_name) for a in answers] == [
+        (r.resource_type, r.resource_name) for r in resources
+    ]
+    return [answer.error_code for answer in answers]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_topic_configs_are_set_and_deleted(version):
+    node = a_node()
+    changes = [("retention.ms", SET, "5"), ("segment.ms", SET, "6")]
+    assert alter(node, resource(TOPIC, "events", *changes), version=version) == [0]
+    assert node.image.topic_configs("events") == {"retention.ms": "5", "segment.ms": "6"}
+    assert alter(node, resource(TOPIC, "events", ("retention.ms", DELETE, None))) == [0]
+    assert node.image.topic_configs("events") == {"segment.ms": "6"}
+
+
+def test_lists_grow_and_shrink():
+    node = a_node()
+
+    def policy(operation, value):
+        code = alter(node, resource(TOPIC, "events", ("cleanup.policy", operation, value)))
+        assert code == [0]
+        return node.image.topic_configs("events").get("cleanup.policy")
+
+    assert policy(APPEND, "compact") == "delete,compact"
+    assert policy(APPEND, "compact") == "delete,compact"
+    assert policy(SUBTRACT, "delete") == "compact"
+    assert policy(SUBTRACT, "absent") == "compact"
+    assert policy(SUBTRACT, "compact") == ""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_validation_alone_changes_nothing(version):
+    node = a_node()
+    asked = [
+        resource(TOPIC, "events", ("retention.ms", SET, "5")),
+        resource(BROKER, "", ("log.retention.ms", SET, "5")),
+    ]
+    assert alter(node, *asked, version=version, validate_only=True) == [0, 0]
+    assert node.image.topic_configs("events") == {}
+    assert node.image.broker_configs() == {}
+
+
+def test_broker_configs_for_one_and_for_all():
+    node = a_node()
+    asked = [
+        resource(BROKER, "1", ("log.retention.ms", SET, "5")),
+        resource(BROKER, "", ("log.retention.ms", SET, "6")),
+    ]
+    assert alter(node, *asked) == [0, 0]
+    assert node.image.broker_configs(1) == {"log.retention.ms": "5"}
+    assert node.image.broker_configs() == {"log.retention.ms": "6"}
+    assert alter(node, resource(BROKER, "1", ("log.retention.ms", DELETE, None))) == [0]
+    assert node.image.broker_configs(1) == {}
+
+
+REFUSED = [
+    (resource(TOPIC, "events", ("retention.ms", SET, "x")), 40),
+    (resource(TOPIC, "events", ("no.such", SET, "x")), 40),
+    (resource(TOPIC, "events", ("retention.ms", SET, None)), 42),
+    (resource(TOPIC, "events", ("retention.ms", APPEND, "1")), 40),
+    (resource(TOPIC, "events", ("retention.ms", SUBTRACT, "1")), 40),
+    (resource(TOPIC, "events", ("cleanup.policy", APPEND, "shred")), 40),
+    (resource(TOPIC, "events", ("retention.ms", SET, "5"), ("retention.ms", SET, "6")), 42),
+    # Kafka fails with -1 here.
+    (resource(TOPIC, "events", ("retention.ms", 9, "1")), 42),
+    (resource(TOPIC, "absent", ("retention.ms", SET, "5")), 3),
+    (resource(TOPIC, "", ("retention.ms", SET, "5")), 42),
+    (resource(TOPIC, "a b", ("retention.ms", SET, "5")), 17),
+    (resource(BROKER, "1", ("num.partitions", SET, "3")), 42),
+    (resource(BROKER, "", ("num.partitions", SET, "3")), 42),
+    (resource(BROKER, "1", ("log.retention.hours", SET, "3")), 42),
+    (resource(BROKER, "1", ("log.retention.ms", SET, "x")), 42),
+    (resource(BROKER, "1", ("log.retention.ms", SET, None)), 42),
+    (resource(BROKER, "2", ("log.retention.ms", SET, "5")), 42),
+    (resource(BROKER, "x", ("log.retention.ms", SET, "5")), 42),
+    # Kafka stores what it does not know.
+    (resource(BROKER, "1", ("no.such", SET, "3")), 42),
+    # Kafka could append here.
+    (resource(BROKER, "1", ("log.cleanup.policy", APPEND, "compact")), 40),
+    (
+        resource(
+            BROKER,
+            "",
+            ("log.cleaner.min.compaction.lag.ms", SET, "9"),
+            ("log.cleaner.max.compaction.lag.ms", SET, "8"),
+        ),
+        42,
+    ),
+    (resource(LOGGER, "1", (A_LOGGER, SET, "LOUD")), 40),
+    (resource(LOGGER, "1", ("no.such.logger", SET, "DEBUG")), 40),
+    (resource(LOGGER, "1", (A_LOGGER, APPEND, "DEBUG")), 42),
+    (resource(LOGGER, "1", (A_LOGGER, SET, None)), 42),
+    (resource(LOGGER, "1", ("root", DELETE, None)), 42),
+    (resource(LOGGER, "1", (A_LOGGER, SET, "INFO"), (A_LOGGER, SET, "DEBUG")), 42),
+    (resource(LOGGER, "", ("root", SET, "INFO")), 42),
+    (resource(LOGGER, "2", ("root", SET, "INFO")), 42),
+    (resource(99, "events", ("retention.ms", SET, "5")), 42),
+    (resource(0, "events", ("retention.ms", SET, "5")), 42),
+]
+
+
+@pytest.fixture
+def a_logger():
+    logger = logging.getLogger(A_LOGGER)
+    yield logger
+    logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize(("asked", "code"), REFUSED)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_what_is_refused_is_refused_alone(asked, code, validate_only, a_logger):
+    node = a_node()
+    other = resource(TOPIC, "events", ("segment.ms", SET, "7"))
+    if (asked.resource_type, asked.resource_name) == (TOPIC, "events"):
+        other = resource(BROKER, "", ("log.roll.ms", SET, "7"))
+    assert alter(node, asked, other, validate_only=validate_only) == [code, 0]
+    assert "retention.ms" not in node.image.topic_configs("events")
+    assert node.image.broker_configs(1) == {}
+    assert a_logger.level == logging.NOTSET
+
+
+def test_a_resource_named_twice_does_not_change():
+    node = a_node()
+    for kind, name, key in (
+        (TOPIC, "events", "retention.ms"),
+        (BROKER, "1", "log.retention.ms"),
+        (LOGGER, "1", A_LOGGER),
+    ):
+        asked = [resource(kind, name, (key, SET, value)) for value in ("5", "6")]
+        assert alter(node, *asked, resource(TOPIC, "events")) == [
+            42,
+            42,
+            42 if kind == TOPIC else 0,
+        ]
+    assert node.image.topic_configs("events") == {}
+
+
+def test_deleting_what_nobody_set_is_fine():
+    node = a_node()
+    assert alter(node, resource(TOPIC, "events", ("no.such", DELETE, None))) == [0]
+    assert alter(node, resource(BROKER, "1", ("no.such", DELETE, None))) == [0]
+
+
+def test_levels_of_loggers(a_logger):
+    node = a_node()
+    assert alter(node, resource(LOGGER, "1", (A_LOGGER, SET, " WARN "))) == [0]
+    assert a_logger.level == logging.WARNING
+    checked = alter(node, resource(LOGGER, "1", (A_LOGGER, SET, "DEBUG")), validate_only=True)
+    assert checked == [0]
+    assert a_logger.level == logging.WARNING
+    assert alter(node, resource(LOGGER, "1", (A_LOGGER, DELETE, None))) == [0]
+    assert a_logger.level == logging.NOTSET
+
+
+def test_without_a_controller_only_loggers_change(a_logger):
+    node = a_node()
+    node.controller.error = ErrorCode.NOT_CONTROLLER
+    asked = [
+        resource(TOPIC, "events", ("retention.ms", SET, "5")),
+        resource(LOGGER, "1", (A_LOGGER, SET, "ERROR")),
+        resource(BROKER, "2", ("log.retention.ms", SET, "5")),
+        resource(BROKER, "1", ("log.retention.ms", SET, "5")),
+    ]
+    assert alter(node, *asked) == [41, 0, 42, 41]
+    assert a_logger.level == logging.ERROR
+    assert alter(node) == []
