@@ -1,0 +1,148 @@
+"""The gate for producers' batches: every rule, with the code Kafka has for it."""
+
+from __future__ import annotations
+
+from struct import pack_into
+
+import pytest
+
+from fencepost.batch.errors import BatchError
+from fencepost.batch.header import HEADER_BYTES, check_crc, read_header, stamp_crc
+from fencepost.batch.records import Record, read_records
+from fencepost.batch.validate import validate_produced
+from fencepost.wire.errors import ErrorCode
+
+from .samples import CODEC_NAMES, NOW_MS, RECORDS, build, wrap
+
+
+def refused(batch: bytes | bytearray, **settings: object) -> BatchError:
+    with pytest.raises(BatchError) as caught:
+        validate_produced(batch, **({"max_batch_bytes": 1 << 20} | settings))
+    return caught.value
+
+
+def changed(layout: str, at: int, *values: int) -> bytearray:
+    """A batch with something else in its header, and a CRC that fits."""
+    batch = build(RECORDS, producer_id=5, producer_epoch=0, base_sequence=0)
+    pack_into(layout, batch, at, *values)
+    stamp_crc(batch)
+    return batch
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_a_sound_batch_passes_and_is_left_alone(codec):
+    batch = build(RECORDS, codec, producer_id=1, producer_epoch=2, base_sequence=3)
+    for buf in (bytes(batch), bytearray(batch), memoryview(bytearray(batch))):
+        assert validate_produced(buf, max_batch_bytes=len(batch)) == read_header(batch)
+        assert buf == batch
+
+
+@pytest.mark.parametrize(
+    ("batch", "code", "says"),
+    [
+        (b"", "INVALID_RECORD", "no record batch"),
+        (build(RECORDS)[:60], "CORRUPT_MESSAGE", "60 are left"),
+        (build(RECORDS)[:-1], "INVALID_RECORD", "is cut after"),
+        (build(RECORDS) + b"\0", "INVALID_RECORD", "1 bytes follow the batch"),
+        (build(RECORDS) + build(RECORDS), "INVALID_RECORD", "exactly one batch"),
+        (changed(">b", 16, 1), "UNSUPPORTED_FOR_MESSAGE_FORMAT", "v1"),
+        (changed(">b", 16, 3), "CORRUPT_MESSAGE", "magic is 3"),
+        (changed(">h", 21, 5), "UNSUPPORTED_COMPRESSION_TYPE", "5"),
+        (changed(">h", 21, 7), "UNSUPPORTED_COMPRESSION_TYPE", "7"),
+        (changed(">h", 21, 0x08), "INVALID_TIMESTAMP", "a producer cannot"),
+        (changed(">h", 21, 0x20), "INVALID_RECORD", "control"),
+        (changed(">h", 21, 0x40), "INVALID_RECORD", "delete horizon"),
+        (changed(">hiqqqhi", 21, 0x10, 3, NOW_MS, NOW_MS, -1, -1, -1), "INVALID_RECORD", "trans"),
+        (changed(">i", 57, 0), "INVALID_RECORD", "claims 0 records"),
+        (changed(">i", 57, -1), "INVALID_RECORD", "claims -1 records"),
+        (changed(">i", 57, 3), "INVALID_RECORD", "does not fit"),
+        (changed(">i", 57, 5), "INVALID_RECORD", "does not fit"),
+        (changed(">i", 57, 2**31 - 1), "INVALID_RECORD", "does not fit"),
+        (changed(">i", 23, -1), "INVALID_RECORD", "last offset delta -1"),
+        (changed(">i", 23, 4), "INVALID_RECORD", "last offset delta 4"),
+        (changed(">q", 43, -2), "INVALID_RECORD", "producer id is -2"),
+        (changed(">h", 51, -1), "INVALID_RECORD", "has epoch -1"),
+        (changed(">i", 53, -1), "INVALID_RECORD", "base sequence -1"),
+        (changed(">q", 27, 2**63 - 1), "INVALID_TIMESTAMP", "beyond 64 bits"),
+        (changed(">h", 21, 1), "INVALID_RECORD", "damaged gzip"),
+        (changed(">h", 21, 2), "INVALID_RECORD", "damaged snappy"),
+        (changed(">h", 21, 3), "INVALID_RECORD", "damaged lz4"),
+        (changed(">h", 21, 4), "INVALID_RECORD", "damaged zstd"),
+        (wrap(b"", 1), "INVALID_RECORD", "record 0 at byte 0 of the records: the records end"),
+        (wrap(build(RECORDS)[HEADER_BYTES:], 3), "INVALID_RECORD", "behind the last record"),
+        (wrap(build(RECORDS)[HEADER_BYTES:], 5), "INVALID_RECORD", "record 4"),
+    ],
+)
+def test_what_is_wrong_has_a_code_and_a_reason(batch, code, says):
+    error = refused(bytes(batch))
+    assert error.code is ErrorCode[code]
+    assert says in str(error)
+    assert refused(bytearray(batch)).code is ErrorCode[code]
+
+
+def test_every_flipped_bit_is_refused_but_those_the_leader_sets():
+    batch = build(RECORDS)
+    for bit in range(len(batch) * 8):
+        batch[bit >> 3] ^= 1 << (bit & 7)
+        if bit < 64 or 96 <= bit < 128:  # base offset, leader epoch
+            validate_produced(bytes(batch), max_batch_bytes=1 << 20)
+        else:
+            refused(bytes(batch))
+        batch[bit >> 3] ^= 1 << (bit & 7)
+
+
+def test_a_batch_has_a_greatest_size():
+    batch = build(RECORDS)
+    validate_produced(batch, max_batch_bytes=len(batch))
+    error = refused(batch, max_batch_bytes=len(batch) - 1)
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert str(len(batch)) in str(error)
+    # A length that nobody will send is refused before anything else is looked at.
+    huge = bytearray(batch)
+    pack_into(">i", huge, 8, 2**31 - 1)
+    assert refused(huge).code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_a_compacted_topic_wants_keys(codec):
+    batch = build(RECORDS, codec)
+    error = refused(batch, key_required=True)
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert "record 1" in str(error) and "no key" in str(error)
+    with_keys = [record._replace(key=record.key or b"") for record in RECORDS]
+    validate_produced(build(with_keys, codec), max_batch_bytes=1 << 20, key_required=True)
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_timestamps_have_bounds(codec):
+    records = [record._replace(timestamp_ms=when) for record, when in zip(RECORDS, (5, -1, 9, 7))]
+    batch = build(records, codec)
+    bounds = {"timestamp_min_ms": 5, "timestamp_max_ms": 9}
+    validate_produced(batch, max_batch_bytes=1 << 20, **bounds)
+    for narrower in ({"timestamp_min_ms": 6}, {"timestamp_max_ms": 8}):
+        error = refused(batch, **(bounds | narrower))
+        assert error.code is ErrorCode.INVALID_TIMESTAMP
+        assert "outside the bounds" in str(error)
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_inflated_records_have_a_greatest_size(codec):
+    records = [Record(0, NOW_MS, 0, None, bytes(50_000), ())]
+    batch, size = build(records, codec), len(build(records)) - HEADER_BYTES
+    validate_produced(batch, max_batch_bytes=1 << 20, max_decompressed_bytes=size)
+    if codec != "none":
+        error = refused(batch, max_decompressed_bytes=size - 1)
+        assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("claimed", [-1, 0, NOW_MS, 2**62])
+def test_a_wrong_max_timestamp_is_put_right(claimed):
+    batch = build(RECORDS)
+    pack_into(">q", batch, 35, claimed)
+    stamp_crc(batch)
+    assert refused(bytes(batch)).code is ErrorCode.INVALID_TIMESTAMP
+    header = validate_produced(batch, max_batch_bytes=1 << 20)
+    assert header == read_header(batch)
+    assert header.max_timestamp == NOW_MS + 70_000
+    assert check_crc(batch, 0, header)
+    assert list(read_records(batch)) == RECORDS
