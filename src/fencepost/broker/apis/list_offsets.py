@@ -15,7 +15,7 @@ Negative timestamps: -1 the end (high watermark; last stable offset for read_com
 log for a follower), -2 and -4 the start, -3 (v7) the first record with the greatest timestamp, -5
 (v9) and -6 (v11) ends of tiered storage, which does not exist here: offset -1. From 0 on: the
 first record at or after the time. A record that may not be read yet is not found: offset and
-timestamp -1.
+timestamp -1. A log that cannot be read is 56 and goes offline, damage found on the way is 2.
 
 Deviations: an isolation level that does not exist is 42, where Kafka fails with -1; a greatest
 timestamp whose record was deleted is not found, where Kafka gives its former offset.
@@ -23,10 +23,13 @@ timestamp whose record was deleted is not found, where Kafka gives its former of
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fencepost.batch.errors import BatchError
 from fencepost.broker.registry import RequestContext, handles
+from fencepost.log.errors import CorruptFileError
 from fencepost.machines.partition.inputs import (
     Isolation,
     ListedOffset,
@@ -52,6 +55,8 @@ from fencepost.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
     from fencepost.broker.replicas import HostedPartition
+
+log = logging.getLogger(__name__)
 
 DEBUGGING_REPLICA_ID = -2
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
@@ -129,15 +134,22 @@ def _list(
         isolation=None if is_follower else request.isolation_level,
         leader_only=request.replica_id != DEBUGGING_REPLICA_ID,
     )
-    if isinstance(listed, TimestampLookup):
+    if not isinstance(listed, TimestampLookup):
+        return listed
+    try:
         return listed.settle(_look_up(hosted, listed.timestamp_ms))
-    return listed
+    except OSError as error:
+        node.storage_failed(f"{hosted.key}: cannot be searched by time: {error}")
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    except (CorruptFileError, BatchError) as error:
+        log.error("%s: cannot be searched by time: %s", hosted.key, error)
+        return ErrorCode.CORRUPT_MESSAGE
 
 
 def _look_up(hosted: HostedPartition, timestamp_ms: int) -> tuple[int, int, int | None] | None:
     """(offset, timestamp, leader epoch) of the record, as far as it is still there."""
-    log = hosted.log
+    partition_log = hosted.log
     if timestamp_ms != MAX_TIMESTAMP:
-        return log.offset_for_timestamp(timestamp_ms)
-    found = log.max_timestamp()
-    return found if found is not None and found[0] >= log.start_offset else None
+        return partition_log.offset_for_timestamp(timestamp_ms)
+    found = partition_log.max_timestamp()
+    return found if found is not None and found[0] >= partition_log.start_offset else None
