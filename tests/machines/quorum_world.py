@@ -33,6 +33,7 @@ from fencepost.machines.quorum import (
     fetch_response,
     received,
 )
+from fencepost.wire.api.vote import VoteResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -42,6 +43,10 @@ CLUSTER_ID = "world"
 
 class Violation(AssertionError):
     """An invariant of the quorum does not hold."""
+
+
+class PowerCut(BaseException):
+    """The node dies here. Not an Exception: nothing may get in its way."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ class Node:
     timers: dict[str, int] = field(default_factory=dict)
     wants_flush: bool = False
     refuses_disk: str | None = None
+    dies_writing_state: bool = False
     failed: str | None = None
     high_watermark: int = 0
 
@@ -160,6 +166,9 @@ class _Ports:
     def write_state(self, key: Any, state: QuorumState) -> None:
         if self._node.refuses_disk:
             raise OSError(self._node.refuses_disk)
+        if self._node.dies_writing_state:
+            self._node.dies_writing_state = False
+            raise PowerCut
         self._world.check_state(self._node, state)
         self._node.state = state
 
@@ -192,6 +201,7 @@ class World:
         machine_class: type[QuorumMachine] = QuorumMachine,
         jitter: Callable[[int], list[int]] = lambda node_id: [node_id * 100],
         encoded: bool = True,
+        fetch_max_bytes: int = 1 << 20,
     ) -> None:
         self.now_ms = 0
         self.flights: list[Flight] = []
@@ -203,6 +213,7 @@ class World:
         self._machine_class = machine_class
         self._jitter = jitter
         self._encoded = encoded
+        self._config = QuorumConfig(cluster_id=CLUSTER_ID, fetch_max_bytes=fetch_max_bytes)
         self._sent = 0
         self._appended = 0
         self._leaders: dict[int, int] = {}
@@ -217,8 +228,7 @@ class World:
         node.life += 1
         node.log.durable_offset = node.log.end_offset
         node.timers, node.wants_flush, node.high_watermark = {}, False, 0
-        config = QuorumConfig(cluster_id=CLUSTER_ID)
-        node.machine = self._machine_class(node_id, self.voters, node.log, node.state, config)
+        node.machine = self._machine_class(node_id, self.voters, node.log, node.state, self._config)
         node.driver = Driver(_Ports(self, node))
         node.driver.add(KEY, node.machine)
         node.driver.feed(KEY, Start(self._jitter(node_id)))
@@ -241,6 +251,7 @@ class World:
     def fire(self, node_id: int, name: str) -> None:
         """Let time pass until this timer is due (if it is not yet), and tell the node."""
         node = self.nodes[node_id]
+        assert name in node.timers, f"no timer {name} of {node_id} among {node.timers}"
         self.now_ms = max(self.now_ms, node.timers.pop(name))
         self.driver(node_id).timer_fired(KEY, name)
 
@@ -251,6 +262,12 @@ class World:
 
     def hand_over(self, flight: Flight) -> None:
         """Hand over a message without taking it off the network, as a duplicate is."""
+        try:
+            self._feed(flight)
+        except PowerCut:
+            self.crash(flight.target)
+
+    def _feed(self, flight: Flight) -> None:
         target = self.nodes[flight.target]
         cut = (flight.source, flight.target) in self.blocked
         if flight.kind == "request":
@@ -337,6 +354,17 @@ class World:
             _, id_, name = min(timers)
             self.fire(id_, name)
 
+    def wait(self, ms: int) -> None:
+        """Let time pass in good order."""
+        end_ms = self.now_ms + ms
+        while True:
+            self.settle()
+            timers = [t for id_ in self.alive() for t in self.nodes[id_].timers.values()]
+            if not timers or min(timers) > end_ms:
+                self.now_ms = end_ms
+                return
+            self.tick()
+
     def settle(self, most: int = 5_000) -> None:
         """Flush and deliver until there is nothing but time left to pass."""
         for _ in range(most):
@@ -379,6 +407,8 @@ class World:
                 return
             if isinstance(value, FetchBounds):
                 value = fetch_response(value, target.log.read(value))
+            if isinstance(value, VoteResponse):
+                self._note_promise(target.id, flight, value)
             self._put("response", target.id, flight.source, value, flight.request, flight.life)
 
         return answer
@@ -404,6 +434,12 @@ class World:
         before = self._votes.setdefault((voter, epoch), candidate)
         if before != candidate:
             raise Violation(f"I22: {voter} votes for {before} and {candidate} in epoch {epoch}")
+
+    def _note_promise(self, voter: int, flight: Flight, response: VoteResponse) -> None:
+        """I22 again, of what a candidate is told."""
+        asked = flight.request.topics[0].partitions[0]  # type: ignore[attr-defined]
+        if response.topics and response.topics[0].partitions[0].vote_granted and not asked.pre_vote:
+            self._note_vote(voter, asked.replica_epoch, flight.source)
 
     def check_truncation(self, node: Node, end_offset: int) -> None:
         """I07: nothing that this node knows to be committed is cut."""

@@ -1,0 +1,214 @@
+"""The language of quorum transcripts: commands to a `World`, and what is seen after each.
+
+A transcript is a text file. Lines that begin with `>` are commands; what follows up to the next is
+the output; lines that begin with `#` are for the reader. After every command the script prints the
+nodes that changed, and the messages that were sent:
+
+    2 follower   e1 of 1   hw 1   [1 1 | 1]
+
+reads: node 2 follows 1 in epoch 1, knows offset 1 as high watermark, and has three batches, all of
+epoch 1, of which two are on its disk.
+
+    voters N [observers=M] [fetch_max_bytes=B]   the world; first
+    start N...            boot nodes
+    crash N [keep K]      power cut; K unflushed batches reach the disk
+    crash-writing-state N power cut as soon as the node writes its quorum-state
+    flush N               what N appended is durable
+    fire N TIMER          let time pass until the timer is due
+    deliver A->B [Kind]   the first such message arrives
+    drop A->B [Kind]      it is lost, and its sender hears so
+    settle                flush and deliver everything until only time could pass
+    wait MS               let time pass, and everything happen that it brings
+    append N NAME         ask N to append a record
+    cut A B / mend        nothing passes between A and B / everything does again
+    outcomes              what became of the appends
+    time                  the clock
+    check                 invariants that need a look at all logs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fencepost.machines.quorum import QuorumMachine
+from fencepost.wire.api.fetch import FetchRequest, FetchResponse
+from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.errors import error_name
+
+from .quorum_world import Flight, Violation, World
+
+
+def play(text: str, machine_class: type[QuorumMachine] = QuorumMachine) -> str:
+    """The transcript with the outputs that the machines really give."""
+    script = Script(machine_class)
+    return "\n".join(script.lines(text)) + "\n"
+
+
+class Script:
+    """One run of a transcript."""
+
+    def __init__(self, machine_class: type[QuorumMachine]) -> None:
+        self._machine_class = machine_class
+        self._world: World | None = None
+        self._seen: dict[int, str] = {}
+        self._last_flight = 0
+        self._broken = False
+
+    @property
+    def world(self) -> World:
+        assert self._world is not None, "a transcript begins with `> voters N`"
+        return self._world
+
+    def lines(self, text: str) -> Iterator[str]:
+        """The lines of the transcript, outputs replaced."""
+        for line in text.splitlines():
+            if line.startswith("#") or not line.strip():
+                yield line
+            elif line.startswith(">") and not self._broken:
+                yield line
+                yield from self._run(line[1:].split())
+
+    def _run(self, words: list[str]) -> Iterator[str]:
+        try:
+            output = list(self._command(words[0], words[1:]))
+            output += self._news()
+        except AssertionError as error:
+            self._broken = True
+            output = [f"VIOLATION {error}"]
+        for line in output:
+            yield "  " + line
+
+    def _command(self, verb: str, words: list[str]) -> list[str]:
+        if verb == "voters":
+            options = {k: int(v) for k, v in (word.split("=") for word in words[1:])}
+            self._world = World(int(words[0]), machine_class=self._machine_class, **options)
+            return []
+        world = self.world
+        if verb == "start":
+            for word in words:
+                world.start(int(word))
+        elif verb == "crash":
+            world.crash(int(words[0]), int(words[2]) if len(words) > 2 else 0)
+        elif verb == "crash-writing-state":
+            world.nodes[int(words[0])].dies_writing_state = True
+        elif verb == "flush":
+            world.flush(int(words[0]))
+        elif verb == "fire":
+            world.fire(int(words[0]), words[1])
+        elif verb == "deliver":
+            world.deliver(self._flight(words))
+        elif verb == "drop":
+            world.drop(self._flight(words))
+        elif verb == "settle":
+            world.settle()
+        elif verb == "wait":
+            world.wait(int(words[0]))
+        elif verb == "append":
+            world.append(int(words[0]), words[1])
+        elif verb == "cut":
+            a, b = int(words[0]), int(words[1])
+            world.blocked |= {(a, b), (b, a)}
+        elif verb == "mend":
+            world.blocked.clear()
+        else:
+            return self._question(verb)
+        return []
+
+    def _question(self, verb: str) -> list[str]:
+        world = self.world
+        if verb == "outcomes":
+            return [
+                f"{name}: {error_name(outcome.error)} {outcome.base_offset}"
+                for name, outcome in world.outcomes.items()
+            ]
+        if verb == "time":
+            return [f"{world.now_ms} ms"]
+        assert verb == "check", f"{verb} is no command"
+        world.check_logs()
+        world.check_promises()
+        return ["ok"]
+
+    def _flight(self, words: list[str]) -> Flight:
+        """The first message on the named way, of the named kind if one is named."""
+        source, target = (int(word) for word in words[0].split("->"))
+        for flight in self.world.flights:
+            if (flight.source, flight.target) == (source, target) and (
+                len(words) < 2 or words[1] == kind_of(flight)
+            ):
+                return flight
+        raise Violation(f"no {' '.join(words)} among {[describe(f) for f in self.world.flights]}")
+
+    def _news(self) -> Iterator[str]:
+        """Nodes that look different from when they were last seen, and new messages."""
+        for id_ in self.world.nodes:
+            shown = self._show(id_)
+            if self._seen.get(id_) != shown:
+                self._seen[id_] = shown
+                yield shown
+        for flight in self.world.flights:
+            if flight.number > self._last_flight:
+                yield describe(flight)
+        self._last_flight = max(
+            [self._last_flight, *(flight.number for flight in self.world.flights)]
+        )
+
+    def _show(self, node_id: int) -> str:
+        node = self.world.nodes[node_id]
+        log: list[str] = []
+        for entry in node.log.entries:
+            if entry.base_offset == node.log.durable_offset:
+                log.append("|")
+            log.append(str(entry.epoch))
+        shown = f"[{' '.join(log)}]"
+        if node.machine is None:
+            return f"{node_id} is down   {shown}"
+        machine = node.machine
+        leader = f"of {machine.leader_id}" if machine.leader_id >= 0 else "of ?"
+        role = machine.role.value.ljust(11)
+        return f"{node_id} {role} e{machine.epoch} {leader}   hw {machine.high_watermark}   {shown}"
+
+
+def kind_of(flight: Flight) -> str:
+    """Vote, PreVote, Fetch, ...: the name of the API, with `Answer` or `Failure` behind it."""
+    name = type(flight.request).__name__.removesuffix("Request")
+    if isinstance(flight.request, VoteRequest) and flight.request.topics[0].partitions[0].pre_vote:
+        name = "PreVote"
+    return name + {"request": "", "response": "Answer", "failure": "Failure"}[flight.kind]
+
+
+def describe(flight: Flight) -> str:
+    """A message as one line."""
+    return f"{flight.source}->{flight.target} {kind_of(flight)}{_details(flight)}"
+
+
+def _details(flight: Flight) -> str:
+    message = flight.message
+    if isinstance(message, VoteRequest):
+        asked = message.topics[0].partitions[0]
+        return f" e{asked.replica_epoch}, log e{asked.last_offset_epoch} to {asked.last_offset}"
+    if isinstance(message, VoteResponse):
+        said = message.topics[0].partitions[0]
+        verdict = "yes" if said.vote_granted else "no"
+        return f" e{said.leader_epoch} {verdict if not said.error_code else _error(said)}"
+    if isinstance(message, FetchRequest):
+        asked_of = message.topics[0].partitions[0]
+        return (
+            f" e{asked_of.current_leader_epoch} from {asked_of.fetch_offset}, "
+            f"last e{asked_of.last_fetched_epoch}"
+        )
+    if isinstance(message, FetchResponse):
+        got = message.responses[0].partitions[0]
+        if got.error_code:
+            return f" {_error(got)}"
+        if got.diverging_epoch.epoch >= 0:
+            return f" diverges at e{got.diverging_epoch.epoch} to {got.diverging_epoch.end_offset}"
+        return f" hw {got.high_watermark}, {len(got.records)} bytes"
+    if message is None:
+        return ""
+    partition = message.topics[0].partitions[0]  # type: ignore[attr-defined]
+    error = _error(partition) + " " if getattr(partition, "error_code", 0) else ""
+    return f" {error}e{partition.leader_epoch} of {partition.leader_id}"
+
+
+def _error(partition: object) -> str:
+    return error_name(partition.error_code)  # type: ignore[attr-defined]
