@@ -1,0 +1,61 @@
+"""The data source `fencepost`: what `.format("fencepost")` gives for reading and writing.
+
+Spark finds it through the package `pyspark_fencepost` and makes an instance per plan, from options
+with lower-cased keys. Everything wrong with options, schemas and modes is raised from here, before
+a task is started.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from fencepost.spark.options import sink_options, source_options, wants_headers
+from fencepost.spark.projection import Projection, default_schema
+from fencepost.spark.reader import BatchReader
+from fencepost.spark.stream import HAS_ADMISSION_CONTROL, StreamReader
+from fencepost.spark.writer import BatchWriter, SinkError, StreamWriter, check_schema
+
+log = logging.getLogger("fencepost.spark")
+
+
+class FencepostDataSource(DataSource):
+    """Kafka topics as DataFrames, without a jar: batch and streaming, both ways."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "fencepost"
+
+    def schema(self) -> StructType:
+        """The columns of Spark's Kafka source."""
+        return default_schema(include_headers=wants_headers(self.options))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """For `spark.read`."""
+        return BatchReader(source_options(self.options, streaming=False), Projection(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        """For `spark.readStream`."""
+        options = source_options(self.options, streaming=True)
+        if options.max_offsets_per_trigger is not None and not HAS_ADMISSION_CONTROL:
+            log.warning("before PySpark 4.2 the first batch after a restart cannot be limited")
+        return StreamReader(options, Projection(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write.mode("append")`."""
+        if overwrite:
+            raise SinkError(
+                'topics cannot be overwritten; use df.write.format("fencepost").mode("append")'
+            )
+        return BatchWriter(self._sink(schema).options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """For `df.writeStream`; output mode complete appends the whole result every time."""
+        return self._sink(schema)
+
+    def _sink(self, schema: StructType) -> StreamWriter:
+        options = sink_options(self.options)
+        check_schema(schema, options.topic)
+        return StreamWriter(options)

@@ -1,0 +1,102 @@
+"""How offsets become tasks: rate limits and splits, as Spark's own connector computes them.
+
+Pure arithmetic (KafkaMicroBatchStream.rateLimit and KafkaOffsetRangeCalculator are the models):
+
+* a limit on a micro-batch is shared out in proportion to what each partition has, rounded down, but
+  never below one record, so that small partitions are not starved;
+* `max_records` cuts every range into equal pieces of at most that many offsets;
+* `min_partitions`, if there are fewer ranges still, gives big ranges several pieces and leaves
+  small ones whole.
+
+Sizes count offsets, which compaction and transaction markers make an upper bound for records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from fencepost.client.metadata import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets `start` up to `end` of one partition, with what is known of its log.
+
+    `leader_epoch` was seen to reach `end` (-1: unknown), `topic_id` is empty where unknown.
+    `from_earliest` marks a range whose start the user gave as "the beginning": should retention
+    move the beginning before the task runs, nothing is lost that was asked for.
+    """
+
+    partition: TopicPartition
+    start: int
+    end: int
+    leader_epoch: int = -1
+    topic_id: str = ""
+    from_earliest: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def limit_offsets(
+    begins: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], limit: int | None
+) -> dict[TopicPartition, int]:
+    """End offsets of a micro-batch of about `limit` offsets (None: all there are).
+
+    A partition whose latest offset is not beyond its beginning keeps its beginning.
+    """
+    sizes = {key: latest[key] - begin for key, begin in begins.items() if latest[key] > begin}
+    total = sum(sizes.values())
+    if limit is None or total <= limit:
+        return {key: max(begin, latest[key]) for key, begin in begins.items()}
+    ends = {}
+    for key, begin in begins.items():
+        # In integers: floats would lose offsets beyond 2**53.
+        share = sizes.get(key, 0) * limit // total
+        ends[key] = begin + min(sizes.get(key, 0), max(share, 1))
+    return ends
+
+
+def split_ranges(
+    ranges: Iterable[OffsetRange],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+) -> list[OffsetRange]:
+    """Ranges for tasks; empty ones are dropped."""
+    whole = [item for item in ranges if item.size > 0]
+    if max_records is not None:
+        whole = [piece for item in whole for piece in _pieces(item, -(-item.size // max_records))]
+    if min_partitions is None or len(whole) >= min_partitions:
+        return whole
+    total = sum(item.size for item in whole)
+    small = [item for item in whole if _share(item.size, total, min_partitions) == 1]
+    split_total = total - sum(item.size for item in small)
+    split_target = max(min_partitions - len(small), 1)
+    kept = set(small)
+    return [
+        piece
+        for item in whole
+        for piece in _pieces(
+            item, 1 if item in kept else _share(item.size, split_total, split_target)
+        )
+    ]
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    """How many of `parts` a range of `size` gets: rounded half up, at least one."""
+    return max((2 * size * parts + total) // (2 * total), 1)
+
+
+def _pieces(item: OffsetRange, parts: int) -> list[OffsetRange]:
+    pieces = []
+    start, remaining = item.start, item.size
+    for part in range(parts):
+        size = remaining // (parts - part)
+        remaining -= size
+        if size:
+            pieces.append(replace(item, start=start, end=start + size))
+        start += size
+    return pieces

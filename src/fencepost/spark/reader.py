@@ -1,0 +1,156 @@
+"""Batch reads: `spark.read.format("fencepost")`.
+
+The driver resolves the bounds to offsets, with the leader epoch in which each end was seen, and
+splits them into tasks; `tasks` reads. A start given as "earliest" stays so: if retention moves the
+beginning before a task gets there, nothing is missing that was asked for.
+
+Filters narrow the ranges when spark.sql.python.filterPushdown.enabled is on. Spark refuses any
+reader that overrides `pushFilters` while it is off (as by default), so the override hides in an
+instance attribute that shows the base class's function to that check.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.offsets import EARLIEST, list_offsets
+from fencepost.spark.filters import Narrowing
+from fencepost.spark.loss import DataLossError, Loss
+from fencepost.spark.options import AtOffsets, Point, SourceOptions
+from fencepost.spark.planning import OffsetRange, split_ranges
+from fencepost.spark.projection import Projection
+from fencepost.spark.survey import Look, Survey
+from fencepost.spark.tasks import read_range
+
+log = logging.getLogger("fencepost.spark")
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """One task's range; all that a task gets beside the reader's options."""
+
+    wanted: OffsetRange
+
+
+class _HiddenOverride:
+    """A `pushFilters` that Spark's check takes for the base class's own."""
+
+    def __init__(self, push: Callable[[list[Filter]], Iterable[Filter]]) -> None:
+        self._push = push
+        self.__dict__["__func__"] = getattr(DataSourceReader, "pushFilters", None)
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._push(filters)
+
+
+class BatchReader(DataSourceReader):
+    """Plans on the driver, reads in tasks; holds options only."""
+
+    def __init__(self, options: SourceOptions, projection: Projection) -> None:
+        self.options = options
+        self.projection = projection
+        self.narrowing = Narrowing()
+        self.pushFilters: Any = _HiddenOverride(self._push)
+
+    def _push(self, filters: list[Filter]) -> Iterable[Filter]:
+        self.narrowing.add(filters)
+        return filters  # Spark applies all of them again
+
+    def partitions(self) -> list[InputPartition]:
+        """One range per task."""
+        ranges = plan_batch(self.options, Survey(self.options), self.narrowing)
+        return [RangePartition(wanted) for wanted in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A task's rows. Spark hands over a partition without a range when there was none."""
+        if isinstance(partition, RangePartition):
+            yield from read_range(self.options, self.projection, partition.wanted)
+
+
+def plan_batch(options: SourceOptions, survey: Survey, narrowing: Narrowing) -> list[OffsetRange]:
+    """The ranges of a batch read. ValueError for bounds that do not fit the logs, DataLossError
+    for explicit starts that lie before a log's beginning (a warning with failOnDataLoss=false)."""
+    look = survey.look(new_query=True)
+    starts = survey.resolve(options.start, look, "starting")
+    ends = survey.resolve(options.end, look, "ending")
+    by_name = _earliest_by_name(options)
+    ranges = [
+        OffsetRange(
+            partition,
+            starts[partition],
+            ends[partition],
+            latest.leader_epoch,
+            look.topic_ids.get(partition.topic, ""),
+            options.start is Point.EARLIEST or partition in by_name,
+        )
+        for partition, latest in sorted(look.latest.items())
+    ]
+    ranges = _checked(options, survey, look, ranges)
+    return split_ranges(
+        _narrowed(survey, ranges, narrowing),
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+
+
+def _earliest_by_name(options: SourceOptions) -> set[TopicPartition]:
+    if not isinstance(options.start, AtOffsets):
+        return set()
+    return {partition for partition, at in options.start.offsets.items() if at == EARLIEST}
+
+
+def _checked(
+    options: SourceOptions, survey: Survey, look: Look, ranges: list[OffsetRange]
+) -> list[OffsetRange]:
+    """The ranges within their logs; see `plan_batch` for what is raised."""
+    losses = []
+    checked = []
+    earliest = survey.earliest(look.latest) if isinstance(options.start, AtOffsets) else {}
+    for wanted in ranges:
+        start, end = wanted.start, wanted.end
+        log_end = look.latest[wanted.partition].offset
+        if start > end:
+            raise ValueError(f"{wanted.partition}: start {start} lies behind the end {end}")
+        beginning = earliest.get(wanted.partition, start)
+        if start < beginning:
+            detail = f"the log begins at offset {beginning}, the read was to start at {start}"
+            losses.append(Loss("aged out", wanted.partition, start, min(beginning, end), detail))
+            start = min(beginning, end)
+        if end > log_end:
+            detail = f"the log ends at offset {log_end}, the read was to end at {end}"
+            losses.append(Loss("truncated", wanted.partition, max(start, log_end), end, detail))
+            end = max(start, log_end)
+        checked.append(replace(wanted, start=start, end=end))
+    if losses and options.fail_on_data_loss:
+        raise DataLossError(losses)
+    for loss in losses:
+        log.warning("data loss: %s", loss)
+    return checked
+
+
+def _narrowed(survey: Survey, ranges: list[OffsetRange], narrowing: Narrowing) -> list[OffsetRange]:
+    """Ranges without the offsets that no row the query wants can have."""
+    allowed = [wanted for wanted in ranges if narrowing.allows(wanted.partition)]
+    since: dict[TopicPartition, int] = {}
+    if narrowing.least_timestamp_ms is not None:
+        wanted_times = {wanted.partition: narrowing.least_timestamp_ms for wanted in allowed}
+        since = {
+            partition: found.offset
+            for partition, found in list_offsets(survey.cluster, wanted_times).items()
+        }
+    narrowed = []
+    for wanted in allowed:
+        first = since.get(wanted.partition, 0)
+        start = max(wanted.start, narrowing.least_offset, wanted.end if first < 0 else first)
+        end = min(wanted.end, narrowing.most_offset + 1)
+        moved = start > wanted.start
+        late = wanted.from_earliest and not moved
+        narrowed.append(replace(wanted, start=start, end=end, from_earliest=late))
+    return narrowed

@@ -1,0 +1,310 @@
+"""What a streaming query reads next: the decisions of a stream reader, without Spark's classes.
+
+Spark asks in this order: `initial` (a new query, and again when batch 0 is run again), `next_end`
+over and over, and `ranges` for a batch whose end it has written to its checkpoint, perhaps in
+another process. Three rules follow from how Spark compares and stores offsets:
+
+* nothing new is told by returning the very start that was given, never an equal object;
+* a start that depends on the moment ("latest") must reach the checkpoint before anything is read,
+  so the first end is the start itself, which makes Spark store an empty batch 0;
+* a batch's range must not depend on when it is planned, so whatever deviates from "start to end"
+  is part of the end (`StreamOffset.begins`).
+
+Before offsets move on, and when a query comes back, the start is held against the log as it is now
+(`loss.judge`). Losses are raised together, or logged with failOnDataLoss=false.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from fencepost.client.metadata import TopicPartition
+from fencepost.spark.loss import DataLossError, Loss, PartitionState, judge, unseen_beginning
+from fencepost.spark.offsets import Position, StreamOffset
+from fencepost.spark.options import AtTimestamps, Bound, Point, SourceOptions
+from fencepost.spark.planning import OffsetRange, limit_offsets, split_ranges
+from fencepost.spark.survey import Look
+
+log = logging.getLogger("fencepost.spark")
+
+# An idle query asks every 10 ms; holding its question a little spares the brokers most of them.
+HOLD_S = 0.5
+HOLD_PAUSE_S = 0.005
+HOLD_PAUSE_MAX_S = 0.05
+
+Json = dict[str, Any]
+
+
+class Surveys(Protocol):
+    """What a planner needs to ask; `survey.Survey` asks a cluster."""
+
+    def peek(self) -> Look: ...
+    def look(self, *, new_query: bool = False) -> Look: ...
+    def earliest(self, partitions: Any) -> dict[TopicPartition, int]: ...
+    def resolve(self, bound: Bound, look: Look, what: str) -> dict[TopicPartition, int]: ...
+    def states(
+        self, stored: StreamOffset, look: Look
+    ) -> dict[TopicPartition, PartitionState | None]: ...
+
+
+class StreamPlanner:
+    """One query's planner, alive as long as the query's process."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        survey: Surveys,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.options = options
+        self.survey = survey
+        self._clock = clock
+        self._sleep = sleep
+        self._initial: Json | None = None
+        self._announce_initial = False
+        self._last_end: Json | None = None
+        self._last_begins: Mapping[TopicPartition, int] = {}
+        self._verified: Json | None = None  # the start that was held against the log
+        self._verified_epochs: dict[TopicPartition, int] = {}
+        self._target: Mapping[TopicPartition, Position] | None = None
+        self._latest: Look | None = None
+        self._last_batch_at = float("-inf")
+
+    # -- Spark's questions -----------------------------------------------------------------------
+
+    def initial(self) -> Json:
+        """Where a new query starts; the same answer for as long as this process lives."""
+        if self._initial is None:
+            start = self.options.start
+            look = self.survey.look(new_query=True)
+            offsets = self.survey.resolve(start, look, "starting")
+            positions = {
+                partition: Position(offset, look.latest[partition].leader_epoch)
+                if offset <= look.latest[partition].offset
+                else Position(offset)
+                for partition, offset in offsets.items()
+            }
+            self._initial = self._json(StreamOffset(positions, look.topic_ids))
+            self._announce_initial = start is Point.LATEST or (
+                isinstance(start, AtTimestamps) and start.or_latest
+            )
+        return self._initial
+
+    def freeze(self) -> None:
+        """Let the ends of this moment be the last ones planned (Trigger.AvailableNow)."""
+        self._target = self.survey.look().latest
+
+    def latest(self) -> Json | None:
+        """The ends last seen, for progress reports."""
+        return (
+            None if self._latest is None else StreamOffset(self._latest.latest).to_json(plain=True)
+        )
+
+    def next_end(self, start_json: Json | None, *, limited: bool) -> Json:
+        """The end of the next batch; `start_json` itself when there is none to be run.
+
+        `start_json` is None from Spark versions that do not tell it; all there is is the end
+        then. `limited` applies maxOffsetsPerTrigger and minOffsetsPerTrigger.
+        """
+        if start_json is None:
+            start_json = self._last_end if self._last_end is not None else self._initial
+        if self._announce_initial and start_json is not None and start_json == self._initial:
+            self._announce_initial = False
+            return start_json
+        if start_json is None:
+            look = self.survey.look()
+            return self._plan(StreamOffset(look.latest, look.topic_ids))
+        start = StreamOffset.from_json(start_json)
+        if not self._wait_for_change(start_json, start):
+            return start_json
+        look = self.survey.look()
+        self._latest = look
+        begins = self._begins(start, look)
+        self._note_verified(start_json, look)
+        end = self._end(start, begins, look, limited=limited)
+        if end is None:
+            return start_json
+        self._last_batch_at = self._clock()
+        return self._plan(end)
+
+    def ranges(self, start_json: Json, end_json: Json) -> list[OffsetRange]:
+        """The ranges of a batch, split as options ask for."""
+        if start_json == end_json:
+            return []
+        start, end = StreamOffset.from_json(start_json), StreamOffset.from_json(end_json)
+        limits = {partition: position.offset for partition, position in end.positions.items()}
+        begins = {partition: position.offset for partition, position in start.positions.items()}
+        if end_json != self._last_end:
+            limits = self._still_there(end)
+        elif start_json != self._verified:
+            look = self.survey.look()
+            begins = self._begins(start, look)
+            self._note_verified(start_json, look)
+        begins.update(end.begins if end_json != self._last_end else self._last_begins)
+        unseen = [partition for partition in limits if partition not in begins]
+        if unseen:
+            begins.update(self.survey.earliest(unseen))
+        from_earliest = self.options.start is Point.EARLIEST and start_json == self._initial
+        whole = [
+            OffsetRange(
+                partition,
+                begins[partition],
+                limits[partition],
+                end.positions[partition].leader_epoch,
+                end.topic_ids.get(partition.topic, ""),
+                from_earliest,
+            )
+            for partition in sorted(limits)
+        ]
+        return split_ranges(
+            whole,
+            min_partitions=self.options.min_partitions,
+            max_records=self.options.max_records_per_partition,
+        )
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def _plan(self, end: StreamOffset) -> Json:
+        self._last_end = self._json(end)
+        self._last_begins = end.begins  # plain offsets do not carry them
+        return self._last_end
+
+    def _json(self, offset: StreamOffset) -> Json:
+        return offset.to_json(plain=self.options.plain_offsets)
+
+    def _note_verified(self, start_json: Json, look: Look) -> None:
+        self._verified = start_json
+        self._verified_epochs = {p: end.leader_epoch for p, end in look.latest.items()}
+
+    def _wait_for_change(self, start_json: Json, start: StreamOffset) -> bool:
+        """Whether there may be something to do, waiting a little for it while there is not."""
+        if start_json != self._verified:
+            return True
+        until = self._clock() + HOLD_S
+        pause = HOLD_PAUSE_S
+        while True:
+            seen = self.survey.peek()
+            self._latest = seen
+            if self._differs(start, seen):
+                return True
+            if self._target is not None or self._clock() >= until:
+                return False
+            self._sleep(pause)
+            pause = min(2 * pause, HOLD_PAUSE_MAX_S)
+
+    def _differs(self, start: StreamOffset, seen: Look) -> bool:
+        if set(seen.latest) != set(start.positions):
+            return True
+        if any(start.topic_ids.get(t, seen_id) != seen_id for t, seen_id in seen.topic_ids.items()):
+            return True
+        for partition, end in seen.latest.items():
+            position = start.positions[partition]
+            if self._verified_epochs.get(partition) != end.leader_epoch:
+                return True
+            if end.offset > position.offset:
+                return True
+            if end.offset < position.offset and position.leader_epoch < 0:
+                return True
+        return False
+
+    def _begins(self, start: StreamOffset, look: Look) -> dict[TopicPartition, int]:
+        """Where each partition goes on from; raises or logs what was lost."""
+        losses: list[Loss] = []
+        begins: dict[TopicPartition, int] = {}
+        for partition, state in self.survey.states(start, look).items():
+            stored_id = start.topic_ids.get(partition.topic, "")
+            loss, onward = judge(partition, start.positions[partition], stored_id, state)
+            if loss is not None:
+                losses.append(loss)
+            if onward is not None:
+                begins[partition] = onward
+        new = [partition for partition in look.latest if partition not in start.positions]
+        known_topics = {partition.topic for partition in start.positions}
+        for partition, earliest in (self.survey.earliest(new) if new else {}).items():
+            begins[partition] = earliest
+            # Of a topic that is new as a whole nobody expects what it had before.
+            loss = unseen_beginning(partition, earliest)
+            if loss is not None and partition.topic in known_topics:
+                losses.append(loss)
+        self.report(losses)
+        return begins
+
+    def report(self, losses: Sequence[Loss]) -> None:
+        """Raise the losses, or log them where the user chose to go on."""
+        if losses and self.options.fail_on_data_loss:
+            raise DataLossError(losses)
+        for loss in losses:
+            log.warning("data loss: %s", loss)
+
+    def _end(
+        self,
+        start: StreamOffset,
+        begins: Mapping[TopicPartition, int],
+        look: Look,
+        *,
+        limited: bool,
+    ) -> StreamOffset | None:
+        """The end of a batch from `begins`, None if there is no reason to run one."""
+        latest = {partition: look.latest[partition].offset for partition in begins}
+        if self._target is not None:
+            latest = {
+                partition: min(end, self._target[partition].offset)
+                for partition, end in latest.items()
+                if partition in self._target
+            }
+            begins = {partition: begins[partition] for partition in latest}
+        if limited and self._should_wait(begins, latest):
+            latest = {partition: begins[partition] for partition in latest}
+        limit = self.options.max_offsets_per_trigger if limited else None
+        ends = limit_offsets(begins, latest, limit)
+        moved = {
+            partition: begin
+            for partition, begin in begins.items()
+            if partition not in start.positions or start.positions[partition].offset != begin
+        }
+        unchanged = all(ends[partition] == begin for partition, begin in begins.items())
+        if unchanged and not moved and set(ends) == set(start.positions):
+            return None
+        positions = {}
+        for partition, offset in ends.items():
+            before = start.positions.get(partition)
+            still = before is not None and partition not in moved and before.offset == offset
+            positions[partition] = (
+                before
+                if still and before is not None
+                else Position(offset, look.latest[partition].leader_epoch)
+            )
+        return StreamOffset(positions, look.topic_ids, moved)
+
+    def _should_wait(
+        self, begins: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+    ) -> bool:
+        """Whether minOffsetsPerTrigger is not reached and maxTriggerDelay not yet over."""
+        least = self.options.min_offsets_per_trigger
+        if least is None or self._target is not None:
+            return False
+        there = sum(max(0, latest[partition] - begin) for partition, begin in begins.items())
+        waited_ms = (self._clock() - self._last_batch_at) * 1000
+        return there < least and waited_ms < self.options.max_trigger_delay_ms
+
+    def _still_there(self, end: StreamOffset) -> dict[TopicPartition, int]:
+        """Ends of a batch that another process planned, checked and, where records are gone,
+        clipped to what is left."""
+        look = self.survey.look()
+        losses: list[Loss] = []
+        limits: dict[TopicPartition, int] = {}
+        for partition, state in self.survey.states(end, look).items():
+            position = end.positions[partition]
+            stored_id = end.topic_ids.get(partition.topic, "")
+            loss, onward = judge(partition, position, stored_id, state)
+            if loss is not None:
+                losses.append(loss)
+            if onward is not None and (loss is None or loss.kind != "recreated"):
+                limits[partition] = min(position.offset, onward)
+        self.report(losses)
+        return limits

@@ -1,0 +1,150 @@
+"""What a task does: read one range of one partition into Arrow, and notice if it is not that range.
+
+Runs in Spark's Python workers, with a Cluster that the worker keeps. Besides what the fetcher
+checks (topic id, divergence while reading) a task knows in which leader epoch the range's end had
+been reached when it was planned. All records of the range existed then, so none can have a higher
+epoch; one that has was written by a later leader over what had been there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from fencepost.batch.columns import decode_columns
+from fencepost.batch.header import iter_headers
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import (
+    ClientError,
+    LogTruncated,
+    OffsetOutOfRange,
+    UnknownTopic,
+)
+from fencepost.client.fetcher import Fetched, Fetcher
+from fencepost.client.offsets import EARLIEST, LATEST, list_offsets
+from fencepost.spark.connections import cluster_for, drop
+from fencepost.spark.loss import UNKNOWN_END, DataLossError, Loss
+from fencepost.spark.options import SourceOptions
+from fencepost.spark.planning import OffsetRange
+from fencepost.spark.projection import Projection
+from fencepost.wire.types import Uuid
+
+log = logging.getLogger("fencepost.spark")
+
+# JVM and Python spend least per record with 16 to 64 thousand rows in a batch.
+ROWS_PER_BATCH = 32_768
+
+
+def read_range(
+    options: SourceOptions, projection: Projection, wanted: OffsetRange
+) -> Iterator[pa.RecordBatch]:
+    """The records of `wanted`. Raises DataLossError unless failOnDataLoss=false, which logs."""
+    cluster = cluster_for(options.client)
+    decoded = _Task(options, projection, cluster).batches(wanted)
+    try:
+        yield from projection.apply(decoded)
+    except ClientError:
+        drop(options.client)
+        raise
+
+
+class _Task:
+    def __init__(self, options: SourceOptions, projection: Projection, cluster: Cluster) -> None:
+        self.options = options
+        self.columns = projection.columns
+        self.cluster = cluster
+
+    def batches(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        """Decoded columns of the range, going on after a loss where that is allowed."""
+        left: OffsetRange | None = wanted
+        last_epoch = -1
+        while left is not None and left.size > 0:
+            position = left.start
+            try:
+                for fetched in self._fetch(left, last_epoch):
+                    yield from self._decode(left, fetched)
+                    position, last_epoch = fetched.next_offset, fetched.last_epoch
+                return
+            except (OffsetOutOfRange, LogTruncated, UnknownTopic) as error:
+                left = self._after_loss(replace(left, start=position), error)
+                last_epoch = -1
+
+    def _fetch(self, left: OffsetRange, last_epoch: int) -> Iterator[Fetched]:
+        topic = left.partition.topic
+        pinned = {topic: Uuid.from_string(left.topic_id)} if left.topic_id else {}
+        return Fetcher(self.cluster, topic_ids=pinned).read_range(
+            left.partition,
+            left.start,
+            left.end,
+            last_epoch=last_epoch,
+            least_leader_epoch=left.leader_epoch,
+            stall_timeout_ms=self.options.stall_timeout_ms,
+        )
+
+    def _decode(self, left: OffsetRange, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+        if 0 <= left.leader_epoch < fetched.last_epoch:
+            self._check_epochs(left, fetched)
+        return decode_columns(
+            fetched.records,
+            topic=left.partition.topic,
+            partition=left.partition.partition,
+            start_offset=left.start,
+            end_offset=left.end,
+            columns=self.columns,
+            max_rows=ROWS_PER_BATCH,
+            aborted=fetched.aborted,
+            check_crc=self.options.client.check_crcs,
+        )
+
+    def _check_epochs(self, left: OffsetRange, fetched: Fetched) -> None:
+        """The blob has batches of a later epoch; fine beyond the range, a rewrite within it."""
+        for _, header in iter_headers(fetched.records):
+            if header.base_offset >= left.end:
+                return
+            if header.partition_leader_epoch > left.leader_epoch:
+                start = max(header.base_offset, left.start)
+                detail = (
+                    f"the batch at offset {header.base_offset} is of leader epoch "
+                    f"{header.partition_leader_epoch}, but offset {left.end} had been reached in "
+                    f"epoch {left.leader_epoch} when the range was planned"
+                )
+                self._report(Loss("rewritten", left.partition, start, left.end, detail))
+                return
+
+    def _after_loss(self, left: OffsetRange, error: ClientError) -> OffsetRange | None:
+        """Report what `error` shows to be lost; what is left to read after that, if anything."""
+        if isinstance(error, OffsetOutOfRange):
+            return self._after_out_of_range(left, error)
+        if isinstance(error, LogTruncated):
+            loss = Loss(
+                "rewritten", left.partition, error.diverging_offset, left.start, error.message
+            )
+            self._report(loss, error)
+            return left
+        end = left.end if left.end > left.start else UNKNOWN_END
+        self._report(Loss("deleted", left.partition, left.start, end, error.message), error)
+        return None
+
+    def _after_out_of_range(self, left: OffsetRange, error: OffsetOutOfRange) -> OffsetRange | None:
+        where = left.partition
+        earliest = list_offsets(self.cluster, {where: EARLIEST})[where].offset
+        latest = list_offsets(self.cluster, {where: LATEST})[where].offset
+        if earliest > left.start:
+            lost_to = min(earliest, left.end)
+            detail = (
+                f"the log begins at offset {earliest} now; records were deleted before the read"
+            )
+            if not left.from_earliest:
+                self._report(Loss("aged out", where, left.start, lost_to, detail), error)
+            return replace(left, start=lost_to)
+        detail = f"the log ends at offset {latest} now"
+        self._report(Loss("truncated", where, latest, left.end, detail), error)
+        return replace(left, start=left.end)
+
+    def _report(self, loss: Loss, cause: ClientError | None = None) -> None:
+        if self.options.fail_on_data_loss:
+            raise DataLossError([loss]) from cause
+        log.warning("data loss: %s", loss)

@@ -1,0 +1,3 @@
+"""Found by Spark: `.format("fencepost")` works without registering anything."""
+
+from fencepost.spark.datasource import FencepostDataSource as DefaultSource  # noqa: F401
