@@ -8,8 +8,9 @@
     directory.id=<this directory, a Uuid>
 
 A comment in front of them, `#crc32c=<8 hex digits>`, is the checksum of the lines behind it; Kafka
-passes over comments, and we over a file that has none. Version 0, of Kafka's ZooKeeper days, has `broker.id` in place of `node.id` and need not have a
-cluster. Keys that are not known are kept when the file is written again.
+passes over comments, and we over a file that has none. Version 0, of Kafka's ZooKeeper days, has
+`broker.id` in place of `node.id` and need not have a cluster. Keys that are not known are kept when
+the file is written again.
 
 `.kafka_cleanshutdown` is there from a clean shutdown until the next start: JSON, `{"version":0,
 "brokerEpoch":<the epoch the broker had>}`. Older brokers left it empty. While it stands, logs are

@@ -1,0 +1,290 @@
+"""A log directory: many partitions' logs, and what is written down about all of them together.
+
+Theory of operation
+-------------------
+One process at a time has the directory; the lock is the kind Kafka takes. Three checkpoint files
+say of every partition how far it is durable, where it starts and what its high watermark was. They
+are written now and then (`checkpoint`) and may be behind the truth, never ahead of it:
+
+* before a log is cut below its recovery point, the file is lowered;
+* before a partition is created whose name stands in the files from an earlier life, it is struck
+  out of them.
+
+A file that cannot be read is as good as none: everything is then recovered from its beginning.
+
+The marker of a clean shutdown is taken away when the directory is opened, and put back by `close`
+only if every log of the directory has been closed cleanly, in this life or in an earlier one.
+
+A deleted partition's directory is renamed to `...-delete` at once, and emptied by a later
+`checkpoint` or the next start.
+
+Open files: see `SegmentCache`; apart from those, the lock, and a few while something is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from uuid import uuid4
+
+from fencepost.log.checkpoints import OffsetCheckpoint, TopicPartition
+from fencepost.log.config import LogConfig
+from fencepost.log.disk import Disk
+from fencepost.log.errors import CorruptFileError, InconsistentTopicIdError, LogError
+from fencepost.log.meta import (
+    MetaProperties,
+    read_clean_shutdown,
+    read_meta_properties,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+)
+from fencepost.log.names import (
+    DELETE_DIR_SUFFIX,
+    HIGH_WATERMARK_FILE,
+    LOCK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    deleted_dir,
+    parse_partition_dir,
+    partition_dir,
+)
+from fencepost.log.partition_log import PartitionLog
+from fencepost.log.segment import SegmentCache
+from fencepost.wire.types import Uuid
+
+log = logging.getLogger(__name__)
+
+
+class _Checkpoint:
+    """One checkpoint file and what it says."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._file = OffsetCheckpoint(disk, path)
+        try:
+            self.offsets = self._file.read()
+        except CorruptFileError as error:
+            log.warning("starting without a checkpoint: %s", error)
+            self.offsets = {}
+
+    def write(self, offsets: dict[TopicPartition, int]) -> None:
+        """Replace the file if it says anything else. OSError."""
+        if offsets != self.offsets:
+            self._file.write(offsets)
+            self.offsets = offsets
+
+    def strike(self, key: TopicPartition) -> None:
+        """Take one partition out. OSError."""
+        if key in self.offsets:
+            self.write({other: at for other, at in self.offsets.items() if other != key})
+
+
+class LogDir:
+    """See the module docstring; made by `open`."""
+
+    def __init__(self, disk: Disk, path: str, cache: SegmentCache) -> None:
+        self.path = path
+        self.disk = disk
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.failed: dict[TopicPartition, Exception] = {}
+        """Partitions that `open_all` could not open, and why."""
+        self._cache = cache
+        self._lock = disk.lock(f"{path}/{LOCK_FILE}")
+        try:
+            self.meta: MetaProperties = read_meta_properties(disk, path)
+            self._points = _Checkpoint(disk, f"{path}/{RECOVERY_POINT_FILE}")
+            self._starts = _Checkpoint(disk, f"{path}/{LOG_START_OFFSET_FILE}")
+            self._high_watermarks = _Checkpoint(disk, f"{path}/{HIGH_WATERMARK_FILE}")
+            broker_epoch = read_clean_shutdown(disk, path)
+            remove_clean_shutdown(disk, path)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.was_clean = broker_epoch is not None
+        """Whether the directory had been closed cleanly."""
+        self.previous_broker_epoch = -1 if broker_epoch is None else broker_epoch
+        """The epoch of the broker that closed it cleanly; -1 if it was not, or did not say."""
+        self._untouched = set(self.partitions_on_disk())
+
+    @classmethod
+    def open(cls, disk: Disk, path: str, *, files_max: int = 256) -> LogDir:
+        """Take possession of the formatted directory at `path`; its logs are not opened yet.
+
+        `files_max` bounds open segment files. Raises LogDirLockedError, LogDirNotFormattedError,
+        CorruptFileError (meta.properties), OSError.
+        """
+        return cls(disk, path.rstrip("/") or "/", SegmentCache(files_max))
+
+    # ---- logs
+
+    def partitions_on_disk(self) -> list[TopicPartition]:
+        """The partitions that have a directory here. OSError."""
+        found = []
+        for name in self.disk.list(self.path):
+            key = parse_partition_dir(name)
+            if key is not None and self.disk.is_dir(f"{self.path}/{name}"):
+                found.append(key)
+        return found
+
+    def open_all(
+        self, config_for: Callable[[str], LogConfig], *, now_ms: int
+    ) -> dict[TopicPartition, PartitionLog]:
+        """Open every partition that is here; those that cannot be opened are in `failed`."""
+        for topic, partition in self.partitions_on_disk():
+            if (topic, partition) in self.logs:
+                continue
+            try:
+                self._open(topic, partition, None, config_for(topic), now_ms)
+            except (LogError, OSError) as error:
+                log.error("%s-%d cannot be opened: %s", topic, partition, error)
+                self.failed[topic, partition] = error
+        return self.logs
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        """The partition's log if it is open."""
+        return self.logs.get((topic, partition))
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        accept_loss: bool = False,
+    ) -> PartitionLog:
+        """The partition's log: the one that is open, or that is on disk, or a new one.
+
+        A directory left by another topic of the same name is deleted first. Raises
+        DurableDataLostError (see `PartitionLog.open`), CorruptFileError, OSError, and ValueError
+        for what cannot be a topic or a partition.
+        """
+        key = topic, partition
+        present = self.logs.get(key)
+        if present is not None:
+            if topic_id is None or present.topic_id in (None, topic_id):
+                present.config = config
+                return present
+            self.delete(present)
+        try:
+            return self._open(topic, partition, topic_id, config, now_ms, accept_loss)
+        except InconsistentTopicIdError as error:
+            log.warning("%s; it is deleted", error)
+            old = f"{self.path}/{partition_dir(topic, partition)}"
+            self.disk.rename(old, f"{self.path}/{deleted_dir(topic, partition, uuid4().hex)}")
+            self.disk.sync_dir(self.path)
+            return self._open(topic, partition, topic_id, config, now_ms, accept_loss)
+
+    def _open(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        now_ms: int,
+        accept_loss: bool = False,
+    ) -> PartitionLog:
+        key = topic, partition
+        directory = f"{self.path}/{partition_dir(topic, partition)}"
+        is_new = not self.disk.is_dir(directory)
+        if is_new:
+            for checkpoint in (self._points, self._starts, self._high_watermarks):
+                checkpoint.strike(key)
+        opened = PartitionLog.open(
+            self.disk,
+            directory,
+            topic,
+            partition,
+            config,
+            recovery_point=self._points.offsets.get(key, 0),
+            start_offset=self._starts.offsets.get(key, 0),
+            clean_shutdown=self.was_clean and not is_new,
+            now_ms=now_ms,
+            topic_id=topic_id,
+            cache=self._cache,
+            lower_recovery_point=lambda offset: self._lower(key, offset),
+            accept_loss=accept_loss,
+        )
+        self.logs[key] = opened
+        self.failed.pop(key, None)
+        self._untouched.discard(key)
+        return opened
+
+    def _lower(self, key: TopicPartition, offset: int) -> None:
+        if self._points.offsets.get(key, 0) > offset:
+            self._points.write({**self._points.offsets, key: offset})
+
+    def delete(self, partition_log: PartitionLog, unique: str | None = None) -> None:
+        """Close the log and delete it: its directory is renamed now and emptied later. OSError.
+
+        `unique` sets the directory's new name apart from others; drawn if not given.
+        """
+        key = partition_log.topic, partition_log.partition
+        self.logs.pop(key, None)
+        partition_log.delete(unique or uuid4().hex)
+
+    def remove_deleted(self) -> int:
+        """Remove the directories of deleted partitions; how many. OSError."""
+        removed = 0
+        for name in self.disk.list(self.path):
+            directory = f"{self.path}/{name}"
+            if name.endswith(DELETE_DIR_SUFFIX) and self.disk.is_dir(directory):
+                for file in self.disk.list(directory):
+                    self.disk.unlink(f"{directory}/{file}")
+                self.disk.rmdir(directory)
+                removed += 1
+        return removed
+
+    # ---- what is written down
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """The partition's high watermark as of the last checkpoint; 0 if there is none."""
+        return self._high_watermarks.offsets.get((topic, partition), 0)
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """Write down how far every log is durable and where it starts, and the high watermarks.
+
+        Of partitions without a high watermark given, the last one stands. Also removes what
+        deleted partitions have left. OSError.
+        """
+        points = {key: at for key, at in self._points.offsets.items() if key in self._untouched}
+        starts = {key: at for key, at in self._starts.offsets.items() if key in self._untouched}
+        for key, opened in self.logs.items():
+            points[key] = opened.recovery_point
+            if opened.start_offset > 0:
+                starts[key] = opened.start_offset
+        marks = {**self._high_watermarks.offsets, **(high_watermarks or {})}
+        marks = {key: at for key, at in marks.items() if key in self.logs or key in self._untouched}
+        self._points.write(points)
+        self._starts.write(starts)
+        self._high_watermarks.write(marks)
+        self.remove_deleted()
+
+    def close(
+        self,
+        *,
+        clean: bool = True,
+        broker_epoch: int = -1,
+        high_watermarks: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """Close all logs and give the directory back; OSError is raised after everything is closed.
+
+        With `clean`, logs are flushed and the marker is left, unless a log has failed or could not
+        be opened.
+        """
+        problem: OSError | None = None
+        for opened in self.logs.values():
+            try:
+                opened.close(clean=clean)
+            except OSError as error:
+                log.error("%s was not closed cleanly: %s", opened.directory, error)
+                problem = problem or error
+        try:
+            if clean and problem is None:
+                self.checkpoint(high_watermarks)
+                if not self.failed and (self.was_clean or not self._untouched):
+                    write_clean_shutdown(self.disk, self.path, broker_epoch)
+        finally:
+            self._lock.release()
+        if problem is not None:
+            raise problem

@@ -1,0 +1,480 @@
+"""One segment of a log: a file of record batches and the two indexes into it.
+
+Theory of operation
+-------------------
+A segment is named after the first offset it may hold. Batches stand in its file one behind the
+other, as they came; the last segment of a log, the active one, grows. Where a batch begins is found
+through the sparse offset index and a walk over batch headers, a few kilobytes at most. Where the
+last reads ended is remembered (`_hints`), because that is where the next ones will begin.
+
+A walk meets bytes that may have rotted. A header that cannot be one, or an index that points at
+something that is not a batch of its offset, is CorruptFileError; the owner then makes the indexes
+anew and looks again, and only if that does not help reports the log as damaged.
+
+Batches that this process appended, or scanned during recovery, are known to be sound. The others
+(of a log that was closed cleanly) have their CRC checked the first time they are read:
+`_sound_from` and `_sound_to` bound the stretch that needs no more checking.
+
+The file of a segment is opened when it is needed and closed by `SegmentCache`, which bounds open
+files and loaded indexes for a whole log directory.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from fencepost.batch.errors import BatchError
+from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc, read_header
+from fencepost.log.disk import Buffer, Disk, File
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_file
+from fencepost.log.offset_index import OffsetIndex
+from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+
+# base offset, batch length, magic, last offset delta: all a walk needs of a batch's header
+_WALK = Struct(">qi4xb6xi")
+_WALK_BYTES: Final = _WALK.size
+_LENGTH_OVERHEAD_BYTES: Final = 12
+_BATCH_BYTES_MIN: Final = HEADER_BYTES
+_WALK_CHUNK_BYTES: Final = 8 * 1024
+_SCAN_CHUNK_BYTES: Final = 1 << 20
+_HINTS_KEPT: Final = 16
+_RELATIVE_MAX: Final = (1 << 31) - 1
+
+UNKNOWN: Final = -2
+"""A timestamp that has not been looked for yet; -1 is "there is none"."""
+
+BatchAt = tuple[int, int, int, int]
+"""Of a batch: position, size in bytes, base offset, last offset."""
+
+
+class SegmentCache:
+    """Bounds what the segments of a log directory keep open and in memory.
+
+    Segments are released in the order in which they were last read. A segment with appended data
+    that is not yet durable keeps its file whatever the bound, so there are never more open files
+    than `files_max` and one for each partition that was written to since its last flush.
+    """
+
+    def __init__(self, files_max: int = 256, index_bytes_max: int = 16 << 20) -> None:
+        self._files_max = files_max
+        self._index_bytes_max = index_bytes_max
+        self._index_bytes = 0
+        self._used: OrderedDict[Segment, int] = OrderedDict()
+
+    def touch(self, segment: Segment) -> None:
+        """The segment has just opened or loaded something, or is being read."""
+        size = segment.releasable_index_bytes
+        self._index_bytes += size - self._used.get(segment, 0)
+        self._used[segment] = size
+        self._used.move_to_end(segment)
+        if len(self._used) > self._files_max or self._index_bytes > self._index_bytes_max:
+            self._evict(segment)
+
+    def forget(self, segment: Segment) -> None:
+        """The segment is closed."""
+        self._index_bytes -= self._used.pop(segment, 0)
+
+    def _evict(self, keep: Segment) -> None:
+        for segment in list(self._used):
+            if len(self._used) <= self._files_max and self._index_bytes <= self._index_bytes_max:
+                return
+            if segment is not keep and not segment.is_dirty:
+                self.forget(segment)
+                segment.release()
+
+
+class Segment:
+    """A segment of the log in `directory`; see the module docstring."""
+
+    __slots__ = (
+        "_cache",
+        "_disk",
+        "_file",
+        "_hints",
+        "_index",
+        "_sound_from",
+        "_sound_to",
+        "_time_index",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "directory",
+        "first_timestamp_ms",
+        "is_active",
+        "is_retired",
+        "max_timestamp",
+        "next_offset",
+        "size_bytes",
+        "synced_bytes",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        cache: SegmentCache,
+        directory: str,
+        base_offset: int,
+        *,
+        size_bytes: int = 0,
+        next_offset: int | None = None,
+        now_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._cache = cache
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.next_offset = base_offset if next_offset is None else next_offset
+        """Behind the last record; for a closed segment of a log opened as clean, the next base."""
+        self.created_ms = now_ms
+        self.synced_bytes = size_bytes
+        self.bytes_since_index = 0
+        self.first_timestamp_ms = UNKNOWN if size_bytes else -1
+        self.max_timestamp: TimestampOffset | None = None if size_bytes else NO_TIMESTAMP
+        self.is_active = False
+        self.is_retired = False
+        self._file: File | None = None
+        self._index: OffsetIndex | None = None if size_bytes else OffsetIndex()
+        self._time_index: TimeIndex | None = None if size_bytes else TimeIndex()
+        self._hints: dict[int, int] = {}
+        self._sound_from = 0
+        self._sound_to = 0
+
+    # ---- files
+
+    def path(self, suffix: str = LOG_SUFFIX) -> str:
+        """Path of one of the segment's files."""
+        return f"{self.directory}/{offset_file(self.base_offset, suffix)}"
+
+    @property
+    def file(self) -> File:
+        """The open segment file. OSError."""
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.path())
+            self._cache.touch(self)
+        return file
+
+    def create(self) -> None:
+        """Make the (empty) segment file. OSError."""
+        self._file = self._disk.open(self.path(), create=True)
+        if self._file.size():
+            self._file.truncate(0)
+        self._cache.touch(self)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether data was appended that has not been synced."""
+        return self.size_bytes > self.synced_bytes
+
+    @property
+    def releasable_index_bytes(self) -> int:
+        """Bytes of loaded indexes that could be loaded again."""
+        if self.is_active:
+            return 0
+        index, time_index = self._index, self._time_index
+        return (index.size_bytes if index else 0) + (time_index.size_bytes if time_index else 0)
+
+    def release(self) -> None:
+        """Close the file; forget indexes that can be read again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if not self.is_active:
+            self._index = None
+            self._time_index = None
+
+    def close(self) -> None:
+        """Let go of everything; the segment is not used any more."""
+        self.is_active = False
+        self._cache.forget(self)
+        self.release()
+
+    # ---- indexes
+
+    @property
+    def index(self) -> OffsetIndex:
+        """The offset index, loaded or, if it is missing or damaged, made anew. OSError."""
+        if self._index is None:
+            self._load_indexes()
+        assert self._index is not None
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, likewise."""
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    def _load_indexes(self) -> None:
+        index_path, time_path = self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)
+        try:
+            index = OffsetIndex.decode(index_path, self._disk.read(index_path), self.size_bytes)
+            time_index = TimeIndex.decode(time_path, self._disk.read(time_path))
+        except (CorruptFileError, FileNotFoundError):
+            self.rebuild_indexes()
+            return
+        self._index, self._time_index = index, time_index
+        if self.max_timestamp is None and not self.is_active and time_index:
+            self.max_timestamp = time_index.last()
+        self._cache.touch(self)
+
+    def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
+        """Make both indexes from the segment file. CorruptFileError if it is damaged; OSError."""
+        index, time_index, newest = OffsetIndex(), TimeIndex(), NO_TIMESTAMP
+        since = 0
+        for position, header in self.headers(0, self.size_bytes):
+            relative = header.last_offset - self.base_offset
+            if header.max_timestamp > newest.timestamp_ms:
+                newest = TimestampOffset(header.max_timestamp, relative)
+            if since > interval_bytes:
+                index.append(relative, position)
+                time_index.maybe_append(*newest)
+                since = 0
+            since += header.size_bytes
+        self.install_indexes(index, time_index, newest, since)
+        if not self.is_active:
+            time_index.maybe_append(*newest)
+            self.write_indexes()
+        self._cache.touch(self)
+
+    def install_indexes(
+        self, index: OffsetIndex, time_index: TimeIndex, newest: TimestampOffset, since: int
+    ) -> None:
+        """Take over indexes that a scan has made."""
+        self._index, self._time_index = index, time_index
+        self.max_timestamp = newest
+        self.bytes_since_index = since
+        self._hints.clear()
+
+    def write_indexes(self) -> list[File]:
+        """Write both index files; they are open, and not synced yet. OSError."""
+        written: list[File] = []
+        try:
+            for suffix, data in (
+                (INDEX_SUFFIX, self.index.encode()),
+                (TIME_INDEX_SUFFIX, self.time_index.encode()),
+            ):
+                file = self._disk.open(self.path(suffix), create=True)
+                written.append(file)
+                file.truncate(0)
+                file.write_at(data, 0)
+        except OSError:
+            for file in written:
+                file.close()
+            raise
+        return written
+
+    # ---- appending
+
+    def has_room_for(self, last_offset: int) -> bool:
+        """Whether an index entry could name the offset."""
+        return last_offset - self.base_offset <= _RELATIVE_MAX
+
+    def note_append(
+        self, size_bytes: int, last_offset: int, max_timestamp_ms: int, interval_bytes: int
+    ) -> None:
+        """A batch has been written at the end of the file: index it."""
+        newest = self.max_timestamp
+        if newest is None:
+            newest = self.largest_timestamp()
+        relative = last_offset - self.base_offset
+        if max_timestamp_ms > newest.timestamp_ms:
+            newest = self.max_timestamp = TimestampOffset(max_timestamp_ms, relative)
+        if self.size_bytes == 0:
+            self.first_timestamp_ms = max_timestamp_ms
+        if self.bytes_since_index > interval_bytes:
+            self.index.append(relative, self.size_bytes)
+            self.time_index.maybe_append(*newest)
+            self.bytes_since_index = 0
+        if self._sound_to == self.size_bytes:
+            self._sound_to += size_bytes
+        self.bytes_since_index += size_bytes
+        self.size_bytes += size_bytes
+        self.next_offset = last_offset + 1
+
+    def rolling_timestamp_ms(self) -> int:
+        """Largest timestamp of the first batch, by which the segment's age is told; -1: none."""
+        if self.first_timestamp_ms == UNKNOWN:
+            for _, header in self.headers(0, self.size_bytes):
+                self.first_timestamp_ms = header.max_timestamp
+                break
+            else:
+                self.first_timestamp_ms = -1
+        return self.first_timestamp_ms
+
+    def largest_timestamp(self) -> TimestampOffset:
+        """The largest timestamp and the batch that has it, by its relative last offset."""
+        if self.max_timestamp is None:
+            newest = self.time_index.last()
+            if self.max_timestamp is None:
+                start = self.position_of(self.base_offset + newest.relative_offset)
+                for _, header in self.headers(start, self.size_bytes):
+                    if header.max_timestamp > newest.timestamp_ms:
+                        relative = header.last_offset - self.base_offset
+                        newest = TimestampOffset(header.max_timestamp, relative)
+                self.max_timestamp = newest
+        return self.max_timestamp
+
+    def truncate_memory(self, position: int, next_offset: int) -> None:
+        """The file has been cut at `position`: forget what lay behind it."""
+        self.index.truncate(position)
+        self.time_index.truncate(next_offset - self.base_offset)
+        self.size_bytes = position
+        self.synced_bytes = min(self.synced_bytes, position)
+        self.next_offset = next_offset
+        self.max_timestamp = None if position else NO_TIMESTAMP
+        self.first_timestamp_ms = UNKNOWN if position else -1
+        self.bytes_since_index = position - self.index.floor_position(position)[1]
+        self._sound_to = min(self._sound_to, position)
+        self._sound_from = min(self._sound_from, self._sound_to)
+        self._hints.clear()
+
+    # ---- finding
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins whose last offset is not below `offset`; else the end.
+
+        CorruptFileError, OSError.
+        """
+        if offset >= self.next_offset and self.is_active:
+            return self.size_bytes
+        hint = self._hints.get(offset)
+        if hint is not None:
+            return hint
+        for position, _, _, last_offset in self._walk_from_index(offset):
+            if last_offset >= offset:
+                return position
+        return self.size_bytes
+
+    def _walk_from_index(self, offset: int) -> Iterator[BatchAt]:
+        """Batches from the one that the index names for `offset`."""
+        entry_offset, position = self.index.floor(offset - self.base_offset)
+        walk = self.walk(position, self.size_bytes)
+        if entry_offset >= 0:
+            first = next(walk, None)
+            if first is None or first[2] > self.base_offset + entry_offset:
+                path = self.path(INDEX_SUFFIX)
+                raise CorruptFileError(path, f"offset {entry_offset} does not lie at {position}")
+            yield first
+        yield from walk
+
+    def boundary_at_most(self, start: int, limit: int) -> int:
+        """The last place from `start` to `limit` where a batch begins or the file ends."""
+        entry_offset, position = self.index.floor_position(limit)
+        if position < start:
+            entry_offset, position = -1, start
+        for at, size, base_offset, _ in self.walk(position, self.size_bytes):
+            if at == position and -1 < entry_offset < base_offset - self.base_offset:
+                path = self.path(INDEX_SUFFIX)
+                raise CorruptFileError(path, f"offset {entry_offset} does not lie at {position}")
+            if at + size > limit:
+                self.hint(base_offset, at)
+                return at
+        return self.size_bytes
+
+    def hint(self, offset: int, position: int) -> None:
+        """Remember that `offset` begins at `position`."""
+        hints = self._hints
+        hints[offset] = position
+        if len(hints) > _HINTS_KEPT:
+            del hints[next(iter(hints))]
+
+    def walk(self, position: int, end: int) -> Iterator[BatchAt]:
+        """The batches from `position` to `end`, by their headers. CorruptFileError, OSError.
+
+        A batch that reaches beyond `end` is not given.
+        """
+        read_at, path = self.file.read_at, self.path()
+        chunk, chunk_at = b"", position
+        previous = -1
+        while end - position >= _BATCH_BYTES_MIN:
+            at = position - chunk_at
+            if at + _WALK_BYTES > len(chunk):
+                chunk_at, at = position, 0
+                chunk = read_at(min(_WALK_CHUNK_BYTES, end - position), position)
+                if len(chunk) < _WALK_BYTES:
+                    raise CorruptFileError(path, f"ends before {end}", position)
+            base_offset, length, magic, delta = _WALK.unpack_from(chunk, at)
+            size = length + _LENGTH_OVERHEAD_BYTES
+            if magic != 2 or size < _BATCH_BYTES_MIN or delta < 0 or base_offset <= previous:
+                raise CorruptFileError(path, "no batch begins here", position)
+            if size > end - position:
+                return
+            previous = base_offset + delta
+            yield position, size, base_offset, previous
+            position += size
+
+    # ---- reading
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes between two batch boundaries, sound. CorruptFileError, OSError."""
+        data = self.file.read_at(end - start, start)
+        if len(data) < end - start:
+            raise CorruptFileError(self.path(), f"ends before {end}", start + len(data))
+        if not (self._sound_from <= start and end <= self._sound_to):
+            self._check(data, start, end)
+        return data
+
+    def _check(self, data: bytes, start: int, end: int) -> None:
+        position = 0
+        while position < len(data):
+            header = self._header(data, position, start)
+            if not check_crc(data, position, header):
+                raise CorruptFileError(self.path(), "a batch fails its CRC", start + position)
+            position += header.size_bytes
+        if start <= self._sound_to and end >= self._sound_from:
+            self._sound_from = min(self._sound_from, start)
+            self._sound_to = max(self._sound_to, end)
+        else:
+            self._sound_from, self._sound_to = start, end
+
+    def mark_sound(self) -> None:
+        """All batches have been checked."""
+        self._sound_from, self._sound_to = 0, self.size_bytes
+
+    def _header(self, data: Buffer, at: int, start: int) -> BatchHeader:
+        try:
+            return read_header(data, at)
+        except BatchError as error:
+            raise CorruptFileError(self.path(), str(error), start + at) from None
+
+    def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The whole batches between two positions, sound. CorruptFileError, OSError."""
+        while start < end:
+            stop = self.boundary_at_most(start, min(start + _SCAN_CHUNK_BYTES, end))
+            if stop == start:  # one batch larger than a chunk
+                stop = start + next(self.walk(start, end), (0, 0, 0, 0))[1]
+                if stop == start:
+                    return
+            stop = min(stop, end)
+            data = memoryview(self.read(start, stop))
+            position = 0
+            while position < len(data):
+                header = self._header(data, position, start)
+                yield header, data[position : position + header.size_bytes]
+                position += header.size_bytes
+            start = stop
+
+    def headers(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of the whole batches between two positions; CRCs are not looked at.
+
+        CorruptFileError, OSError.
+        """
+        position, chunk, chunk_at = start, b"", start
+        while end - position >= HEADER_BYTES:
+            at = position - chunk_at
+            if at + HEADER_BYTES > len(chunk):
+                chunk_at, at = position, 0
+                chunk = self.file.read_at(min(4 * _WALK_CHUNK_BYTES, end - position), position)
+            header = self._header(chunk, at, chunk_at)
+            if header.size_bytes > end - position:
+                return
+            yield position, header
+            position += header.size_bytes
