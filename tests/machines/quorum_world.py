@@ -1,4 +1,4 @@
-"""A quorum in a bottle: real machines under the real driver, over a log, network and clock of lists.
+"""A quorum in a bottle: real machines, the real driver, and a log, network and clock of lists.
 
 Everything that may happen next lies open: messages in flight, flushes that were asked for, timers
 that are armed. A transcript picks by name, a random run picks by seed. Nothing is durable until it

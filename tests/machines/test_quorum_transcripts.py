@@ -1,8 +1,8 @@
 """The quorum's known accidents as stories: what happened elsewhere must not happen here.
 
-Each transcript in `transcripts/` is a scenario of the project's catalogue (its number is in the file
-name) with the output our machines give; `quorum_script` says how to read it. Each names the old bug
-that it guards against, its ablation: with the bug put back, the story must come out differently.
+Each transcript in `transcripts/` is a scenario of the project's catalogue (the file's name has its
+number) with the output our machines give; `quorum_script` says how to read it. Each guards against
+an old bug, its ablation: with the bug put back, the story must come out as that bug would have it.
 
 `FENCEPOST_REWRITE=1` writes the outputs anew. Commit a changed output only if you understand it.
 """

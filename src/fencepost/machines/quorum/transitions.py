@@ -182,7 +182,7 @@ class Transitions(QuorumCore):
     # -- hearing of epochs and leaders ---------------------------------------------------------
 
     def _observe(self, epoch: int, leader_id: int, from_leader: bool = False) -> bool:
-        """Take note that `leader_id` (or NOBODY) leads `epoch`; whether that changed our role.
+        """Take note that `leader_id` (or NOBODY) leads `epoch`; whether that ends the matter.
 
         `from_leader` says that it speaks for itself. Hearsay of a leader that a prospective knows
         does not make it follow again: it asks around because that leader is silent.
@@ -191,6 +191,8 @@ class Transitions(QuorumCore):
         cannot be: somebody has lost its quorum-state. Then this node stops, before it makes the
         damage worse.
         """
+        if self.role is Role.FAILED:
+            return True  # nothing brings it back
         if epoch < self._state.epoch:
             return False
         if epoch > self._state.epoch:
@@ -207,7 +209,7 @@ class Transitions(QuorumCore):
         if known not in (NOBODY, leader_id):
             self.become_failed(f"epoch {epoch} is led by {known} and by {leader_id}")
             return True
-        if self.role in (Role.FOLLOWER, Role.FAILED):
+        if self.role is Role.FOLLOWER:
             return False
         if self.role is Role.PROSPECTIVE and known == leader_id and not from_leader:
             return False
