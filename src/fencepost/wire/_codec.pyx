@@ -348,9 +348,7 @@ cdef PyObject *read_records(Cursor *c, int64_t size) noexcept:
     cdef PyObject *value
     cdef Py_ssize_t at = c.pos - c.start
     if c.view == NULL:
-        c.view = PyObject_CallFunctionObjArgs(
-            <PyObject *>AS_VIEW, c.source, <PyObject *>NULL
-        )
+        c.view = PyMemoryView_FromObject(c.source)
         if c.view == NULL:
             return NULL
     value = PySequence_GetSlice(c.view, at, at + size)
@@ -758,6 +756,19 @@ cdef int write_bytes(Sink *s, PyObject *value, bint is_flexible) noexcept:
     return result
 
 
+cdef bint is_flat_view(PyObject *value) noexcept:
+    """Whether `value` is a memoryview that `as_view` would return as it is."""
+    cdef Py_buffer *buffer
+    if not PyMemoryView_Check(value):
+        return False
+    buffer = PyMemoryView_GET_BUFFER(value)
+    if buffer.ndim != 1 or buffer.format == NULL:
+        return False
+    if buffer.format[0] != b"B" or buffer.format[1] != 0:
+        return False
+    return PyBuffer_IsContiguous(buffer, b"C")
+
+
 cdef PyObject *flat_part(PyObject *value, const void **data, Py_ssize_t *size) noexcept:
     """A piece of records that is one run of bytes, and where it lies."""
     cdef Py_buffer *buffer
@@ -768,9 +779,12 @@ cdef PyObject *flat_part(PyObject *value, const void **data, Py_ssize_t *size) n
         data[0] = PyByteArray_AS_STRING(value)
         size[0] = PyByteArray_GET_SIZE(value)
     elif PyMemoryView_Check(value):
-        value = PyObject_CallFunctionObjArgs(<PyObject *>AS_VIEW, value, <PyObject *>NULL)
-        if value == NULL:
-            return NULL
+        if is_flat_view(value):
+            Py_INCREF(value)
+        else:
+            value = PyObject_CallFunctionObjArgs(<PyObject *>AS_VIEW, value, <PyObject *>NULL)
+            if value == NULL:
+                return NULL
         buffer = PyMemoryView_GET_BUFFER(value)
         data[0] = buffer.buf
         size[0] = buffer.len
@@ -1186,7 +1200,7 @@ cdef class CompiledCodec:
         cdef Py_buffer buffer
         cdef Cursor c
         cdef PyObject *found
-        if not PyBytes_CheckExact(<PyObject *>data):
+        if not (PyBytes_CheckExact(<PyObject *>data) or is_flat_view(<PyObject *>data)):
             data = as_view(data)
         if PyObject_GetBuffer(<PyObject *>data, &buffer, PyBUF_SIMPLE) < 0:
             raise_pending()
