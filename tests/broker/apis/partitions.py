@@ -1,0 +1,177 @@
+"""Real partitions for handlers to ask: logs on a disk, machines in the driver, no event loop.
+
+`PartitionNode` is a `StillNode` with `replicas`. Appends and flushes happen at once, so a partition
+with one replica commits what it is given before `produce` returns. Nothing is sent to other nodes:
+with more replicas the high watermark stays where it was until `follower_fetched`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fencepost.batch.header import read_header
+from fencepost.batch.records import BatchBuilder
+from fencepost.broker.replicas import HostedPartition
+from fencepost.log.config import LogConfig
+from fencepost.log.disk import OsDisk
+from fencepost.log.partition_log import PartitionLog
+from fencepost.machines.driver import Driver
+from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.partition import (
+    BecomeFollower,
+    BecomeLeader,
+    FollowerFetched,
+    Partition,
+    PartitionConfig,
+    Produce,
+    ProduceResult,
+)
+from fencepost.wire.errors import ErrorCode
+
+from .harness import StillNode, topic, topic_id
+
+NOW_MS = 1_700_000_000_000
+BROKER_ID = 1
+
+
+class PromptPorts:
+    """`machines.driver.Ports` with a disk that takes no time; messages and timers go nowhere."""
+
+    def __init__(self) -> None:
+        self.driver = Driver(self)
+        self.logs: dict[Hashable, PartitionLog] = {}
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def append(self, key: Hashable, work: Append) -> int:
+        for batch in work.batches:
+            self.logs[key].append_as_leader(batch, read_header(batch), work.leader_epoch, NOW_MS)
+        return self.logs[key].end_offset
+
+    def request_flush(self, key: Hashable) -> None:
+        job = self.logs[key].begin_flush()
+        job.run()
+        self.logs[key].finish_flush(job)
+        self.driver.persisted(key, job.end_offset)
+
+    def truncate(self, key: Hashable, work: Truncate) -> None:
+        self.logs[key].truncate_to(work.end_offset)
+
+    def write_state(self, key: Hashable, state: Any) -> None:
+        raise AssertionError("partitions have no state of their own")
+
+    def send(self, key: Hashable, to: Any, message: Any) -> None:
+        pass
+
+    def reply(self, token: Any, value: Any) -> None:
+        token(value)
+
+    def set_timer(self, key: Hashable, name: str, deadline_ms: int | None) -> None:
+        pass
+
+    def stepped(self, key: Hashable, machine: Machine) -> None:
+        pass
+
+    def failed(self, key: Hashable, reason: str) -> None:
+        pass
+
+
+class Replicas:
+    """`ReplicaManager`'s questions over the partitions a test has made."""
+
+    def __init__(self, node: PartitionNode) -> None:
+        self._node = node
+        self.hosted: dict[tuple[str, int], HostedPartition] = {}
+        self.offline_reason: str | None = None
+
+    def get(self, name: str, index: int) -> HostedPartition | ErrorCode:
+        if self.offline_reason is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if (name, index) in self.hosted:
+            return self.hosted[name, index]
+        known = self._node.image.topics_by_name.get(name)
+        if known is not None and 0 <= index < len(known.partitions):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def all(self) -> Iterable[HostedPartition]:
+        return list(self.hosted.values())
+
+
+@dataclass
+class PartitionNode(StillNode):
+    """A node with partitions."""
+
+    directory: Path = field(default_factory=Path)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ports = PromptPorts()
+        self.replicas = Replicas(self)
+
+    @property
+    def driver(self) -> Driver:
+        return self.ports.driver
+
+    def storage_failed(self, reason: str) -> None:
+        self.replicas.offline_reason = reason
+
+    def host(
+        self, name: str, index: int = 0, replicas: Iterable[int] = (BROKER_ID,), **configs: str
+    ) -> HostedPartition:
+        """Partition `index` of a topic, led in epoch 0; the topic is made with its first one."""
+        if name not in self.image.topics_by_name:
+            self.learn(*topic(name, *[{"replicas": list(replicas)} for _ in range(index + 1)]))
+        props = {key.replace("_", "."): value for key, value in configs.items()}
+        log = PartitionLog.open(
+            OsDisk(),
+            str(self.directory / f"{name}-{index}"),
+            name,
+            index,
+            LogConfig.from_props(props),
+            now_ms=NOW_MS,
+            topic_id=topic_id(name),
+        )
+        machine = Partition(BROKER_ID, log, config=PartitionConfig())
+        key = f"{name}-{index}"
+        hosted = HostedPartition(name, index, topic_id(name), key, log, machine)
+        self.ports.logs[key] = log
+        self.driver.add(key, machine)
+        self.replicas.hosted[name, index] = hosted
+        self.lead(hosted, 0, replicas)
+        return hosted
+
+    def lead(
+        self, hosted: HostedPartition, epoch: int, replicas: Iterable[int] = (BROKER_ID,)
+    ) -> None:
+        """The partition is led here, in this epoch."""
+        ids = tuple(replicas)
+        order = BecomeLeader(epoch, epoch, ids, ids, {id_: id_ * 10 for id_ in ids})
+        self.driver.feed(hosted.key, order)
+
+    def follow(self, hosted: HostedPartition, epoch: int, leader_id: int = 2) -> None:
+        """The partition is led elsewhere, in this epoch."""
+        ids = (BROKER_ID, leader_id)
+        self.driver.feed(hosted.key, BecomeFollower(leader_id, epoch, epoch, ids, ids))
+
+    def follower_fetched(self, hosted: HostedPartition, replica_id: int, offset: int) -> None:
+        """A follower has everything below `offset`."""
+        self.driver.feed(hosted.key, FollowerFetched(replica_id, offset))
+
+    def produce(
+        self, hosted: HostedPartition, timestamps_ms: Iterable[int], **batch: Any
+    ) -> ProduceResult:
+        """Append one batch with acks=1."""
+        builder = BatchBuilder()
+        for timestamp_ms in timestamps_ms:
+            builder.append(b"key", b"value", timestamp_ms=timestamp_ms)
+        built = builder.build(**batch)
+        answers: list[ProduceResult] = []
+        request = Produce(built, read_header(built), 1, answers.append, NOW_MS)
+        self.driver.feed(hosted.key, request)
+        (answer,) = answers
+        return answer
