@@ -365,6 +365,16 @@ class Partition(PartitionQueries):
 
     # Following
 
+    def fetch_position(self) -> tuple[int, int]:
+        """What a follower asks its leader for next: (offset, last fetched epoch or -1).
+
+        To be asked when everything is durable up to there. The epoch is the latest we know, also
+        if we led it and wrote nothing: the leader then tells us to forget it, and only so can
+        records of earlier epochs follow.
+        """
+        latest = self._log.epochs.latest_epoch()
+        return self._log.end_offset, -1 if latest is None else latest
+
     def _step_fetched(self, answer: Fetched, now_ms: int) -> list[Effect]:
         if self._reign is not None or answer.leader_epoch != self.leader_epoch:
             return []
@@ -403,7 +413,9 @@ class Partition(PartitionQueries):
         return []
 
     def _truncate(self, target: int, *, start_over: bool) -> list[Effect]:
-        if not start_over and target >= self._log.end_offset:
+        latest = self._log.epochs.latest()
+        names_nothing = latest is not None and latest.start_offset >= target
+        if not start_over and target >= self._log.end_offset and not names_nothing:
             return []
         self.high_watermark = min(self.high_watermark, target)
         self.durable_offset = target if start_over else min(self.durable_offset, target)

@@ -1,0 +1,304 @@
+"""KIP-227, rule by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from fencepost.machines.fetch import (
+    FetchContext,
+    FetchOutcome,
+    FetchSessions,
+    FetchWanted,
+    Finished,
+)
+from fencepost.machines.fetch.sessions import EPOCH_MAX, next_epoch
+from fencepost.wire.errors import ErrorCode
+
+Sessions = FetchSessions[str]
+
+
+def want(key: str, offset: int = 0) -> FetchWanted[str]:
+    return FetchWanted(key, offset, 1_000)
+
+
+class Client:
+    """Sends fetches and keeps its idea of the session, as a client does."""
+
+    def __init__(self, sessions: Sessions, *, is_follower: bool = False, ids: bool = True) -> None:
+        self.sessions = sessions
+        self.is_follower = is_follower
+        self.ids = ids
+        self.session_id = 0
+        self.epoch = 0
+        self.now_ms = 0
+
+    def begin(
+        self, wanted: Iterable[str | FetchWanted[str]] = (), forgotten: Sequence[str] = ()
+    ) -> FetchContext[str] | ErrorCode:
+        return self.sessions.begin(
+            self.session_id,
+            self.epoch,
+            [want(w) if isinstance(w, str) else w for w in wanted],
+            forgotten,
+            is_follower=self.is_follower,
+            uses_topic_ids=self.ids,
+            now_ms=self.now_ms,
+        )
+
+    def fetch(
+        self,
+        wanted: Iterable[str | FetchWanted[str]] = (),
+        forgotten: Sequence[str] = (),
+        **outcomes: FetchOutcome,
+    ) -> list[str]:
+        """One exchange; the keys in the answer."""
+        context = self.begin(wanted, forgotten)
+        assert isinstance(context, FetchContext)
+        results = [(p.key, outcomes.get(p.key, FetchOutcome())) for p in context.partitions]
+        finished = context.finish(results, self.now_ms)
+        assert finished.error_code is ErrorCode.NONE
+        self.session_id = finished.session_id
+        self.epoch = next_epoch(self.epoch) if finished.session_id else 0
+        return [results[index][0] for index in finished.included]
+
+
+def make(**settings: int) -> Sessions:
+    ids = iter(range(101, 10_000))
+    return FetchSessions(lambda: next(ids), **settings)
+
+
+def test_a_full_fetch_makes_a_session_and_answers_everything() -> None:
+    client = Client(make())
+    assert client.fetch(["a", "b"]) == ["a", "b"]
+    assert (client.session_id, client.epoch) == (101, 1)
+
+
+def test_a_fetch_without_a_session_leaves_none() -> None:
+    sessions = make()
+    client = Client(sessions)
+    client.epoch = -1
+    context = client.begin(["a"])
+    assert isinstance(context, FetchContext)
+    finished = context.finish([("a", FetchOutcome())], 0)
+    assert finished == Finished(ErrorCode.NONE, 0, range(1))
+    assert len(sessions) == 0
+
+
+def test_a_fetch_of_nothing_makes_no_session() -> None:
+    sessions = make()
+    assert Client(sessions).fetch([]) == []
+    assert len(sessions) == 0
+
+
+QUIET = FetchOutcome(0, 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "included"),
+    [
+        (QUIET, False),
+        (FetchOutcome(1, 10, 0), True),
+        (FetchOutcome(0, 11, 0), True),
+        (FetchOutcome(0, 10, 3), True),
+        (FetchOutcome(0, 10, 0, error_code=6), True),
+        (FetchOutcome(0, 10, 0, has_diverging_epoch=True), True),
+        (FetchOutcome(0, 10, 0, has_preferred_replica=True), True),
+    ],
+)
+def test_an_incremental_answer_has_news_only(outcome: FetchOutcome, included: bool) -> None:
+    client = Client(make())
+    client.fetch(["a", "b"], a=QUIET, b=QUIET)
+    assert client.fetch(a=outcome, b=QUIET) == (["a"] if included else [])
+    assert client.epoch == 2
+
+
+def test_what_comes_behind_an_error_is_news() -> None:
+    client = Client(make())
+    client.fetch(["a"], a=QUIET)
+    assert client.fetch(a=QUIET._replace(error_code=6)) == ["a"]
+    assert client.fetch(a=QUIET) == ["a"]
+    assert client.fetch(a=QUIET) == []
+
+
+def test_partitions_are_added_changed_and_forgotten() -> None:
+    client = Client(make())
+    client.fetch(["a", "b"], a=QUIET, b=QUIET)
+    context = client.begin([want("c", 5), want("a", 7)], ["b"])
+    assert isinstance(context, FetchContext)
+    assert [(p.key, p.fetch_offset) for p in context.partitions] == [("a", 7), ("c", 5)]
+
+
+def test_forgetting_and_naming_again_in_one_request_keeps_it() -> None:
+    client = Client(make())
+    client.fetch(["a", "b"])
+    context = client.begin([want("a", 9)], ["a"])
+    assert isinstance(context, FetchContext)
+    assert [(p.key, p.fetch_offset) for p in context.partitions] == [("b", 0), ("a", 9)]
+
+
+def test_partitions_with_records_go_to_the_end() -> None:
+    client = Client(make())
+    client.fetch(["a", "b", "c"], a=QUIET, b=QUIET, c=QUIET)
+    assert client.fetch(a=FetchOutcome(5, 10, 0), b=QUIET, c=QUIET) == ["a"]
+    context = client.begin()
+    assert isinstance(context, FetchContext)
+    assert [p.key for p in context.partitions] == ["b", "c", "a"]
+
+
+def test_an_emptied_session_is_gone() -> None:
+    sessions = make()
+    client = Client(sessions)
+    client.fetch(["a"])
+    assert client.fetch([], ["a"]) == []
+    assert client.session_id == 0 and len(sessions) == 0
+
+
+def test_an_unknown_session() -> None:
+    client = Client(make())
+    client.session_id, client.epoch = 55, 1
+    assert client.begin() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("epoch", [2, 3, EPOCH_MAX])
+def test_a_wrong_epoch(epoch: int) -> None:
+    client = Client(make())
+    client.fetch(["a"])
+    client.epoch = epoch
+    assert client.begin() is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_repeated_request_is_refused() -> None:
+    client = Client(make())
+    client.fetch(["a"])
+    client.fetch()
+    client.epoch = 1
+    assert client.begin() is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_names_and_ids_do_not_mix() -> None:
+    client = Client(make(), ids=False)
+    client.fetch(["a"])
+    client.ids = True
+    assert client.begin() is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    client.ids = False
+    assert isinstance(client.begin(), FetchContext)
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_full_request_closes_the_session_it_names(epoch: int) -> None:
+    sessions = make()
+    client = Client(sessions)
+    client.fetch(["a"])
+    client.epoch = epoch
+    client.begin(["a"])
+    assert len(sessions) == 0
+
+
+def test_an_overtaken_request_is_answered_with_an_error() -> None:
+    client = Client(make())
+    client.fetch(["a"])
+    first = client.begin()
+    client.epoch = 2
+    second = client.begin()
+    assert isinstance(first, FetchContext) and isinstance(second, FetchContext)
+    late = first.finish([("a", QUIET)], 0)
+    assert (late.error_code, late.included) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ())
+    assert second.finish([("a", QUIET)], 0).error_code is ErrorCode.NONE
+
+
+def test_a_session_closed_meanwhile_is_an_error() -> None:
+    sessions = make()
+    client = Client(sessions)
+    client.fetch(["a"])
+    context = client.begin()
+    assert isinstance(context, FetchContext)
+    client.epoch = 0
+    client.begin(["a"])
+    assert context.finish([("a", QUIET)], 0).error_code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_epochs_wrap_to_one() -> None:
+    assert [next_epoch(e) for e in (0, 1, EPOCH_MAX - 1, EPOCH_MAX, -1)] == [
+        1, 2, EPOCH_MAX, 1, -1,
+    ]  # fmt: skip
+
+
+def test_ids_in_use_are_drawn_again() -> None:
+    ids = iter([7, 7, 0, 8])
+    sessions: Sessions = FetchSessions(lambda: next(ids))
+    first, second = Client(sessions), Client(sessions)
+    first.fetch(["a"])
+    second.fetch(["a"])
+    assert (first.session_id, second.session_id) == (7, 8)
+
+
+# A full cache
+
+
+def fill(sessions: Sessions, *sizes: int, is_follower: bool = False) -> list[Client]:
+    clients = [Client(sessions, is_follower=is_follower) for _ in sizes]
+    for client, size in zip(clients, sizes, strict=True):
+        client.fetch([f"p{i}" for i in range(size)])
+    return clients
+
+
+def test_a_newcomer_gets_no_session_while_all_are_fresh() -> None:
+    sessions = make(max_slots=2)
+    fill(sessions, 1, 1)
+    newcomer = Client(sessions)
+    assert newcomer.fetch(["a", "b", "c"]) == ["a", "b", "c"]
+    assert newcomer.session_id == 0 and len(sessions) == 2
+
+
+def test_no_slots_no_sessions() -> None:
+    (client,) = fill(make(max_slots=0), 3)
+    assert client.session_id == 0
+
+
+def test_a_session_nobody_uses_gives_way() -> None:
+    sessions = make(max_slots=2)
+    idle, busy = fill(sessions, 5, 5)
+    busy.now_ms = 119_000
+    busy.fetch()
+    newcomer = Client(sessions)
+    newcomer.now_ms = 120_001
+    newcomer.fetch(["a"])
+    assert newcomer.session_id != 0
+    assert idle.begin() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert isinstance(busy.begin(), FetchContext)
+
+
+def test_an_old_smaller_session_gives_way_to_a_bigger_one() -> None:
+    sessions = make(max_slots=2)
+    small, large = fill(sessions, 2, 4)
+    for client in (small, large):
+        client.now_ms = 121_000
+        client.fetch()
+    newcomer = Client(sessions)
+    newcomer.now_ms = 121_001
+    newcomer.fetch(["a"])
+    assert newcomer.session_id == 0, "it is no bigger than the smallest"
+    newcomer.fetch(["a", "b", "c"])
+    assert newcomer.session_id != 0
+    assert small.begin() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert isinstance(large.begin(), FetchContext)
+
+
+def test_a_follower_displaces_a_consumer_however_young_and_never_another_follower() -> None:
+    sessions = make(max_slots=1)
+    (consumer,) = fill(sessions, 9)
+    (follower,) = fill(sessions, 1, is_follower=True)
+    assert follower.session_id != 0
+    assert consumer.begin() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    (second,) = fill(sessions, 50, is_follower=True)
+    assert second.session_id == 0
+    (again,) = fill(sessions, 50)
+    assert again.session_id == 0
+
+
+def test_cached_partitions_are_counted() -> None:
+    sessions = make()
+    fill(sessions, 2, 3)
+    assert (len(sessions), sessions.cached_partitions) == (2, 5)

@@ -1,0 +1,167 @@
+"""A follower and its leader's answers: what is appended, where a diverged log is cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.batch.header import read_header, stamp
+from fencepost.machines.effects import Append, Persist, Truncate
+from fencepost.machines.partition import (
+    BecomeFollower,
+    Diverged,
+    Fetched,
+    FetchedOutOfRange,
+    Partition,
+)
+from fencepost.machines.partition.following import truncation_target
+
+from .fakes import World, batch
+
+EPOCH = 9
+
+
+def final(base_offset: int, epoch: int, count: int = 1) -> tuple[Any, bytes]:
+    """A batch as a leader stored it."""
+    data = batch(count)
+    stamp(data, 0, base_offset=base_offset, leader_epoch=epoch)
+    return read_header(data), bytes(data)
+
+
+def follower(*stored: tuple[int, int, int]) -> tuple[World, Partition]:
+    """Follows broker 2 in epoch 9; its log has batches (base offset, epoch, records)."""
+    world = World(flush_at_once=True)
+    log = world.logs["t"]
+    for base_offset, epoch, count in stored:
+        log.append(Append([final(base_offset, epoch, count)[1]], epoch, as_leader=False))
+    log.durable_offset = log.end_offset
+    machine = Partition(1, log, durable_offset=log.end_offset)
+    world.driver.add("t", machine)
+    world.driver.feed("t", BecomeFollower(2, EPOCH, 1, (1, 2), (1, 2)))
+    return world, machine
+
+
+LOG = ((0, 1, 10), (10, 3, 5), (15, 4, 5))  # epoch 1: 0-9, 3: 10-14, 4: 15-19
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end_offset", "target"),
+    [
+        (4, -1, 7),  # no end offset: the high watermark
+        (-1, 12, 12),  # no epoch
+        (-1, 99, 20),
+        (4, 18, 18),  # an epoch we have
+        (3, 12, 12),
+        (3, 99, 15),
+        (1, 10, 10),
+        (2, 12, 10),  # one we lack: the end of the largest below
+        (0, 4, 0),  # older than all of ours
+        (6, 17, 17),  # newer than all of ours
+    ],
+)
+def test_where_to_cut(epoch: int, end_offset: int, target: int) -> None:
+    world, _ = follower(*LOG)
+    assert truncation_target(world.logs["t"], epoch, end_offset, 7) == target
+
+
+def test_an_empty_log_without_epochs_is_cut_at_the_leaders_end() -> None:
+    world, _ = follower()
+    assert truncation_target(world.logs["t"], 3, 5, 0) == 0
+
+
+def test_batches_behind_the_end_are_appended_and_the_high_watermark_follows() -> None:
+    world, machine = follower(*LOG)
+    answer = Fetched(EPOCH, 20, [final(20, 4, 2), final(22, 9, 3)], 24)
+    world.driver.feed("t", answer)
+    assert machine.log_end_offset == 25
+    assert machine.high_watermark == 24
+    assert list(world.logs["t"].epochs) == [(1, 0), (3, 10), (4, 15), (9, 22)]
+    assert machine.fetch_position() == (25, 9)
+
+
+def test_the_high_watermark_stays_within_our_log_and_never_falls() -> None:
+    world, machine = follower(*LOG)
+    world.driver.feed("t", Fetched(EPOCH, 20, [], 1_000))
+    assert machine.high_watermark == 20
+    world.driver.feed("t", Fetched(EPOCH, 20, [], 3))
+    assert machine.high_watermark == 20
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Fetched(EPOCH, 15, [final(15, 4, 5)], 20),  # an answer to an earlier fetch
+        Fetched(EPOCH - 1, 20, [final(20, 4)], 21),  # of another leader epoch
+        Fetched(EPOCH + 1, 20, [final(20, 4)], 21),
+        Fetched(EPOCH, 20, [final(19, 4)], 21),  # overlaps
+        Fetched(EPOCH, 20, [final(20, EPOCH + 1)], 21),  # KAFKA-18723
+        Fetched(EPOCH, 20, [final(20, 3)], 21),  # epochs never go down
+        Fetched(EPOCH, 20, [final(20, -1)], 21),
+    ],
+)
+def test_what_does_not_continue_the_log_is_not_appended(answer: Fetched) -> None:
+    world, machine = follower(*LOG)
+    world.driver.feed("t", answer)
+    assert machine.log_end_offset == 20
+
+
+def test_a_doubled_answer_is_appended_once() -> None:
+    world, machine = follower(*LOG)
+    answer = Fetched(EPOCH, 20, [final(20, 4)], 20)
+    world.driver.feed("t", answer)
+    world.driver.feed("t", answer)
+    assert machine.log_end_offset == 21
+
+
+def test_all_up_to_the_first_that_does_not_fit() -> None:
+    world, machine = follower(*LOG)
+    batches = [final(20, 4), final(21, EPOCH + 1), final(22, 4)]
+    world.driver.feed("t", Fetched(EPOCH, 20, batches, 30))
+    assert (machine.log_end_offset, machine.high_watermark) == (21, 21)
+
+
+def test_a_diverged_log_is_cut_and_forgets_the_rest() -> None:
+    world, machine = follower(*LOG)
+    world.driver.feed("t", Fetched(EPOCH, 20, [], 17))
+    world.driver.feed("t", Diverged(EPOCH, 3, 12))
+    # Batches are whole: what the cut meets goes with it.
+    assert machine.log_end_offset <= 12
+    assert machine.high_watermark <= 12 and machine.durable_offset <= 12
+    assert world.logs["t"].epochs.latest_epoch() == 3
+
+
+def test_several_elections_take_several_answers() -> None:
+    """KIP-279: the leader has epochs 1 and 2, we have 1 and 3; 3 ends nowhere with it."""
+    _, machine = follower((0, 1, 5), (5, 3, 5))
+    assert machine.step(Diverged(EPOCH, 2, 8), 0) == [Persist(Truncate(5))]
+
+
+def test_an_epoch_in_which_we_wrote_nothing_is_forgotten() -> None:
+    world, machine = follower((0, 1, 5))
+    world.logs["t"].epochs.assign(7, 5)
+    assert machine.fetch_position() == (5, 7)
+    world.driver.feed("t", Diverged(EPOCH, 2, 9))
+    assert machine.fetch_position() == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "effects"),
+    [
+        (0, 12, [Persist(Truncate(12))]),
+        (30, 40, [Persist(Truncate(30, start_over=True))]),
+        (0, 40, []),
+        (0, 20, []),
+    ],
+)
+def test_out_of_the_leaders_range(start: int, end: int, effects: list[Any]) -> None:
+    _, machine = follower(*LOG)
+    assert machine.step(FetchedOutOfRange(EPOCH, start, end), 0) == effects
+    if start == 30:
+        assert machine.high_watermark == 30, "KAFKA-9491: it is lifted with the log's start"
+
+
+def test_nothing_is_cut_below_the_logs_start() -> None:
+    world, machine = follower(*LOG)
+    world.logs["t"].start_offset = 8
+    assert machine.step(Diverged(EPOCH, 0, 3), 0) == [Persist(Truncate(8))]

@@ -1,0 +1,321 @@
+"""The in-sync set and the high watermark with several replicas, seen from the leader."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.machines.partition import (
+    CONTROLLER,
+    AlterPartition,
+    AlterPartitionAnswered,
+    BecomeLeader,
+    BrokersChanged,
+    FollowerFetched,
+    PartitionConfig,
+    RecoveryState,
+)
+from fencepost.wire.errors import ErrorCode
+
+from .test_partition_produce import KEY, Leader
+
+LAG_MS = PartitionConfig().replica_lag_time_max_ms
+
+
+def proposals(leader: Leader) -> list[tuple[int, ...]]:
+    """The in-sync sets asked for since the last call."""
+    asked = []
+    for _, to, message in leader.world.take_sent():
+        assert to == CONTROLLER and isinstance(message, AlterPartition)
+        asked.append(tuple(replica.broker_id for replica in message.new_isr))
+    return asked
+
+
+def accept(leader: Leader, isr: tuple[int, ...], partition_epoch: int) -> None:
+    leader.feed(AlterPartitionAnswered(0, leader.machine.leader_epoch, partition_epoch, isr))
+
+
+def test_the_high_watermark_is_the_least_durable_position_in_sync() -> None:
+    leader = Leader((1, 2, 3))
+    token = leader.produce(count=10)
+    leader.fetched(2, 10)
+    leader.fetched(3, 4)
+    assert leader.machine.high_watermark == 0, "the leader itself has not flushed"
+    leader.flush()
+    assert leader.machine.high_watermark == 4
+    leader.fetched(3, 10)
+    assert leader.machine.high_watermark == 10
+    assert leader.error(token) is ErrorCode.NONE
+
+
+def test_a_follower_of_another_epoch_proves_nothing() -> None:
+    leader = Leader((1, 2))
+    leader.lead(2, 2, (1, 2), (1, 2))
+    leader.produce()
+    leader.flush()
+    leader.fetched(2, 1, leader_epoch=1)
+    assert leader.machine.high_watermark == 0
+    leader.fetched(2, 1, leader_epoch=2)
+    assert leader.machine.high_watermark == 1
+
+
+def test_positions_of_an_earlier_reign_are_forgotten() -> None:
+    leader = Leader((1, 2))
+    leader.produce(count=5)
+    leader.flush()
+    leader.fetched(2, 5)
+    leader.produce(count=5)
+    leader.fetched(2, 10)
+    leader.lead(2, 2, (1, 2), (1, 2))
+    leader.flush()
+    assert leader.machine.high_watermark == 5
+
+
+@pytest.mark.parametrize("fetcher", [FollowerFetched(9, 1), FollowerFetched(2, 99, 102)])
+def test_a_fetch_that_cannot_be_changes_nothing(fetcher: FollowerFetched) -> None:
+    leader = Leader((1, 2))
+    leader.produce()
+    leader.flush()
+    leader.feed(fetcher)
+    assert leader.machine.high_watermark == 0 and proposals(leader) == []
+
+
+# Expansion
+
+
+def test_a_follower_that_caught_up_is_proposed_and_counts_at_once() -> None:
+    leader = Leader((1, 2, 3), isr=(1,))
+    leader.produce(count=4)
+    leader.flush()
+    assert leader.machine.high_watermark == 4
+    leader.fetched(2, 4)
+    assert proposals(leader) == [(1, 2)]
+    token = leader.produce()
+    leader.flush()
+    assert leader.answer(token) is None, "the controller may have accepted already"
+    accept(leader, (1, 2), 2)
+    assert leader.machine.isr == {1, 2}
+    leader.fetched(2, 5)
+    assert leader.error(token) is ErrorCode.NONE
+
+
+def test_one_request_at_a_time() -> None:
+    leader = Leader((1, 2, 3), isr=(1,))
+    leader.fetched(2, 0)
+    leader.fetched(3, 0)
+    assert proposals(leader) == [(1, 2)]
+    accept(leader, (1, 2), 2)
+    leader.fetched(3, 0)
+    assert proposals(leader) == [(1, 2, 3)]
+
+
+def test_reaching_the_high_watermark_below_the_epochs_start_is_not_enough() -> None:
+    """KAFKA-7128: what lies between may have been acknowledged by an earlier leader."""
+    leader = Leader((1, 2, 3), isr=(1, 3))
+    leader.fetched(3, 0)
+    leader.produce(count=10)
+    leader.flush()
+    leader.lead(2, 2, (1, 2, 3), (1, 3))
+    assert leader.machine.high_watermark == 0
+    leader.fetched(2, 6)
+    assert proposals(leader) == []
+    leader.fetched(2, 10)
+    assert proposals(leader) == [(1, 2, 3)]
+
+
+@pytest.mark.parametrize("eligible", [{1: 101}, {1: 101, 2: 999}])
+def test_a_fenced_or_reborn_broker_is_not_proposed(eligible: dict[int, int]) -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.feed(BrokersChanged(eligible))
+    leader.fetched(2, 0)
+    assert proposals(leader) == []
+    leader.feed(BrokersChanged({1: 101, 2: 102}))
+    leader.fetched(2, 0)
+    assert proposals(leader) == [(1, 2)]
+
+
+def test_the_proposal_names_the_incarnation_that_fetched() -> None:
+    """KIP-903: the controller is to refuse if the broker was born again meanwhile."""
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    leader.feed(BrokersChanged({1: 101, 2: 500}))
+    leader.world.advance(2_000)
+    sent = [message.new_isr for _, _, message in leader.world.take_sent()]
+    assert len(sent) >= 2 and set(sent) == {((1, 101), (2, 102))}
+
+
+def test_a_caught_up_replica_that_is_joining_is_waited_for() -> None:
+    """Or it would never be caught up at the moment it is added."""
+    leader = Leader((1, 2, 3), isr=(1, 3))
+    leader.fetched(3, 0)
+    leader.feed(AlterPartitionAnswered(ErrorCode.UNKNOWN_SERVER_ERROR))
+    leader.fetched(2, 0)
+    proposals(leader)
+    leader.feed(AlterPartitionAnswered(ErrorCode.INELIGIBLE_REPLICA))
+    leader.produce()
+    leader.flush()
+    leader.fetched(3, 1)
+    assert leader.machine.high_watermark == 0
+    leader.fetched(2, 1)
+    assert leader.machine.high_watermark == 1
+
+
+def test_a_replica_in_controlled_shutdown_is_not_waited_for() -> None:
+    """KAFKA-15021: it left the set without a new leader epoch and still looks caught up."""
+    leader = Leader((1, 2))
+    leader.fetched(2, 0)
+    leader.produce()
+    leader.flush()
+    leader.eligible = {1: 101}
+    leader.lead(1, 2, (1, 2), (1,))
+    assert leader.machine.high_watermark == 1
+
+
+# Shrinking
+
+
+def test_a_follower_that_falls_behind_is_dropped_after_the_lag() -> None:
+    leader = Leader((1, 2, 3))
+    leader.fetched(2, 0)
+    leader.fetched(3, 0)
+    leader.produce(count=4)
+    leader.flush()
+    for _ in range(4):
+        leader.world.advance(LAG_MS // 2)
+        leader.fetched(3, 4)
+    assert (1, 3) in proposals(leader)
+    assert leader.machine.high_watermark == 0, "a shrink counts when it is committed"
+    accept(leader, (1, 3), 2)
+    assert leader.machine.high_watermark == 4
+
+
+def test_a_follower_that_asks_for_the_end_of_its_last_fetch_keeps_up() -> None:
+    """It is never at the end while writes go on, but not behind for long either."""
+    leader = Leader((1, 2))
+    offset = 0
+    for _ in range(10):
+        leader.produce()
+        leader.fetched(2, offset)
+        offset = leader.machine.log_end_offset
+        leader.world.advance(LAG_MS // 4)
+    assert proposals(leader) == []
+
+
+def test_an_idle_follower_at_the_end_stays() -> None:
+    leader = Leader((1, 2))
+    leader.fetched(2, 0)
+    leader.world.advance(10 * LAG_MS)
+    assert proposals(leader) == []
+
+
+def test_a_lone_leader_watches_nobody() -> None:
+    leader = Leader()
+    leader.produce()
+    assert (KEY, "isr") not in leader.world.timers
+
+
+# What the controller answers
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_a_refused_member_is_given_up_and_tried_again(error: ErrorCode) -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    assert proposals(leader) == [(1, 2)]
+    leader.feed(AlterPartitionAnswered(error))
+    leader.world.advance(60_000)
+    assert proposals(leader) == []
+    leader.fetched(2, 0)
+    assert proposals(leader) == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    ],
+)
+def test_an_outdated_request_counts_as_possible_until_metadata_comes(error: ErrorCode) -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    proposals(leader)
+    leader.feed(AlterPartitionAnswered(error))
+    leader.world.advance(60_000)
+    assert proposals(leader) == []
+    leader.produce(1)
+    leader.flush()
+    assert leader.machine.high_watermark == 0, "it may have been accepted"
+    leader.lead(1, 7, (1, 2), (1,))
+    leader.feed(BrokersChanged({1: 101}))
+    assert leader.machine.high_watermark == 1
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, 999])
+def test_anything_else_is_asked_again_unchanged(error: int) -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    first = leader.world.take_sent()
+    leader.feed(AlterPartitionAnswered(error))
+    leader.world.advance(leader.machine.config.alter_partition_retry_ms)
+    assert leader.world.take_sent() == first
+
+
+def test_a_lost_request_is_asked_again() -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    assert proposals(leader) == [(1, 2)]
+    leader.world.advance(3 * leader.machine.config.alter_partition_retry_ms)
+    assert proposals(leader) == [(1, 2)] * 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        AlterPartitionAnswered(0, 9, 5, (1, 2)),
+        AlterPartitionAnswered(0, 1, 0, (1, 2)),
+    ],
+)
+def test_answers_of_another_reign_or_of_the_past_are_ignored(
+    answer: AlterPartitionAnswered,
+) -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    leader.feed(answer)
+    assert leader.machine.isr == {1}
+
+
+def test_a_doubled_answer_changes_nothing_more() -> None:
+    leader = Leader((1, 2, 3), isr=(1,))
+    leader.fetched(2, 0)
+    accept(leader, (1, 2), 2)
+    leader.fetched(3, 0)
+    accept(leader, (1, 2, 3), 3)
+    leader.feed(AlterPartitionAnswered(0, 1, 2, (1, 2)))
+    assert leader.machine.isr == {1, 2, 3}
+
+
+def test_metadata_may_be_faster_than_the_answer() -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    leader.lead(1, 2, (1, 2), (1, 2))
+    accept(leader, (1, 2), 2)
+    assert leader.machine.isr == {1, 2}
+    leader.lead(1, 1, (1, 2), (1,))
+    assert leader.machine.isr == {1, 2}, "old news"
+
+
+def test_a_leader_elected_uncleanly_reports_that_it_settled() -> None:
+    leader = Leader((1, 2))
+    leader.feed(BecomeLeader(2, 2, (1, 2), (1,), {1: 101, 2: 102}, RecoveryState.RECOVERING))
+    ((_, _, asked),) = leader.world.take_sent()
+    assert asked.recovery_state is RecoveryState.RECOVERED
+    assert [replica.broker_id for replica in asked.new_isr] == [1]
+    leader.fetched(2, 0)
+    assert proposals(leader) == []
+    accept(leader, (1,), 3)
+    leader.fetched(2, 0)
+    assert proposals(leader) == [(1, 2)]
