@@ -65,6 +65,7 @@ class AsyncPorts:
             loop, self.driver.persisted, on_disk_failed, before_ack=flush_before_ack
         )
         self._hosts: dict[Hashable, _Host] = {}
+        self._step_ms = 0
         self._on_disk_failed = on_disk_failed
 
     # -- hosting ---------------------------------------------------------------------------
@@ -99,12 +100,16 @@ class AsyncPorts:
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch, on the node's clock."""
-        return self.clock.now_ms()
+        self._step_ms = self.clock.now_ms()
+        return self._step_ms
 
     def append(self, key: Hashable, work: Append) -> int:
-        """Append to the page cache; the new end offset. OSError."""
+        """Append to the page cache; the new end offset. OSError.
+
+        At the time of the step that decided it: answers carry that time (LogAppendTime).
+        """
         partition_log = self._hosts[key].log
-        now_ms = self.clock.now_ms()
+        now_ms = self._step_ms
         for batch in work.batches:
             if work.as_leader:
                 partition_log.append_as_leader(batch, read_header(batch), work.leader_epoch, now_ms)

@@ -1,0 +1,100 @@
+"""What fetches of all connections share: sessions, and the long polls that wait.
+
+The rules are the machines' (`machines.fetch`); here they meet the clock, randomness and the
+partitions that move. One timer serves the earliest deadline of all waiting fetches.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Protocol
+
+from fencepost.broker.replicas import HostedPartition
+from fencepost.broker.timers import Timer, Timers
+from fencepost.machines.fetch import FetchSessions, FetchWanted, PendingFetch, PendingFetches
+
+SESSION_ID_MAX = (1 << 31) - 1
+
+SessionKey = tuple[object, int]
+"""A partition as sessions know it: (topic id or name, index), as the client said it."""
+
+
+class WaitingFetch(Protocol):
+    """A fetch that can be parked; the token of its `PendingFetch`."""
+
+    def available_bytes(
+        self, hosted: HostedPartition, wanted: FetchWanted[SessionKey]
+    ) -> int | None:
+        """What the partition has for this fetch by now; None if it must be answered at once."""
+        ...
+
+    def complete(self) -> None:
+        """Answer now, with what there is."""
+        ...
+
+
+class FetchHost:
+    """Sessions and waiting fetches of one node."""
+
+    def __init__(self, timers: Timers, now_ms: Callable[[], int], max_sessions: int) -> None:
+        self.sessions: FetchSessions[SessionKey] = FetchSessions(
+            lambda: 1 + secrets.randbelow(SESSION_ID_MAX), max_slots=max_sessions
+        )
+        self._pending: PendingFetches[str] = PendingFetches()
+        self._timers = timers
+        self._now_ms = now_ms
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def park(
+        self,
+        fetch: WaitingFetch,
+        partitions: dict[str, FetchWanted[SessionKey]],
+        min_bytes: int,
+        deadline_ms: int,
+        found: list[tuple[str, int]],
+    ) -> PendingFetch[str]:
+        """Let `fetch` wait for its partitions (by their hosts' keys) until the deadline."""
+        pending: PendingFetch[str] = PendingFetch(fetch, partitions, min_bytes, deadline_ms)
+        self._pending.add(pending, found)
+        self._arm()
+        return pending
+
+    def cancel(self, pending: PendingFetch[str]) -> None:
+        """The client is gone."""
+        self._pending.cancel(pending)
+
+    def moved(self, hosted: HostedPartition) -> None:
+        """A partition's high watermark, role or existence has changed: look who can be answered."""
+        if not self._pending.waits_on(hosted.key):
+            return
+
+        def probe(pending: PendingFetch[str], wanted: FetchWanted[SessionKey]) -> int | None:
+            fetch: WaitingFetch = pending.token
+            return fetch.available_bytes(hosted, wanted)
+
+        for pending in self._pending.moved(hosted.key, probe):
+            pending.token.complete()
+
+    def gone(self, hosted: HostedPartition) -> None:
+        """The partition is deleted: whoever waits for it is answered."""
+        for pending in self._pending.gone(hosted.key):
+            pending.token.complete()
+
+    def _arm(self) -> None:
+        deadline_ms = self._pending.next_deadline_ms()
+        if deadline_ms is None:
+            return
+        if self._timer is not None and self._timer.armed:
+            if self._timer.deadline_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer = self._timers.at(deadline_ms, self._expire)
+
+    def _expire(self) -> None:
+        for pending in self._pending.expired(self._now_ms()):
+            pending.token.complete()
+        self._arm()

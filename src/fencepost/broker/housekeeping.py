@@ -1,0 +1,127 @@
+"""What a node does now and then: retention, checkpoints, forgotten producers, the clock.
+
+All of it runs in the event loop, one partition per turn, so that a node with thousands of
+partitions goes on serving meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fencepost.broker.replicas import HostedPartition
+from fencepost.broker.timers import Timer
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+log = logging.getLogger(__name__)
+
+CLOCK_INTERVAL_MS = 10_000
+DELETED_FILES_INTERVAL_MS = 10_000
+
+
+class Housekeeping:
+    """The periodic tasks of a node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._timers: dict[str, Timer] = {}
+        self._running = False
+
+    def start(self) -> None:
+        """Arm everything."""
+        get = self._node.config.get
+        self._running = True
+        initial_ms = get("log.initial.task.delay.ms")
+        self._every("retention", get("log.retention.check.interval.ms"), self._retain, initial_ms)
+        self._every("checkpoint", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint)
+        self._every("producers", get("producer.id.expiration.check.interval.ms"), self._expire)
+        self._every("deleted files", DELETED_FILES_INTERVAL_MS, self._delete_files)
+        self._every("clock", CLOCK_INTERVAL_MS, self._resync)
+
+    def stop(self) -> None:
+        """Do nothing any more."""
+        self._running = False
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _every(
+        self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
+    ) -> None:
+        """Run `task` every `interval_ms`; an interval of 0 is taken for 1."""
+
+        def run() -> None:
+            if not self._running or self._node.failure is not None:
+                return
+            task()
+            self._timers[name] = self._node.ports.timers.after(max(1, interval_ms), run)
+
+        delay_ms = interval_ms if first_ms is None else first_ms
+        self._timers[name] = self._node.ports.timers.after(max(1, delay_ms), run)
+
+    def _one_by_one(self, name: str, task: Callable[[HostedPartition], object]) -> None:
+        """Run `task` for each partition that is here now, one per turn of the loop."""
+        waiting = list(self._node.replicas.all())
+        waiting.reverse()
+
+        def run() -> None:
+            if not waiting or not self._running:
+                return
+            hosted = waiting.pop()
+            if self._node.replicas.get(hosted.topic, hosted.index) is hosted:
+                try:
+                    task(hosted)
+                except OSError as error:
+                    self._node.storage_failed(f"{name} of {hosted.key}: {error}")
+                    return
+                except Exception:
+                    log.exception("%s of %s failed", name, hosted.key)
+            self._node.loop.call_soon(run)
+
+        run()
+
+    def _retain(self) -> None:
+        now_ms = self._node.now_ms()
+
+        def retain(hosted: HostedPartition) -> None:
+            deleted = hosted.log.apply_retention(now_ms, hosted.machine.high_watermark)
+            if deleted:
+                log.info(
+                    "retention: %s lost %d segment(s), starts at %d",
+                    hosted.key,
+                    deleted,
+                    hosted.log.start_offset,
+                )
+                self._node.fetches.moved(hosted)
+
+        self._one_by_one("retention", retain)
+
+    def _delete_files(self) -> None:
+        now_ms = self._node.now_ms()
+        self._one_by_one("deleting files", lambda hosted: hosted.log.delete_old_files(now_ms))
+
+    def _expire(self) -> None:
+        now_ms = self._node.now_ms()
+        after_ms = self._node.config.get("producer.id.expiration.ms")
+        self._one_by_one(
+            "producer expiry", lambda hosted: hosted.log.producers.remove_expired(now_ms, after_ms)
+        )
+
+    def _checkpoint(self) -> None:
+        """Flush what is dirty in the background, then write down how far everything is."""
+        node = self._node
+        for hosted in node.replicas.all():
+            if hosted.log.recovery_point < hosted.log.end_offset:
+                node.ports.flusher.flush_quietly(hosted.key, hosted.log)
+        try:
+            node.storage.checkpoint(node.replicas.high_watermarks())
+        except OSError as error:
+            node.storage_failed(f"a checkpoint could not be written: {error}")
+
+    def _resync(self) -> None:
+        jump_ms = self._node.ports.clock.resync()
+        if jump_ms:
+            log.warning("the clock was set by %d ms", jump_ms)
+            self._node.ports.timers.clock_jumped()

@@ -1,0 +1,126 @@
+"""`run`: a node in this process, from its configuration to its exit code.
+
+Standard error gets one line per event: time, level, who, what. SIGINT and SIGTERM stop the node in
+order; a second one ends the process at once, as a crash would, which the log survives.
+
+Exit codes: 0 stopped as asked; 1 it could not start, or had to give up; 2 the configuration is
+wrong; 130 forced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fencepost.broker.config import BrokerConfig
+from fencepost.broker.endpoints import BindError
+from fencepost.broker.event_loop import EventLoopError, loop_factory
+from fencepost.broker.node import Node, StartError
+from fencepost.log.errors import LogError
+
+log = logging.getLogger("fencepost")
+
+EXIT_FORCED = 130
+PARENT_POLL_S = 0.5
+LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
+
+
+def run(
+    config: BrokerConfig, *, ready_file: Path | None = None, stop_with_parent: bool = False
+) -> int:
+    """Serve until a signal, and return the exit code."""
+    set_up_logging()
+    for note in config.notes:
+        log.warning("%s", note)
+    try:
+        name, factory = loop_factory(config.get("fencepost.event.loop"))
+    except EventLoopError as error:
+        log.error("%s", error)
+        return 2
+    log.info("node %d on Python %s, %s", config.node_id, sys.version.split()[0], name)
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(_serve(config, ready_file, stop_with_parent))
+
+
+def set_up_logging() -> None:
+    """One line per event on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(LOG_FORMAT, "%Y-%m-%d %H:%M:%S"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
+async def _serve(config: BrokerConfig, ready_file: Path | None, stop_with_parent: bool) -> int:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_loop_exception)
+    node = Node(config, loop)
+    _stop_on_signals(loop, node.request_stop)
+    try:
+        await node.start()
+    except (BindError, StartError, LogError, OSError) as error:
+        log.error("cannot start: %s", error)
+        await node.stop()
+        return 1
+    # What the start made stays until the end: keep the collector from looking at it again.
+    gc.collect()
+    gc.freeze()
+    if ready_file is not None:
+        _announce(ready_file, node)
+    if stop_with_parent:
+        _watch_parent(loop, node.request_stop)
+    reason, code = await node.stop_requested()
+    log.info("stopping: %s", reason)
+    await node.stop()
+    log.info("stopped")
+    return code
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> None:
+    """The first SIGINT or SIGTERM stops in order, the second at once."""
+    heard: list[str] = []
+
+    def on_signal(number: signal.Signals) -> None:
+        heard.append(number.name)
+        if len(heard) > 1:
+            log.warning("%s again: ending at once", number.name)
+            os._exit(EXIT_FORCED)
+        stop(f"{number.name} received")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
+
+
+def _announce(ready_file: Path, node: Node) -> None:
+    """Say in a file, whole or not at all, where clients are accepted."""
+    text = "".join(f"{endpoint}\n" for endpoint in node.bound)
+    partial = ready_file.with_name(ready_file.name + ".tmp")
+    partial.write_text(text)
+    partial.rename(ready_file)
+
+
+def _watch_parent(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> None:
+    """Stop when the process that started this one is gone."""
+    parent = os.getppid()
+
+    def look() -> None:
+        if os.getppid() != parent:
+            stop("the parent process has ended")
+        else:
+            loop.call_later(PARENT_POLL_S, look)
+
+    look()
+
+
+def _log_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """An exception nobody caught: a line with its traceback, and on with it."""
+    error = context.get("exception")
+    log.error(
+        "%s", context.get("message"), exc_info=error if isinstance(error, BaseException) else None
+    )
