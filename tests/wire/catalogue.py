@@ -61,7 +61,7 @@ def extreme(cls: type[Struct], version: int, flexible: bool, *, most: bool) -> A
     """An object with every field the version has at one end of its range.
 
     The least: smallest numbers, nulls, empty arrays. The most: largest numbers, long strings,
-    two elements in every array, every tag set, and tags that nobody declared.
+    several elements in every array, every tag set, and tags that nobody declared.
     """
     values = {
         field.name: _extreme_value(field, version, flexible, most)
@@ -78,8 +78,16 @@ def _extreme_value(field: Field, version: int, flexible: bool, most: bool) -> An
     if field.nullable.holds(version) and not most:
         return None
     if field.is_array:
-        return [_extreme_single(field, version, flexible, most) for _ in range(2 if most else 0)]
+        count = _extreme_count(field) if most else 0
+        return [_extreme_single(field, version, flexible, most) for _ in range(count)]
     return _extreme_single(field, version, flexible, most)
+
+
+def _extreme_count(field: Field) -> int:
+    """Many where elements are small: codecs treat long arrays of small things specially."""
+    if field.struct is None:
+        return 40
+    return 2 if any(part.is_array or part.struct for part in field.struct.fields) else 6
 
 
 def _extreme_single(field: Field, version: int, flexible: bool, most: bool) -> Any:
@@ -142,7 +150,12 @@ def _values(field: Field, version: int, flexible: bool) -> Any:
     else:
         assert field.primitive is not None
         single = _PRIMITIVES[field.primitive]
-    strategy = st.lists(single, max_size=3) if field.is_array else single
+    sizes = st.lists(single, max_size=3)
+    if field.is_array and field.struct is None:
+        sizes |= st.lists(single, min_size=31, max_size=33)
+    elif field.is_array and _extreme_count(field) > 2:
+        sizes |= st.lists(single, min_size=4, max_size=5)
+    strategy = sizes if field.is_array else single
     if field.nullable.holds(version):
         strategy = st.none() | strategy
     if not (field.default is None and not field.nullable.holds(version)):

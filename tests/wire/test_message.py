@@ -357,6 +357,18 @@ class TestDecoding:
             assert all(type(value) is Uuid for value in got.uuids)
             assert got.booleans == [True, False]
 
+    @pytest.mark.parametrize("count", [0, 1, 3, 4, 31, 32, 127, 128, 4096, 4097, 20_000])
+    @pytest.mark.parametrize("version", range(4))
+    def test_arrays_of_any_length(self, count: int, version: int) -> None:
+        sample = Sample(points=[Point(x=index) for index in range(count)])
+        if version:
+            sample.numbers = list(range(-count, 0))
+            sample.names = ["n"] * count
+        assert Sample.decode(sample.encode(version), version) == sample
+        if version >= 2 and count:
+            sample.points[count // 2].unknown_tags = {3: b"odd one out"}
+            assert Sample.decode(sample.encode(version), version) == sample
+
     def test_records_are_views_of_the_input(self) -> None:
         encoded = bytearray(Sample(content=b"0123456789").encode(2))
         for data in (encoded, memoryview(encoded)):

@@ -15,10 +15,13 @@ import struct
 from typing import Any
 
 from fencepost.wire import runtime
-from fencepost.wire.emitter import Emitter
+from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods
 from fencepost.wire.layout import Layout, Slot
 from fencepost.wire.schema import MISSING, Field
 from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
+
+FEW_ELEMENTS = 4
+"""Arrays of fewer structs than this are read one by one."""
 
 _ENVIRONMENT: dict[str, Any] = {
     "Malformed": runtime.Malformed,
@@ -78,19 +81,23 @@ class _DecodeWriter(Emitter):
             self.emit(line)
         self._codes, self._size, self._targets, self._after_run = "", 0, [], []
 
-    def _uvarint(self, name: str) -> None:
+    def _uvarint(self, name: str, invalid: str = "") -> None:
+        """Read a varint; `invalid` is an `if` for values that more than one byte could have."""
         self._add("B", 1, name)
         self.flush()
         with self.block(f"if {name} > 127:"):
             self.emit(f"{name}, p = uvarint(b, p - 1)")
+            if invalid:
+                with self.block(invalid):
+                    self.emit("raise Malformed")
 
-    def _length(self, name: str, plain_code: str, plain_size: int) -> None:
-        """Read a length or count into `name`; null is -1 in either form."""
+    def _count(self, name: str) -> None:
+        """Read the count of an array into `name`; null is -1 in either form."""
         if self._is_flexible:
             self._uvarint(name)
             self.emit(f"{name} -= 1")
         else:
-            self._add(plain_code, plain_size, name)
+            self._add("i", 4, name)
             self.flush()
 
     # Structs
@@ -207,26 +214,35 @@ class _DecodeWriter(Emitter):
             self._write_sized(primitive, target, is_nullable)
 
     def _write_sized(self, primitive: Primitive, target: str, is_nullable: bool) -> None:
+        """A string, bytes or records: a length, and a slice that must lie within the input."""
         size, stop = self.new_name("n"), self.new_name("q")
         is_string = primitive is Primitive.STRING
-        self._length(size, *(("h", 2) if is_string else ("i", 4)))
+        if self._is_flexible:
+            limit = f"if {size} > {MAX_STRING_BYTES + 1}:" if is_string else ""
+            self._uvarint(size, limit)
+            self.emit(f"{stop} = p + {size} - 1")
+            null, invalid = f"if not {size}:", f"{stop} > end"
+        else:
+            self._add(*(("h", 2) if is_string else ("i", 4)), size)
+            self.flush()
+            self.emit(f"{stop} = p + {size}")
+            null, invalid = f"if {size} == -1:", f"{size} < 0 or {stop} > end"
         value = {
             Primitive.STRING: self._text.format(end=stop),
             Primitive.BYTES: f"bytes(b[p:{stop}])",
             Primitive.RECORDS: f"v[p:{stop}]",
         }[primitive]
-        too_long = f" or {size} > {MAX_STRING_BYTES}" if is_string and self._is_flexible else ""
-        self.emit(f"{stop} = p + {size}")
-        check = f"if {size} < 0 or {stop} > end{too_long}:"
         if not is_nullable:
-            with self.block(check):
+            if self._is_flexible:
+                invalid += f" or not {size}"
+            with self.block(f"if {invalid}:"):
                 self.emit("raise Malformed")
             self.emit(f"{target} = {value}")
             self.emit(f"p = {stop}")
             return
-        with self.block(f"if {size} == -1:"):
+        with self.block(null):
             self.emit(f"{target} = None")
-        with self.block(f"el{check}"):
+        with self.block(f"elif {invalid}:"):
             self.emit("raise Malformed")
         with self.block("else:"):
             self.emit(f"{target} = {value}")
@@ -234,7 +250,7 @@ class _DecodeWriter(Emitter):
 
     def _write_array(self, slot: Slot, target: str) -> None:
         count = self.new_name("n")
-        self._length(count, "i", 4)
+        self._count(count)
         check = f"if {count} < 0 or {count} * {slot.element_min_size} > end - p:"
         if not slot.is_nullable:
             with self.block(check):
@@ -252,7 +268,13 @@ class _DecodeWriter(Emitter):
         primitive = slot.field.primitive
         if primitive in FIXED_CODES:
             code, size = FIXED_CODES[primitive]
-            self.emit(f'{target} = list(unpack(f">{{{count}}}{code}", b, p))')
+            methods = self.constant(
+                f"unpack_many_{code.replace('?', 'z')}", array_methods("", code, "unpack_from")
+            )
+            self.emit(
+                f"{target} = list({methods}[{count}](b, p) if {count} < {SMALL_COUNT} "
+                f'else unpack(f">{{{count}}}{code}", b, p))'
+            )
             self.emit(f"p += {count} * {size}" if size > 1 else f"p += {count}")
             return
         if primitive is Primitive.UUID:
@@ -260,15 +282,57 @@ class _DecodeWriter(Emitter):
             self.emit(f"p += {count} * 16")
             return
         items, append = self.new_name("l"), self.new_name("a")
-        element = self.new_name("o")
         self.emit(f"{items} = []")
         self.emit(f"{append} = {items}.append")
+        if slot.layout is not None and _is_fixed(slot.layout):
+            self._write_fixed_structs(slot.layout, count, append)
+        else:
+            self._write_loop(slot, count, append)
+        self.emit(f"{target} = {items}")
+
+    def _write_loop(self, slot: Slot, count: str, append: str) -> None:
+        element = self.new_name("o")
         with self.block(f"for _ in range({count}):"):
             if slot.layout is not None:
                 self.write_struct(slot.layout, element)
             else:
-                assert primitive is not None
-                self._write_primitive(primitive, element, False)
+                assert slot.field.primitive is not None
+                self._write_primitive(slot.field.primitive, element, False)
             self.flush()
             self.emit(f"{append}({element})")
-        self.emit(f"{target} = {items}")
+
+    def _write_fixed_structs(self, layout: Layout, count: str, append: str) -> None:
+        """Elements of one size: all of them in one go, unless some element has tagged fields."""
+        slots, size = layout.plain, layout.min_size
+        codes = "".join(FIXED_CODES[slot.field.primitive][0] for slot in slots)  # type: ignore[index]
+        stop, element = self.new_name("q"), self.new_name("o")
+        names = [self.new_name("x") for _ in slots]
+        self.emit(f"{stop} = p + {count} * {size}")
+        uneven = f"{count} < {FEW_ELEMENTS}"
+        if layout.is_flexible:
+            codes += "B"
+            uneven += f" or any(b[p + {size - 1}:{stop}:{size}])"
+        with self.block(f"if {uneven}:"), self.block(f"for _ in range({count}):"):
+            self.write_struct(layout, element)
+            self.flush()
+            self.emit(f"{append}({element})")
+        with self.block("else:"):
+            unpack = self.packer("iter", codes, "iter_unpack")
+            targets = ", ".join([*names, "_"] if layout.is_flexible else names)
+            comma = "," if len(slots) == 1 and not layout.is_flexible else ""
+            with self.block(f"for {targets}{comma} in {unpack}(b[p:{stop}]):"):
+                self.emit(f"{element} = new({self._class_name(layout.struct)})")
+                for slot, name in zip(slots, names):
+                    self.emit(f"{element}.{slot.field.name} = {name}")
+                for field in [*layout.absent, *(slot.field for slot in layout.tagged)]:
+                    self._write_default(field, f"{element}.{field.name}")
+                self.emit(f"{element}.unknown_tags = None")
+                self.emit(f"{append}({element})")
+            self.emit(f"p = {stop}")
+
+
+def _is_fixed(layout: Layout) -> bool:
+    """Whether all instances without tagged fields have one size, and are only numbers."""
+    return bool(layout.plain) and all(
+        slot.field.primitive in FIXED_CODES and not slot.field.is_array for slot in layout.plain
+    )

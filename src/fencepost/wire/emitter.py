@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from struct import Struct as Packer
 from typing import Any
+
+SMALL_COUNT = 32
+"""Arrays of fewer numbers than this have a `struct` prepared; 32 covers any replica list."""
+
+
+@cache
+def array_methods(prefix: str, code: str, method: str) -> list[Callable[..., Any]]:
+    """By count: one method of the `struct.Struct` for `prefix` and so many numbers of one type."""
+    return [getattr(Packer(f">{prefix}{n}{code}"), method) for n in range(SMALL_COUNT)]
 
 
 class Emitter:

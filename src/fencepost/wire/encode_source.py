@@ -16,7 +16,7 @@ import struct
 from typing import Any
 
 from fencepost.wire import runtime
-from fencepost.wire.emitter import Emitter
+from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods
 from fencepost.wire.layout import Layout, Slot
 from fencepost.wire.schema import MISSING, Field, records_size
 from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
@@ -127,8 +127,9 @@ class _EncodeWriter(Emitter):
         if field.primitive is Primitive.RECORDS:
             return f"{value} is None or records_size({value}) != 0"
         if field.struct is not None:
-            inner = [self._differs(part, f"{value}.{part.name}") for part in field.struct.fields]
-            return f"({' or '.join([*inner, f'{value}.unknown_tags'])})"
+            name = self.new_name("y")
+            inner = [self._differs(part, f"{name}.{part.name}") for part in field.struct.fields]
+            return f"(({name} := {value}).unknown_tags or {' or '.join(inner)})"
         if field.default is not MISSING and type(field.default) in (int, bool, str):
             return f"{value} != {field.default!r}"
         return f"{value} != {self.constant(f'default_{field.name}', field.default)}"
@@ -269,24 +270,37 @@ class _EncodeWriter(Emitter):
     def _write_elements(self, slot: Slot, items: str, count: str) -> None:
         with self.block(f"if type({items}) is not list:"):
             self.emit(f"{items} = as_sequence({items})")
+        primitive = slot.field.primitive
+        if primitive in FIXED_CODES and primitive is not Primitive.BOOL:
+            self._write_numbers(FIXED_CODES[primitive][0], items, count)
+            return
         self.emit(f"{count} = len({items})" + (" + 1" if self._is_flexible else ""))
         self._length(count, "i")
         self.flush()
-        primitive = slot.field.primitive
         if primitive is Primitive.UUID:
             self.emit(f"{self._append}(join_uuids({items}))")
-        elif primitive in FIXED_CODES and primitive is not Primitive.BOOL:
-            code = FIXED_CODES[primitive][0]
-            self.emit(f'{self._append}(pack(f">{{len({items})}}{code}", *{items}))')
-        else:
-            element = self.new_name("o")
-            with self.block(f"for {element} in {items}:"):
-                if slot.layout is not None:
-                    self.write_struct(slot.layout, element)
-                else:
-                    assert primitive is not None
-                    self._write_primitive(primitive, element, False)
-                self.flush()
+            return
+        element = self.new_name("o")
+        with self.block(f"for {element} in {items}:"):
+            if slot.layout is not None:
+                self.write_struct(slot.layout, element)
+            else:
+                assert primitive is not None
+                self._write_primitive(primitive, element, False)
+            self.flush()
+
+    def _write_numbers(self, code: str, items: str, count: str) -> None:
+        """Count and numbers of an array in one call, where the array is short."""
+        prefix, plus_one = ("B", " + 1") if self._is_flexible else ("i", "")
+        methods = self.constant(f"pack_many_{prefix}{code}", array_methods(prefix, code, "pack"))
+        self.flush()
+        self.emit(f"{count} = len({items})")
+        with self.block(f"if {count} < {SMALL_COUNT}:"):
+            self.emit(f"{self._append}({methods}[{count}]({count}{plus_one}, *{items}))")
+        with self.block("else:"):
+            head = f"uvarint({count} + 1)" if self._is_flexible else f'pack(">i", {count})'
+            self.emit(f"{self._append}({head})")
+            self.emit(f'{self._append}(pack(f">{{{count}}}{code}", *{items}))')
 
 
 ZERO_BYTE = b"\x00"

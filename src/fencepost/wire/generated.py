@@ -46,20 +46,19 @@ class GeneratedCodec:
 
     def read(self, data: Buffer, pos: int) -> tuple[Any, int]:
         """The message that begins at `pos`, and the position behind it."""
-        view: Any
-        if type(data) is bytes:
-            source: Buffer = data
-            view = memoryview(data) if self._has_records else None
-        else:
-            view = as_view(data)
-            if self._has_records and view.nbytes > VIEW_THRESHOLD_BYTES:
-                return self._run(self._decode_view or self._compile_decoder(True), view, view, pos)
-            source = bytes(view)
-        return self._run(self._decode_bytes or self._compile_decoder(False), source, view, pos)
-
-    def _run(self, decode: Decoder, source: Buffer, view: Any, pos: int) -> tuple[Any, int]:
         if pos < 0:
             raise ValueError("a position is not negative")
+        source, view, decode = data, None, self._decode_bytes
+        if type(data) is not bytes:
+            view = as_view(data)
+            if self._has_records and len(view) > VIEW_THRESHOLD_BYTES:
+                source, decode = view, self._decode_view or self._compile_decoder(True)
+            else:
+                source = bytes(view)
+        elif self._has_records:
+            view = memoryview(data)
+        if decode is None:
+            decode = self._compile_decoder(False)
         try:
             return decode(source, view, pos, len(source))
         except DECODE_FAILURES as error:
