@@ -116,7 +116,8 @@ static void plan_batch(const row_columns *columns, int64_t begin, int64_t end,
 {
     int64_t base = columns->timestamps[row_at(columns, begin)];
     plan->payload_size = plan->too_large = 0;
-    plan->base_timestamp = plan->max_timestamp = base;
+    plan->base_timestamp = base;
+    plan->max_timestamp = NO_TIMESTAMP;
     for (plan->end = begin; plan->end < end; plan->end++) {
         int64_t row = row_at(columns, plan->end);
         int64_t timestamp = columns->timestamps[row];

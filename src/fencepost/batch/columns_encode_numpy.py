@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fencepost.batch.header import NO_TIMESTAMP
 from fencepost.batch.records import append_varint
 
 if TYPE_CHECKING:
@@ -154,8 +155,9 @@ class RowWriter:
         self._planned = (begin, begin + fit)
         self._bodies = bodies[:fit]
         if fit == 0:
-            return begin, 0, int(sizes[0]), int(base), int(base)
-        return begin + fit, int(sizes[fit - 1]), 0, int(base), int(times[:fit].max())
+            return begin, 0, int(sizes[0]), int(base), NO_TIMESTAMP
+        greatest = max(NO_TIMESTAMP, int(times[:fit].max()))
+        return begin + fit, int(sizes[fit - 1]), 0, int(base), greatest
 
     def write_batch(self, room: int) -> bytearray:
         """The records last planned, behind `room` bytes that are the caller's to fill."""
