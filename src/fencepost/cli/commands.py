@@ -20,5 +20,11 @@ class Command(NamedTuple):
 
 COMMANDS: tuple[Command, ...] = (
     Command("serve", "fencepost.cli.serve", "run a broker (and its controller) in this process"),
+    Command("topics", "fencepost.cli.topics", "list, create, describe, alter and delete topics"),
+    Command("configs", "fencepost.cli.configs", "see and change configs of topics and brokers"),
+    Command("groups", "fencepost.cli.groups", "consumer groups, their members and offsets"),
+    Command("produce", "fencepost.cli.produce", "write lines of text or JSON to a topic"),
+    Command("consume", "fencepost.cli.consume", "print records of a topic"),
+    Command("epochs", "fencepost.cli.epochs", "where each leader epoch of a topic begins and ends"),
     Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables"),
 )

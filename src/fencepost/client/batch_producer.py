@@ -29,7 +29,7 @@ import select
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from fencepost.batch.header import read_header, stamp_producer
 from fencepost.client.cluster import UNKNOWN_TOPIC_ATTEMPTS, Cluster
@@ -107,7 +107,7 @@ class BatchProducer:
         self._queued_bytes = 0
         self._first_failure: ClientError | None = None
 
-    def __enter__(self) -> BatchProducer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:

@@ -7,6 +7,7 @@ except where the table says otherwise. The result is frozen plain data and trave
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -64,9 +65,7 @@ class ClientConfig:
         for key, value in props.items():
             prop = KNOWN.get(key)
             if prop is None:
-                raise ConfigError(
-                    key, value, f"not a client property known here; known are {_known_names()}"
-                )
+                raise ConfigError(key, value, f"not a client property known here; {_hint(key)}")
             target = security if prop.attribute in _SECURITY_FIELDS else plain
             parsed = prop.parse(key, value)
             if isinstance(parsed, dict):
@@ -214,5 +213,6 @@ KNOWN: dict[str, _Property] = {
 }
 
 
-def _known_names() -> str:
-    return ", ".join(sorted(KNOWN))
+def _hint(key: str) -> str:
+    close = difflib.get_close_matches(key, KNOWN, n=2)
+    return f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(KNOWN)}"

@@ -1,0 +1,140 @@
+"""What the commands that talk to a cluster have in common: its address, properties, errors, tables.
+
+`--bootstrap-server` (or FENCEPOST_BOOTSTRAP) says where, `-X key=value` and `--client-config FILE`
+set client properties under Kafka's names. Exit codes: 0 done, 1 the cluster refused or cannot be
+reached, 2 the command line is wrong. Results go to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.config import ClientConfig
+from fencepost.client.errors import ClientError, ConfigError
+from fencepost.client.metadata import TopicPartition
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+# Shorter than a program's: somebody is looking at the prompt.
+API_TIMEOUT_MS = 15_000
+BOOTSTRAP_VARIABLE = "FENCEPOST_BOOTSTRAP"
+
+Run = Callable[[argparse.Namespace], int]
+
+
+class UsageError(Exception):
+    """The command line says something that cannot be; exit code 2."""
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which a command finds its cluster, and --json."""
+    group = parser.add_argument_group("cluster")
+    group.add_argument(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        default=os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP),
+        help=f"brokers to ask first (default: {BOOTSTRAP_VARIABLE} or {DEFAULT_BOOTSTRAP})",
+    )
+    group.add_argument(
+        "--client-config", type=Path, metavar="FILE", help="client properties, key=value lines"
+    )
+    group.add_argument(
+        "-X",
+        dest="properties",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a client property; wins over the file",
+    )
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add --json."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
+    """The cluster the options name; `defaults` are client properties with _ for dots."""
+    props: dict[str, object] = {"default.api.timeout.ms": API_TIMEOUT_MS}
+    props.update({key.replace("_", "."): value for key, value in defaults.items()})
+    if arguments.client_config is not None:
+        try:
+            text = arguments.client_config.read_text()
+        except OSError as error:
+            raise UsageError(f"--client-config: {error}") from error
+        props.update(
+            pair(line, "--client-config")
+            for line in map(str.strip, text.splitlines())
+            if line and not line.startswith(("#", "!"))
+        )
+    props.update(pair(text, "-X") for text in arguments.properties)
+    props["bootstrap.servers"] = arguments.bootstrap_server
+    return Cluster(config=ClientConfig.from_props(props))
+
+
+def command(function: Run) -> Run:
+    """Have a command's expected errors end it with one line on stderr and the right exit code."""
+
+    @functools.wraps(function)
+    def run(arguments: argparse.Namespace) -> int:
+        try:
+            return function(arguments)
+        except (UsageError, ConfigError) as error:
+            print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
+            return 2
+        except ClientError as error:
+            print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
+            return 1
+
+    return run
+
+
+def pair(text: str, option: str) -> tuple[str, str]:
+    """ "key=value" as a pair."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"{option} {text!r}: must be KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def partition_of(text: str, option: str) -> TopicPartition:
+    """ "topic:3" as a partition."""
+    topic, colon, number = text.rpartition(":")
+    if not colon or not topic or not number.isdecimal():
+        raise UsageError(f"{option} {text!r}: must be TOPIC:PARTITION")
+    return TopicPartition(topic, int(number))
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, for people and for jq."""
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns as wide as they need to be, two blanks apart; numbers to the right."""
+    lines = [tuple(map(_cell, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    numeric = [all(line[i].lstrip("-").isdecimal() for line in lines) for i in range(len(header))]
+    for line in (tuple(header), *lines):
+        cells = (
+            cell.rjust(width) if right and lines else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        )
+        print("  ".join(cells).rstrip())
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(map(str, value)) or "-"
+    return str(value)

@@ -1,0 +1,126 @@
+"""`fencepost configs`: see and change the configuration of topics and brokers."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fencepost.cli.cluster_options import (
+    UsageError,
+    add_cluster_options,
+    add_json_option,
+    command,
+    open_cluster,
+    pair,
+    print_json,
+    print_table,
+)
+
+EXAMPLES = """\
+examples:
+  fencepost configs describe --topic orders
+  fencepost configs describe --broker 1 --all
+  fencepost configs alter --topic orders --set retention.ms=3600000 --delete cleanup.policy
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost configs`."""
+    parser = subparsers.add_parser(
+        "configs",
+        help="see and change configs of topics and brokers",
+        description="See and change configs of topics and brokers.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    describing = actions.add_parser("describe", help="what is set (or --all that is in force)")
+    describing.add_argument("keys", nargs="*", metavar="KEY", help="only these")
+    describing.add_argument("--all", action="store_true", help="defaults too")
+    _finish(describing, describe)
+
+    altering = actions.add_parser("alter", help="change some, leave the others")
+    for option, text in (
+        ("--set", "give a config a value"),
+        ("--append", "add to a list"),
+        ("--subtract", "take from a list"),
+    ):
+        altering.add_argument(option, action="append", default=[], metavar="KEY=VALUE", help=text)
+    altering.add_argument(
+        "--delete", action="append", default=[], metavar="KEY", help="back to the default"
+    )
+    altering.add_argument("--validate-only", action="store_true", help="check, do not change")
+    _finish(altering, alter)
+
+
+def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
+    whose = parser.add_mutually_exclusive_group(required=True)
+    whose.add_argument("--topic", metavar="NAME", help="a topic's configs")
+    whose.add_argument("--broker", metavar="ID", help="a broker's configs")
+    add_json_option(parser)
+    add_cluster_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _resource(arguments: argparse.Namespace) -> tuple[int, str]:
+    from fencepost.client.admin import BROKER_RESOURCE, TOPIC_RESOURCE
+
+    if arguments.topic is not None:
+        return TOPIC_RESOURCE, arguments.topic
+    return BROKER_RESOURCE, arguments.broker
+
+
+@command
+def describe(arguments: argparse.Namespace) -> int:
+    """Configs with where they come from."""
+    from fencepost.client.admin import Admin
+
+    with open_cluster(arguments) as cluster:
+        entries = Admin(cluster).describe_configs(*_resource(arguments), arguments.keys or None)
+    unknown = set(arguments.keys) - {entry.name for entry in entries}
+    if unknown:
+        raise UsageError(f"there is no config {', '.join(sorted(unknown))}")
+    if not arguments.all and not arguments.keys:
+        entries = [entry for entry in entries if not entry.is_default]
+    if arguments.json:
+        print_json(
+            [
+                {
+                    "name": entry.name,
+                    "value": entry.value,
+                    "source": entry.source,
+                    "read_only": entry.read_only,
+                    "sensitive": entry.sensitive,
+                }
+                for entry in entries
+            ]
+        )
+    else:
+        print_table(
+            ("config", "value", "source"),
+            [(e.name, "(hidden)" if e.sensitive else e.value, e.source) for e in entries],
+        )
+    return 0
+
+
+@command
+def alter(arguments: argparse.Namespace) -> int:
+    """Change configs in one step, all or none."""
+    from fencepost.client.admin import APPEND, DELETE, SET, SUBTRACT, Admin, ConfigChange
+
+    changes = [ConfigChange(*pair(text, "--set"), SET) for text in arguments.set]
+    changes += [ConfigChange(*pair(text, "--append"), APPEND) for text in arguments.append]
+    changes += [ConfigChange(*pair(text, "--subtract"), SUBTRACT) for text in arguments.subtract]
+    changes += [ConfigChange(key, None, DELETE) for key in arguments.delete]
+    if not changes:
+        raise UsageError("nothing to change: give --set, --delete, --append or --subtract")
+    kind, name = _resource(arguments)
+    with open_cluster(arguments) as cluster:
+        Admin(cluster).alter_configs(kind, name, changes, validate_only=arguments.validate_only)
+    done = "could be changed" if arguments.validate_only else "changed"
+    if arguments.json:
+        print_json({"resource": name, "changes": len(changes), "done": done})
+    else:
+        print(f"{len(changes)} config(s) of {name} {done}")
+    return 0

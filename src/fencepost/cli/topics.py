@@ -1,0 +1,241 @@
+"""`fencepost topics`: list, create, describe, delete topics, and add partitions."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fencepost.cli.cluster_options import (
+    UsageError,
+    add_cluster_options,
+    add_json_option,
+    command,
+    open_cluster,
+    pair,
+    print_json,
+    print_table,
+)
+
+EXAMPLES = """\
+examples:
+  fencepost topics create orders --partitions 6 --config cleanup.policy=compact
+  fencepost topics create placed --assignment 1:2,2:1     (replicas of each partition)
+  fencepost topics list --json
+  fencepost topics describe orders
+  fencepost topics alter orders --partitions 12
+  fencepost topics delete orders
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost topics`."""
+    parser = subparsers.add_parser(
+        "topics",
+        help="list, create, describe, alter and delete topics",
+        description="Manage topics.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    listing = actions.add_parser("list", help="names of topics")
+    listing.add_argument("--internal", action="store_true", help="also Kafka's own topics")
+    _finish(listing, list_topics)
+
+    creating = actions.add_parser("create", help="create a topic")
+    creating.add_argument("name")
+    creating.add_argument("--partitions", type=int, metavar="N", help="default: the broker's")
+    creating.add_argument("--replication-factor", type=int, metavar="N", help="likewise")
+    creating.add_argument(
+        "--assignment", metavar="A:B,C:D", help="broker ids of each partition's replicas"
+    )
+    creating.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="a topic config"
+    )
+    creating.add_argument("--if-not-exists", action="store_true", help="be content if it is there")
+    creating.add_argument("--validate-only", action="store_true", help="check, do not create")
+    _finish(creating, create_topic)
+
+    describing = actions.add_parser("describe", help="partitions, leaders, replicas, configs")
+    describing.add_argument("names", nargs="*", metavar="NAME", help="default: all topics")
+    _finish(describing, describe_topics)
+
+    altering = actions.add_parser("alter", help="add partitions")
+    altering.add_argument("name")
+    altering.add_argument("--partitions", type=int, required=True, metavar="N", help="new total")
+    _finish(altering, alter_topic)
+
+    deleting = actions.add_parser("delete", help="delete topics and all their records")
+    deleting.add_argument("names", nargs="+", metavar="NAME")
+    deleting.add_argument("--if-exists", action="store_true", help="be content if there is none")
+    _finish(deleting, delete_topics)
+
+
+def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
+    add_json_option(parser)
+    add_cluster_options(parser)
+    parser.set_defaults(run=run)
+
+
+@command
+def list_topics(arguments: argparse.Namespace) -> int:
+    """Names only."""
+    from fencepost.client.admin import Admin
+
+    with open_cluster(arguments) as cluster:
+        topics = Admin(cluster).list_topics(include_internal=arguments.internal)
+    if arguments.json:
+        print_json(
+            [
+                {
+                    "name": topic.name,
+                    "id": str(topic.topic_id),
+                    "partitions": len(topic.partitions),
+                    "internal": topic.is_internal,
+                }
+                for topic in topics
+            ]
+        )
+    else:
+        for topic in topics:
+            print(topic.name)
+    return 0
+
+
+@command
+def create_topic(arguments: argparse.Namespace) -> int:
+    """One topic; prints its id."""
+    from fencepost.client.admin import BROKER_DEFAULT, Admin
+    from fencepost.client.errors import BrokerError
+    from fencepost.wire.errors import ErrorCode
+
+    assignments = _assignments(arguments)
+    with open_cluster(arguments) as cluster:
+        try:
+            created = Admin(cluster).create_topic(
+                arguments.name,
+                arguments.partitions or BROKER_DEFAULT,
+                arguments.replication_factor or BROKER_DEFAULT,
+                configs=dict(pair(text, "--config") for text in arguments.config),
+                assignments=assignments,
+                validate_only=arguments.validate_only,
+            )
+        except BrokerError as error:
+            if arguments.if_not_exists and error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                print(f"topic {arguments.name} exists already")
+                return 0
+            raise
+    if arguments.json:
+        print_json(
+            {
+                "name": created.name,
+                "id": str(created.topic_id),
+                "partitions": created.partitions,
+                "replication_factor": created.replication_factor,
+            }
+        )
+    elif arguments.validate_only:
+        print(f"topic {created.name} could be created")
+    else:
+        print(f"created topic {created.name} with id {created.topic_id}")
+    return 0
+
+
+def _assignments(arguments: argparse.Namespace) -> dict[int, list[int]] | None:
+    text = arguments.assignment
+    if text is None:
+        return None
+    if arguments.partitions is not None or arguments.replication_factor is not None:
+        raise UsageError("--assignment says both --partitions and --replication-factor")
+    try:
+        return {
+            index: [int(broker) for broker in replicas.split(":")]
+            for index, replicas in enumerate(text.split(","))
+        }
+    except ValueError:
+        raise UsageError(f"--assignment {text!r}: must be broker ids like 1:2,2:3") from None
+
+
+@command
+def describe_topics(arguments: argparse.Namespace) -> int:
+    """Everything about some topics, or all."""
+    from fencepost.client.admin import TOPIC_RESOURCE, Admin
+
+    described = []
+    with open_cluster(arguments) as cluster:
+        admin = Admin(cluster)
+        names = arguments.names or [topic.name for topic in admin.list_topics()]
+        for name in names:
+            topic = admin.describe_topic(name)
+            configs = admin.describe_configs(TOPIC_RESOURCE, name)
+            described.append(
+                {
+                    "name": name,
+                    "id": str(topic.topic_id),
+                    "internal": topic.is_internal,
+                    "configs": {c.name: c.value for c in configs if c.source == "topic"},
+                    "partitions": [_partition(topic.partitions[i]) for i in topic.partition_ids],
+                }
+            )
+    if arguments.json:
+        print_json(described)
+        return 0
+    for number, entry in enumerate(described):
+        if number:
+            print()
+        configs_text = " ".join(f"{key}={value}" for key, value in entry["configs"].items())
+        print(f"topic {entry['name']}  id {entry['id']}  {configs_text}".rstrip())
+        print_table(
+            ("partition", "leader", "epoch", "replicas", "isr", "offline"),
+            [tuple(partition.values()) for partition in entry["partitions"]],
+        )
+    return 0
+
+
+def _partition(info: Any) -> dict[str, Any]:
+    return {
+        "partition": info.partition,
+        "leader": info.leader_id,
+        "leader_epoch": info.leader_epoch,
+        "replicas": list(info.replicas),
+        "isr": list(info.isr),
+        "offline": list(info.offline),
+    }
+
+
+@command
+def alter_topic(arguments: argparse.Namespace) -> int:
+    """More partitions."""
+    from fencepost.client.admin import Admin
+
+    with open_cluster(arguments) as cluster:
+        Admin(cluster).create_partitions(arguments.name, arguments.partitions)
+    if arguments.json:
+        print_json({"name": arguments.name, "partitions": arguments.partitions})
+    else:
+        print(f"topic {arguments.name} has {arguments.partitions} partitions now")
+    return 0
+
+
+@command
+def delete_topics(arguments: argparse.Namespace) -> int:
+    """One after the other; stops at the first that cannot be deleted."""
+    from fencepost.client.admin import Admin
+    from fencepost.client.errors import UnknownTopic
+
+    deleted = []
+    with open_cluster(arguments) as cluster:
+        admin = Admin(cluster)
+        for name in arguments.names:
+            try:
+                admin.delete_topic(name)
+            except UnknownTopic:
+                if not arguments.if_exists:
+                    raise
+                continue
+            deleted.append(name)
+            if not arguments.json:
+                print(f"deleted topic {name}")
+    if arguments.json:
+        print_json({"deleted": deleted})
+    return 0
