@@ -16,6 +16,7 @@ from fencepost.batch.header import check_crc, iter_headers
 from fencepost.machines.effects import Buffer
 from fencepost.machines.quorum import inputs, messages
 from fencepost.machines.quorum.roles import Follower, Role, Unattached
+from fencepost.machines.quorum.state import NOBODY
 from fencepost.machines.quorum.transitions import Transitions
 from fencepost.wire.api import fetch
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochResponse
@@ -40,9 +41,7 @@ class Following(Transitions):
             error = self._check_leader(said.leader_id, said.leader_epoch)
             if error is ErrorCode.NONE:
                 self._observe(said.leader_epoch, said.leader_id, from_leader=True)
-                if self.role is Role.FAILED:
-                    error = ErrorCode.BROKER_NOT_AVAILABLE
-                elif not self._is_me(request.voter_id, said.voter_directory_id):
+                if not self._is_me(request.voter_id, said.voter_directory_id):
                     error = ErrorCode.INVALID_VOTER_KEY
             response = messages.begin_response(error, self.leader_id, self._state.epoch)
         self._reply(input_.token, response)
@@ -58,20 +57,23 @@ class Following(Transitions):
             error = self._check_leader(said.leader_id, said.leader_epoch)
             if error is ErrorCode.NONE:
                 self._observe(said.leader_epoch, said.leader_id, from_leader=True)
-                if self.role is Role.FAILED:
-                    error = ErrorCode.BROKER_NOT_AVAILABLE
-                else:
-                    self._take_leave(said.leader_id, messages.preferred_candidates_of(said))
+                self._take_leave(said.leader_id, messages.preferred_candidates_of(said))
             response = messages.end_response(error, self.leader_id, self._state.epoch)
         self._reply(input_.token, response)
 
     def _check_leader(self, leader_id: int, epoch: int) -> ErrorCode:
-        """The error for a leader's request, or NONE."""
+        """The error for a leader's request, or NONE.
+
+        Anybody can send one. A leader that is no voter, or that claims an epoch we know another
+        leader of, is refused and otherwise ignored: it cannot have been elected.
+        """
         if self.role is Role.FAILED:
             return ErrorCode.BROKER_NOT_AVAILABLE
         if epoch < self._state.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if leader_id < 0 or leader_id == self._node_id:
+        if leader_id not in self._voters or leader_id == self._node_id:
+            return ErrorCode.INVALID_REQUEST
+        if epoch == self._state.epoch and self._state.leader_id not in (NOBODY, leader_id):
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 

@@ -187,9 +187,8 @@ class Transitions(QuorumCore):
         `from_leader` says that it speaks for itself. Hearsay of a leader that a prospective knows
         does not make it follow again: it asks around because that leader is silent.
 
-        Two leaders in one epoch, or a leadership of ours in an epoch that we have not heard of,
-        cannot be: somebody has lost its quorum-state. Then this node stops, before it makes the
-        damage worse.
+        When a voter answers that an epoch has two leaders, or that we lead one that we have never
+        seen, somebody has lost its quorum-state. Then this node stops, before it adds to the harm.
         """
         if self.role is Role.FAILED:
             return True  # nothing brings it back
