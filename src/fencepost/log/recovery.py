@@ -29,7 +29,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc, read_header
 from fencepost.log.config import LogConfig
@@ -55,10 +54,11 @@ from fencepost.log.names import (
     parse_offset_file,
 )
 from fencepost.log.offset_index import OffsetIndex
-from fencepost.log.producers import ProducerStates, decode_snapshot
+from fencepost.log.producers import ProducerStates
+from fencepost.log.replay import load_producers
 from fencepost.log.segment import Segment, SegmentCache
+from fencepost.log.segment_row import SegmentRow
 from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
-from fencepost.wire.records.control import EndTxnMarker
 from fencepost.wire.types import Uuid
 
 _SCAN_CHUNK_BYTES: Final = 1 << 20
@@ -85,14 +85,13 @@ class RecoveryReport:
 class LoadedLog:
     """A log as it was found, after recovery."""
 
-    segments: list[Segment]
+    row: SegmentRow
     start_offset: int
     end_offset: int
     recovery_point: int
     epochs: LeaderEpochCache
     epochs_changed: bool
     producers: ProducerStates
-    snapshots: set[int]
     topic_id: Uuid | None
     is_new: bool
     report: RecoveryReport = field(default_factory=RecoveryReport)
@@ -125,19 +124,19 @@ def load_log(
     start = min(max(start_offset, first_base), end_offset)
     epochs, epochs_changed = loader.load_epochs(start, end_offset)
     producers = ProducerStates()
-    load_producers(disk, directory, loader.segments, loader.snapshots, producers, start, end_offset)
+    row = SegmentRow(disk, cache, directory, loader.segments, loader.snapshots)
+    load_producers(disk, row, producers, start, end_offset)
     producers.remove_expired(now_ms)
     loader.report.end_offset = end_offset
     is_new = is_new or loader.made_first_segment
     return LoadedLog(
-        loader.segments,
+        row,
         start,
         end_offset,
         end_offset if loader.is_durable else min(recovery_point, end_offset),
         epochs,
         epochs_changed,
         producers,
-        loader.snapshots,
         known_id,
         is_new,
         loader.report,
@@ -421,7 +420,7 @@ class _Loader:
         else:
             rebuild = False
         epochs = LeaderEpochCache(entries)
-        epochs.truncate_from_end(max(end_offset, start_offset + 1))
+        epochs.truncate_from_end(end_offset)
         for epoch, offset in self._scanned_epochs:
             if epochs.epoch_at(offset) != epoch:
                 epochs.assign(epoch, offset)
@@ -462,60 +461,6 @@ class _Loader:
                 if found >= epoch:
                     return False
         return True
-
-
-def load_producers(
-    disk: Disk,
-    directory: str,
-    segments: list[Segment],
-    snapshots: set[int],
-    producers: ProducerStates,
-    start_offset: int,
-    end_offset: int,
-) -> None:
-    """Make `producers` the state at `end_offset`, from the newest sound snapshot and the log.
-
-    Snapshots that are not sound are removed, from the disk and from `snapshots`.
-    """
-    begin = start_offset
-    producers.clear(start_offset)
-    for offset in sorted((at for at in snapshots if at <= end_offset), reverse=True):
-        path = f"{directory}/{offset_file(offset, SNAPSHOT_SUFFIX)}"
-        try:
-            entries = decode_snapshot(path, disk.read(path))
-        except (CorruptFileError, FileNotFoundError):
-            disk.unlink(path)
-            snapshots.discard(offset)
-            continue
-        producers.load(entries, offset)
-        begin = max(offset, start_offset)
-        break
-    for segment in segments:
-        if segment.next_offset <= begin:
-            continue
-        start = segment.position_of(begin)
-        for position, header in segment.headers(start, segment.size_bytes):
-            _replay(producers, segment, position, header)
-    producers.end_offset = end_offset
-
-
-def _replay(
-    producers: ProducerStates, segment: Segment, position: int, header: BatchHeader
-) -> None:
-    if header.producer_id < 0:
-        return
-    if not header.is_control:
-        producers.update(header, header.base_offset)
-        return
-    batch = segment.read(position, position + header.size_bytes)
-    try:
-        markers = [record.value for record in read_control(batch, check=False)]
-    except BatchError:
-        return
-    for marker in markers:
-        if isinstance(marker, EndTxnMarker):
-            producers.complete_transaction(header, marker.coordinator_epoch)
-            return
 
 
 def scan(

@@ -22,7 +22,7 @@ files and loaded indexes for a whole log directory.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final
 
@@ -96,6 +96,7 @@ class Segment:
         "_file",
         "_hints",
         "_index",
+        "_index_is_fresh",
         "_sound_from",
         "_sound_to",
         "_time_index",
@@ -140,6 +141,7 @@ class Segment:
         self._file: File | None = None
         self._index: OffsetIndex | None = None if size_bytes else OffsetIndex()
         self._time_index: TimeIndex | None = None if size_bytes else TimeIndex()
+        self._index_is_fresh = size_bytes == 0
         self._hints: dict[int, int] = {}
         self._sound_from = 0
         self._sound_to = 0
@@ -187,6 +189,7 @@ class Segment:
         if not self.is_active:
             self._index = None
             self._time_index = None
+            self._index_is_fresh = False
 
     def close(self) -> None:
         """Let go of everything; the segment is not used any more."""
@@ -240,8 +243,8 @@ class Segment:
             since += header.size_bytes
         self.install_indexes(index, time_index, newest, since)
         if not self.is_active:
-            time_index.maybe_append(*newest)
-            self.write_indexes()
+            for file in self.seal():
+                file.close()
         self._cache.touch(self)
 
     def install_indexes(
@@ -249,6 +252,7 @@ class Segment:
     ) -> None:
         """Take over indexes that a scan has made."""
         self._index, self._time_index = index, time_index
+        self._index_is_fresh = True
         self.max_timestamp = newest
         self.bytes_since_index = since
         self._hints.clear()
@@ -270,6 +274,18 @@ class Segment:
                 file.close()
             raise
         return written
+
+    def seal(self) -> list[File]:
+        """Write the indexes of a complete segment; the files are open, not synced. OSError."""
+        self.time_index.maybe_append(*self.largest_timestamp())
+        return self.write_indexes()
+
+    def become_active(self) -> None:
+        """The segment is to grow again: have its indexes in memory for good. OSError."""
+        if self._index is None or self._time_index is None:
+            self._load_indexes()
+        self.is_active = True
+        self._cache.touch(self)
 
     # ---- appending
 
@@ -322,16 +338,18 @@ class Segment:
                 self.max_timestamp = newest
         return self.max_timestamp
 
-    def truncate_memory(self, position: int, next_offset: int) -> None:
-        """The file has been cut at `position`: forget what lay behind it."""
-        self.index.truncate(position)
-        self.time_index.truncate(next_offset - self.base_offset)
-        self.size_bytes = position
-        self.synced_bytes = min(self.synced_bytes, position)
+    def truncate(self, position: int, next_offset: int) -> None:
+        """Cut the file at `position`, durably, and forget what lay behind it. OSError."""
+        index, time_index = self.index, self.time_index
+        self.file.truncate(position)
+        self.file.sync()
+        index.truncate(position)
+        time_index.truncate(next_offset - self.base_offset)
+        self.size_bytes = self.synced_bytes = position
         self.next_offset = next_offset
         self.max_timestamp = None if position else NO_TIMESTAMP
         self.first_timestamp_ms = UNKNOWN if position else -1
-        self.bytes_since_index = position - self.index.floor_position(position)[1]
+        self.bytes_since_index = position - index.floor_position(position)[1]
         self._sound_to = min(self._sound_to, position)
         self._sound_from = min(self._sound_from, self._sound_to)
         self._hints.clear()
@@ -348,36 +366,61 @@ class Segment:
         hint = self._hints.get(offset)
         if hint is not None:
             return hint
-        for position, _, _, last_offset in self._walk_from_index(offset):
+        return self._mending(self._find, offset)
+
+    def boundary_at_most(self, start: int, limit: int) -> int:
+        """The last place from `start` to `limit` where a batch begins or the file ends.
+
+        CorruptFileError, OSError.
+        """
+        return self._mending(self._find_boundary, start, limit)
+
+    def _mending(self, find: Callable[..., int], *arguments: int) -> int:
+        """Look, and if that fails look again with new indexes: perhaps they are what is damaged."""
+        try:
+            return find(*arguments)
+        except CorruptFileError:
+            if self._index_is_fresh:
+                raise
+        self.rebuild_indexes()
+        return find(*arguments)
+
+    def _find(self, offset: int) -> int:
+        entry = self.index.floor(offset - self.base_offset)
+        for position, _, _, last_offset in self._walk_from_entry(entry):
             if last_offset >= offset:
                 return position
         return self.size_bytes
 
-    def _walk_from_index(self, offset: int) -> Iterator[BatchAt]:
-        """Batches from the one that the index names for `offset`."""
-        entry_offset, position = self.index.floor(offset - self.base_offset)
-        walk = self.walk(position, self.size_bytes)
-        if entry_offset >= 0:
-            first = next(walk, None)
-            if first is None or first[2] > self.base_offset + entry_offset:
-                path = self.path(INDEX_SUFFIX)
-                raise CorruptFileError(path, f"offset {entry_offset} does not lie at {position}")
-            yield first
-        yield from walk
-
-    def boundary_at_most(self, start: int, limit: int) -> int:
-        """The last place from `start` to `limit` where a batch begins or the file ends."""
-        entry_offset, position = self.index.floor_position(limit)
-        if position < start:
-            entry_offset, position = -1, start
-        for at, size, base_offset, _ in self.walk(position, self.size_bytes):
-            if at == position and -1 < entry_offset < base_offset - self.base_offset:
-                path = self.path(INDEX_SUFFIX)
-                raise CorruptFileError(path, f"offset {entry_offset} does not lie at {position}")
+    def _find_boundary(self, start: int, limit: int) -> int:
+        entry = self.index.floor_position(limit)
+        walk = self._walk_from_entry(entry) if entry[1] > start else self.walk(start, limit)
+        reached = start
+        for at, size, base_offset, _ in walk:
             if at + size > limit:
                 self.hint(base_offset, at)
                 return at
-        return self.size_bytes
+            reached = at + size
+        return reached
+
+    def _walk_from_entry(self, entry: tuple[int, int]) -> Iterator[BatchAt]:
+        """Batches from the one that an index entry names, if that is one of its offset."""
+        entry_offset, position = entry
+        for batch in self.walk(position, self.size_bytes):
+            if batch[0] == position and -1 < entry_offset < batch[2] - self.base_offset:
+                path = self.path(INDEX_SUFFIX)
+                raise CorruptFileError(path, f"offset {entry_offset} does not lie at {position}")
+            yield batch
+
+    def batch_size_at(self, position: int) -> int:
+        """Size of the batch that begins at `position`, 0 if none does; likewise."""
+        batch = next(self.walk(position, self.size_bytes), None)
+        return 0 if batch is None else batch[1]
+
+    def base_offset_at(self, position: int) -> int | None:
+        """Base offset of the batch that begins at `position`, if one does; likewise."""
+        batch = next(self.walk(position, self.size_bytes), None)
+        return None if batch is None else batch[2]
 
     def hint(self, offset: int, position: int) -> None:
         """Remember that `offset` begins at `position`."""
@@ -449,11 +492,10 @@ class Segment:
         """The whole batches between two positions, sound. CorruptFileError, OSError."""
         while start < end:
             stop = self.boundary_at_most(start, min(start + _SCAN_CHUNK_BYTES, end))
-            if stop == start:  # one batch larger than a chunk
-                stop = start + next(self.walk(start, end), (0, 0, 0, 0))[1]
-                if stop == start:
+            if stop == start:  # a batch larger than a chunk, or the end
+                stop = start + self.batch_size_at(start)
+                if stop == start or stop > end:
                     return
-            stop = min(stop, end)
             data = memoryview(self.read(start, stop))
             position = 0
             while position < len(data):

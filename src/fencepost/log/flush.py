@@ -1,0 +1,59 @@
+"""Making a log durable: a job that one thread makes and finishes, and another may run.
+
+A job holds everything that has to reach the disk before the recovery point may move to its
+`end_offset`: segment files with new data, the files of segments that were closed, the leader-epoch
+file, and directories whose names changed. The order among these does not matter, since nothing is
+promised before all of it is done.
+
+A job is never repeated. If it fails, so has the log: after a failed fsync the kernel may have
+dropped the pages, and a second one that succeeds proves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fencepost.log.disk import ClosedFileError, File
+from fencepost.log.segment import Segment
+
+if TYPE_CHECKING:
+    from fencepost.log.partition_log import PartitionLog
+
+
+class FlushJob:
+    """Work for the disk that makes a log durable up to `end_offset`.
+
+    Made by `PartitionLog.begin_flush`; `run` may be called on any thread, everything else belongs
+    to the log's owner. `end_offset` sinks if the log is cut meanwhile.
+    """
+
+    __slots__ = ("_log", "directories", "end_offset", "epochs", "files", "marks", "names_changed")
+
+    def __init__(self, log: PartitionLog, end_offset: int) -> None:
+        self._log = log
+        self.end_offset = end_offset
+        self.files: list[tuple[Segment | None, File]] = []
+        self.marks: list[tuple[Segment, int]] = []
+        self.epochs: tuple[int, bytes] | None = None
+        self.directories: list[str] = []
+        self.names_changed = 0
+
+    def run(self) -> None:
+        """Do it. OSError, after which the log has failed; LogFailedError if it had before."""
+        log = self._log
+        log.check_usable()
+        try:
+            for segment, file in self.files:
+                try:
+                    file.sync()
+                except ClosedFileError:
+                    # A segment that was deleted meanwhile need not be durable.
+                    if segment is None or not segment.is_retired:
+                        raise
+            if self.epochs is not None:
+                log.write_epochs(*self.epochs)
+            for directory in self.directories:
+                log.disk.sync_dir(directory)
+        except OSError as error:
+            log.fail(f"a flush failed: {error}")
+            raise

@@ -1,0 +1,120 @@
+"""Looking things up in a row of segments: ranges of batches, and records by their timestamps.
+
+Functions of segments and offsets; what may be looked at (the log's start, a high watermark) is the
+caller's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.batch.header import BatchHeader
+from fencepost.batch.records import read_batch
+from fencepost.log.disk import Buffer
+from fencepost.log.segment import Segment
+
+
+class ReadResult(NamedTuple):
+    """Whole batches in `buffers`, one behind the other, beginning at or before what was asked.
+
+    `first_offset` is the base offset of the first one; what was asked for if there is none.
+    """
+
+    buffers: list[Buffer]
+    size_bytes: int
+    first_offset: int
+
+
+class TimestampedOffset(NamedTuple):
+    """A record's offset and timestamp, and the epoch of its batch if it has one."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int | None
+
+
+def read_batches(
+    segments: Sequence[Segment], offset: int, max_bytes: int, bound: int, min_one_batch: bool
+) -> ReadResult:
+    """Whole batches of the first of `segments` that has any from `offset` on and below `bound`.
+
+    See `PartitionLog.read`. CorruptFileError, OSError.
+    """
+    for segment in segments:
+        if segment.base_offset >= bound:
+            break
+        start = segment.position_of(offset)
+        if start >= segment.size_bytes:
+            continue
+        end = _end_of_read(segment, start, max_bytes, bound, min_one_batch)
+        if end <= start:
+            break
+        data = segment.read(start, end)
+        return ReadResult([data], len(data), int.from_bytes(data[:8]))
+    return ReadResult([], 0, offset)
+
+
+def _end_of_read(
+    segment: Segment, start: int, max_bytes: int, bound: int, min_one_batch: bool
+) -> int:
+    if bound >= segment.next_offset:
+        end = segment.size_bytes
+    else:
+        end = segment.position_of(bound)
+    if end - start <= max_bytes:
+        if end == segment.size_bytes and segment.is_active:
+            segment.hint(segment.next_offset, end)
+        return end
+    cut = segment.boundary_at_most(start, start + max(max_bytes, 0))
+    if cut == start and min_one_batch:
+        cut = start + segment.batch_size_at(start)
+    return min(cut, end)
+
+
+def find_timestamp(
+    segments: Sequence[Segment], timestamp_ms: int, start_offset: int
+) -> TimestampedOffset | None:
+    """The first record from `start_offset` on whose timestamp is not below `timestamp_ms`.
+
+    CorruptFileError, BatchError (a batch that does not decompress), OSError.
+    """
+    for segment in segments:
+        if segment.largest_timestamp().timestamp_ms < timestamp_ms:
+            continue
+        begin = segment.base_offset
+        entry = segment.time_index.floor(timestamp_ms)
+        if entry.timestamp_ms >= 0:
+            begin += entry.relative_offset
+        start = segment.position_of(max(begin, start_offset))
+        for position, header in segment.headers(start, segment.size_bytes):
+            if header.max_timestamp >= timestamp_ms:
+                found = _record_at(segment, position, header, timestamp_ms, start_offset)
+                if found is not None:
+                    return found
+    return None
+
+
+def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampedOffset | None:
+    """The first of the records with the largest timestamp. Raises as `find_timestamp`."""
+    newest = max(segments, key=lambda segment: segment.largest_timestamp().timestamp_ms)
+    timestamp_ms, relative = newest.largest_timestamp()
+    if timestamp_ms < 0:
+        return None
+    start = newest.position_of(newest.base_offset + relative)
+    for position, header in newest.headers(start, newest.size_bytes):
+        if header.max_timestamp >= timestamp_ms:
+            return _record_at(newest, position, header, timestamp_ms, start_offset)
+    return None
+
+
+def _record_at(
+    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> TimestampedOffset | None:
+    data = segment.read(position, position + header.size_bytes)
+    epoch = header.partition_leader_epoch
+    for record in read_batch(data, 0, header):
+        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+            known_epoch = epoch if epoch >= 0 else None
+            return TimestampedOffset(record.offset, record.timestamp_ms, known_epoch)
+    return None

@@ -1,0 +1,219 @@
+"""The segments of one log in a row, and the changes to it that touch several files.
+
+Theory of operation
+-------------------
+The row is never empty and its last segment is the active one. Rolling begins a new one; retiring
+deletes from either end. Each of these is a sequence of steps on the disk between which the machine
+may stop, so their order matters:
+
+* rolling writes the indexes and the producer snapshot before the new segment file, and changes
+  nothing in memory before all that has worked. What was written is synced by the next flush, before
+  the recovery point may pass it (`unsynced`).
+* retiring from the front goes from the oldest up, from the end from the newest down, with the
+  directory synced in between: names become durable in any order otherwise, and a hole could remain.
+
+Deleted files are renamed to `.deleted` and unlinked later.
+
+A producer snapshot belongs to the segment that begins at its offset and goes with it; one more
+stands at the end of a log that was closed cleanly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from fencepost.log.disk import Disk, File
+from fencepost.log.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_file
+from fencepost.log.segment import Segment, SegmentCache
+
+
+class SegmentRow:
+    """See the module docstring."""
+
+    __slots__ = (
+        "_bases",
+        "_cache",
+        "_deleted",
+        "_disk",
+        "active",
+        "directory",
+        "names_changed",
+        "segments",
+        "snapshots",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        cache: SegmentCache,
+        directory: str,
+        segments: list[Segment],
+        snapshots: set[int],
+    ) -> None:
+        self._disk = disk
+        self._cache = cache
+        self.directory = directory
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self.active.is_active = True
+        self.snapshots = snapshots
+        """Offsets of the producer snapshots that are there."""
+        self.unsynced: list[tuple[Segment | None, File]] = []
+        """Open files that must be synced before the recovery point may pass them."""
+        self.names_changed = 0
+        """Counts changes to the directory, for whoever syncs it."""
+        self._deleted: list[tuple[str, int | None]] = []
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segment files."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment in which `offset` may lie, and those behind it."""
+        return self.segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def count_below(self, offset: int) -> int:
+        """How many segments hold nothing at or above `offset`; never the active one."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def path(self, name: str) -> str:
+        """Path of a file in the directory."""
+        return f"{self.directory}/{name}"
+
+    # ---- growing
+
+    def roll(self, base_offset: int, producers: bytes, now_ms: int) -> Segment:
+        """Close the active segment and begin a new one; on OSError everything stays as it was."""
+        old = self.active
+        opened: list[tuple[Segment | None, File]] = []
+        new = Segment(self._disk, self._cache, self.directory, base_offset, now_ms=now_ms)
+        try:
+            opened.extend((old, file) for file in old.seal())
+            opened.append((None, self.write_snapshot(base_offset, producers)))
+            new.create()
+        except OSError:
+            for _, file in opened:
+                file.close()
+            new.close()
+            raise
+        self.unsynced.extend(opened)
+        old.is_active = False
+        self._add(new)
+        return new
+
+    def start_over(self, base_offset: int) -> None:
+        """Begin with an empty segment, all others being retired. OSError."""
+        assert not self.segments
+        created_ms = self.active.created_ms
+        new = Segment(self._disk, self._cache, self.directory, base_offset, now_ms=created_ms)
+        new.create()
+        self._add(new)
+
+    def _add(self, new: Segment) -> None:
+        new.is_active = True
+        self.segments.append(new)
+        self._bases.append(new.base_offset)
+        self.active = new
+        self.names_changed += 1
+
+    def seal_active(self, end_offset: int, producers: bytes) -> None:
+        """Write what belongs to a log that is closed cleanly; a flush must follow. OSError."""
+        self.unsynced.extend((self.active, file) for file in self.active.seal())
+        self.unsynced.append((None, self.write_snapshot(end_offset, producers)))
+        self.names_changed += 1
+
+    def write_snapshot(self, offset: int, producers: bytes) -> File:
+        """Write a producer snapshot; the file is open and not synced yet. OSError."""
+        file = self._disk.open(self.path(offset_file(offset, SNAPSHOT_SUFFIX)), create=True)
+        try:
+            file.truncate(0)
+            file.write_at(producers, 0)
+        except OSError:
+            file.close()
+            raise
+        self.snapshots.add(offset)
+        return file
+
+    # ---- shrinking
+
+    def retire_oldest(self, count: int) -> None:
+        """Delete the first `count` segments, the oldest first. OSError."""
+        assert count < len(self.segments)
+        for left in range(count - 1, -1, -1):
+            segment = self.segments.pop(0)
+            self._bases.pop(0)
+            self._retire(segment)
+            if left:
+                self._disk.sync_dir(self.directory)
+            self.names_changed += 1
+        first = self._bases[0]
+        for offset in sorted(offset for offset in self.snapshots if offset < first):
+            self._move_away(offset_file(offset, SNAPSHOT_SUFFIX))
+            self.snapshots.discard(offset)
+
+    def retire_behind(self, offset: int) -> None:
+        """Delete the segments that begin behind `offset`, the newest first. OSError."""
+        while self.segments and self._bases[-1] > offset:
+            segment = self.segments.pop()
+            self._bases.pop()
+            self._retire(segment)
+            self._disk.sync_dir(self.directory)
+        if self.segments and not self.segments[-1].is_active:
+            self.active = self.segments[-1]
+            self.active.become_active()
+
+    def remove_snapshots_above(self, offset: int) -> None:
+        """Producer snapshots behind the end of the log say what is not so any more. OSError."""
+        for snapshot in sorted(self.snapshots):
+            if snapshot > offset:
+                self._disk.unlink(self.path(offset_file(snapshot, SNAPSHOT_SUFFIX)))
+                self.snapshots.discard(snapshot)
+
+    def _retire(self, segment: Segment) -> None:
+        """Rename the segment's files out of the way and let go of it."""
+        segment.is_retired = True
+        segment.close()
+        for owner, file in self.unsynced:
+            if owner is segment:
+                file.close()
+        self.unsynced = [item for item in self.unsynced if item[0] is not segment]
+        for suffix in SEGMENT_SUFFIXES:
+            self._move_away(offset_file(segment.base_offset, suffix))
+
+    def _move_away(self, name: str) -> None:
+        path = self.path(name)
+        if self._disk.exists(path):
+            self._disk.rename(path, path + DELETED_SUFFIX)
+            self._deleted.append((path + DELETED_SUFFIX, None))
+
+    def delete_old_files(self, now_ms: int, delay_ms: int) -> int:
+        """Unlink files retired `delay_ms` ago or earlier; how many. OSError.
+
+        The delay counts from the first call after the file was retired.
+        """
+        waiting: list[tuple[str, int | None]] = []
+        due: list[str] = []
+        for path, noticed_ms in self._deleted:
+            since_ms = now_ms if noticed_ms is None else noticed_ms
+            if now_ms - since_ms >= delay_ms:
+                due.append(path)
+            else:
+                waiting.append((path, since_ms))
+        for path in due:
+            self._disk.unlink(path)
+        self._deleted = waiting
+        return len(due)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for segment in self.segments:
+            segment.close()
+        for _, file in self.unsynced:
+            file.close()
+        self.unsynced.clear()
