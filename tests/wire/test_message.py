@@ -12,6 +12,7 @@ from fencepost.wire.errors import DecodeError, EncodeError, UnsupportedVersionEr
 from fencepost.wire.message import Message, Struct, VersionRange, field
 from fencepost.wire.types import Int8, Int32, String, Uuid
 
+from . import interpreter
 from .samples import Arrays, Leaf, Point, Primitives, Sample
 
 # Construction
@@ -164,6 +165,17 @@ class TestEncoding:
         assert sample.encode(3).endswith(tail)
         assert Sample(middle=[]).encode(2).endswith(bytes.fromhex("01 02 01 01"))
         assert Sample(early=Leaf(name="")).encode(2).endswith(b"\x00")
+
+    @pytest.mark.parametrize("size", [0, 1, 100, 126, 127, 128, 200, 20_000])
+    def test_tagged_values_at_every_place_of_the_buffer(self, size: int) -> None:
+        # The C backend writes into 1024 bytes of stack first and finds sizes of tags afterwards.
+        for before in [*range(1024 - size - 30, 1024), 1500, 4000]:
+            if before < 0:
+                continue
+            sample = Sample(blob=bytes(before), late="y" * size, early=Leaf(name="z" * size))
+            encoded = sample.encode(3)
+            assert encoded == interpreter.write_message(sample, 3)
+            assert Sample.decode(encoded, 3) == sample
 
     def test_unknown_tags_are_merged_in_order(self) -> None:
         sample = Sample(middle=[], unknown_tags={300: b"z", 0: b"a", 3: memoryview(b"m")})

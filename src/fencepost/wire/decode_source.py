@@ -165,14 +165,20 @@ class _DecodeWriter(Emitter):
                     self._write_slot(slot, f"{name}.{slot.field.name}")
                     self.flush()
                 keyword = "elif"
-            with self.block("else:" if layout.tagged else "if True:"):
-                with self.block(f"if {unknown} is None:"):
-                    self.emit(f"{unknown} = {{}}")
-                self.emit(f"{unknown}[{tag}] = bytes(b[p:{size}])")
-                self.emit(f"p = {size}")
+            if layout.tagged:
+                with self.block("else:"):
+                    self._keep_unknown(unknown, tag, size)
+            else:
+                self._keep_unknown(unknown, tag, size)
             with self.block(f"if p != {size}:"):
                 self.emit("raise Malformed")
         self.emit(f"{name}.unknown_tags = {unknown}")
+
+    def _keep_unknown(self, unknown: str, tag: str, stop: str) -> None:
+        with self.block(f"if {unknown} is None:"):
+            self.emit(f"{unknown} = {{}}")
+        self.emit(f"{unknown}[{tag}] = bytes(b[p:{stop}])")
+        self.emit(f"p = {stop}")
 
     # Values
 
@@ -304,7 +310,7 @@ class _DecodeWriter(Emitter):
     def _write_fixed_structs(self, layout: Layout, count: str, append: str) -> None:
         """Elements of one size: all of them in one go, unless some element has tagged fields."""
         slots, size = layout.plain, layout.min_size
-        codes = "".join(FIXED_CODES[slot.field.primitive][0] for slot in slots)  # type: ignore[index]
+        codes = "".join(_code(slot) for slot in slots)
         stop, element = self.new_name("q"), self.new_name("o")
         names = [self.new_name("x") for _ in slots]
         self.emit(f"{stop} = p + {count} * {size}")
@@ -329,6 +335,11 @@ class _DecodeWriter(Emitter):
                 self.emit(f"{element}.unknown_tags = None")
                 self.emit(f"{append}({element})")
             self.emit(f"p = {stop}")
+
+
+def _code(slot: Slot) -> str:
+    assert slot.field.primitive is not None
+    return FIXED_CODES[slot.field.primitive][0]
 
 
 def _is_fixed(layout: Layout) -> bool:

@@ -69,6 +69,8 @@ def layout_of(struct: type[Struct], version: int, is_flexible: bool) -> Layout:
         elif field.tag is not None and field.tagged.holds(version):
             if not is_flexible:
                 raise TypeError(f"{struct.__name__}.{field.name} is tagged in a plain version")
+            if field.primitive is Primitive.RECORDS:
+                raise TypeError(f"{struct.__name__}.{field.name}: records cannot be tagged")
             tagged.append(_slot(field, version, is_flexible))
         else:
             plain.append(_slot(field, version, is_flexible))
