@@ -188,6 +188,8 @@ class LogDir:
         directory = f"{self.path}/{partition_dir(topic, partition)}"
         is_new = not self.disk.is_dir(directory)
         if is_new:
+            if self._points.offsets.get(key, 0):
+                log.warning("%s is gone; it begins anew", directory)
             for checkpoint in (self._points, self._starts, self._high_watermarks):
                 checkpoint.strike(key)
         opened = PartitionLog.open(
@@ -202,17 +204,19 @@ class LogDir:
             now_ms=now_ms,
             topic_id=topic_id,
             cache=self._cache,
-            lower_recovery_point=lambda offset: self._lower(key, offset),
+            lower_checkpoints=lambda offset: self._lower(key, offset),
             accept_loss=accept_loss,
         )
+        self._lower(key, opened.recovery_point)
         self.logs[key] = opened
         self.failed.pop(key, None)
         self._untouched.discard(key)
         return opened
 
     def _lower(self, key: TopicPartition, offset: int) -> None:
-        if self._points.offsets.get(key, 0) > offset:
-            self._points.write({**self._points.offsets, key: offset})
+        for checkpoint in (self._points, self._starts):
+            if checkpoint.offsets.get(key, 0) > offset:
+                checkpoint.write({**checkpoint.offsets, key: offset})
 
     def delete(self, partition_log: PartitionLog, unique: str | None = None) -> None:
         """Close the log and delete it: its directory is renamed now and emptied later. OSError.

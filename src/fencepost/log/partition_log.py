@@ -15,8 +15,9 @@ even that cannot be made sure, and after any failed sync or cut, the log has fai
 further call raises LogFailedError, and the truth is found out by recovery when the log is opened
 anew. A sync is never repeated in the hope of a better answer.
 
-Cutting the log below what is known to be durable must be known, too, before it happens, or recovery
-would miss what was cut: `lower_recovery_point` is called first and must be durable when it returns.
+Cutting the log below what is written down as durable, or as its start, must be written down, too,
+before it happens, or recovery would miss what was cut: `lower_checkpoints` is called first and must
+have made it durable when it returns.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class PartitionLog:
         partition: int,
         config: LogConfig,
         loaded: LoadedLog,
-        lower_recovery_point: Callable[[int], None],
+        lower_checkpoints: Callable[[int], None],
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -94,7 +95,7 @@ class PartitionLog:
         """What opening the log found and did."""
         self._row = loaded.row
         self._row.names_changed = 1 if loaded.is_new else 0
-        self._lower_recovery_point = lower_recovery_point
+        self._lower_checkpoints = lower_checkpoints
         self._start_offset = loaded.start_offset
         self._end_offset = loaded.end_offset
         self._recovery_point = loaded.recovery_point
@@ -123,7 +124,7 @@ class PartitionLog:
         now_ms: int,
         topic_id: Uuid | None = None,
         cache: SegmentCache | None = None,
-        lower_recovery_point: Callable[[int], None] | None = None,
+        lower_checkpoints: Callable[[int], None] | None = None,
         accept_loss: bool = False,
     ) -> PartitionLog:
         """Open the log in `directory`, which is made if it is not there.
@@ -148,7 +149,7 @@ class PartitionLog:
             topic_id=topic_id,
             accept_loss=accept_loss,
         )
-        lower = lower_recovery_point or _nobody_to_tell
+        lower = lower_checkpoints or _nobody_to_tell
         return cls(disk, directory, topic, partition, config, loaded, lower)
 
     # ---- state
@@ -436,9 +437,9 @@ class PartitionLog:
     def _prepare_cut(self, offset: int) -> None:
         """Take back what was promised about the offsets that are about to go. OSError."""
         self._is_changed = True
-        if offset < self._recovery_point:
-            self._lower_recovery_point(offset)
-            self._recovery_point = offset
+        if offset < max(self._recovery_point, self._start_offset):
+            self._lower_checkpoints(offset)
+            self._recovery_point = min(self._recovery_point, offset)
         for job in self._jobs:
             job.end_offset = min(job.end_offset, offset)
 
@@ -493,6 +494,9 @@ class PartitionLog:
         if not count:
             return
         try:
+            if self._names_synced != self._row.names_changed:
+                # What takes over as the first segment must be there before the others are gone.
+                self.disk.sync_dir(self.directory)
             self._row.retire_oldest(count)
         except OSError as error:
             self.fail(f"deleting a segment failed: {error}")
@@ -517,11 +521,11 @@ class PartitionLog:
             return job
         row = self._row
         for segment in reversed(row.segments):
+            if segment.next_offset < self._recovery_point:
+                break
             if segment.is_dirty:
                 job.files.append((segment, segment.file))
                 job.marks.append((segment, segment.size_bytes))
-            elif not segment.is_active:
-                break
         job.files.extend(row.unsynced)
         if self._epochs_written != self.epochs.version:
             job.epochs = self.epochs.version, self.epochs.encode()

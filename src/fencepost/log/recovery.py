@@ -9,14 +9,8 @@ with the recovery point on is read, and the log ends where the first batch is no
 or does not follow. What was found and kept is synced before anybody is told of it, or a reader
 could see records that the next power cut takes away (KAFKA-10101).
 
-In order:
-
-1. unfinished business of deletion and compaction: `.deleted`, `.cleaned` and `.tmp` files go,
-   `.swap` files take the place of what they replace, indexes without a segment go;
-2. segments are checked as above; what follows the end is deleted, from the newest down;
-3. the leader-epoch file is read, cut to the log, completed from the batches that were scanned; if
-   it is missing, unreadable, or contradicts the log, it is made anew from all batches;
-4. producer state is that of the newest sound snapshot, and the batches behind it.
+Afterwards the leader epochs are brought into agreement with the log (`epoch_recovery`), and
+producer state is that of the newest sound snapshot and the batches behind it (`replay`).
 
 Batches below the recovery point that are not there or not sound are no crash but damage or loss.
 Cutting the log there would throw acknowledged records away in silence, so it is refused with
@@ -33,25 +27,22 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc, read_header
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
-from fencepost.log.epochs import EpochEntry, LeaderEpochCache, decode_epochs
+from fencepost.log.epoch_recovery import recover_epochs
+from fencepost.log.epochs import EpochEntry, LeaderEpochCache
 from fencepost.log.errors import (
     CorruptFileError,
     DurableDataLostError,
     InconsistentTopicIdError,
 )
+from fencepost.log.leftovers import settle
 from fencepost.log.meta import encode_partition_metadata, read_partition_metadata
 from fencepost.log.names import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
     LEADER_EPOCH_FILE,
     LOG_SUFFIX,
     PARTITION_METADATA_FILE,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
-    TEMPORARY_SUFFIX,
     offset_file,
-    parse_offset_file,
 )
 from fencepost.log.offset_index import OffsetIndex
 from fencepost.log.producers import ProducerStates
@@ -62,9 +53,6 @@ from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from fencepost.wire.types import Uuid
 
 _SCAN_CHUNK_BYTES: Final = 1 << 20
-_BATCH_BYTES_MAX: Final = (1 << 31) - 1
-EPOCHS_CHECKED_MAX: Final = 512
-"""Newest entries of the leader-epoch file that are compared with the log when it is opened."""
 
 
 @dataclass(slots=True)
@@ -114,28 +102,37 @@ def load_log(
     is_new = not disk.is_dir(directory)
     if is_new:
         disk.mkdir(directory)
-    known_id = _settle_topic_id(disk, directory, topic_id, recovery_point)
+    known_id, names_changed = _settle_topic_id(disk, directory, topic_id, recovery_point)
     loader = _Loader(disk, cache, directory, config, now_ms)
     loader.report.was_unclean = not clean_shutdown and not is_new
     loader.find_segments(start_offset)
-    loader.recover(0 if is_new else recovery_point, clean_shutdown, accept_loss)
+    loader.recover(recovery_point, clean_shutdown, accept_loss)
     end_offset = loader.segments[-1].next_offset
     first_base = loader.segments[0].base_offset
     start = min(max(start_offset, first_base), end_offset)
-    epochs, epochs_changed = loader.load_epochs(start, end_offset)
+    epochs = recover_epochs(
+        disk,
+        f"{directory}/{LEADER_EPOCH_FILE}",
+        loader.segments,
+        loader.scanned_epochs,
+        start,
+        end_offset,
+    )
+    loader.report.epochs_rebuilt = epochs.was_rebuilt
     producers = ProducerStates()
     row = SegmentRow(disk, cache, directory, loader.segments, loader.snapshots)
+    row.remove_stray_snapshots(end_offset)
     load_producers(disk, row, producers, start, end_offset)
     producers.remove_expired(now_ms)
     loader.report.end_offset = end_offset
-    is_new = is_new or loader.made_first_segment
+    is_new = is_new or loader.made_first_segment or names_changed
     return LoadedLog(
         row,
         start,
         end_offset,
         end_offset if loader.is_durable else min(recovery_point, end_offset),
-        epochs,
-        epochs_changed,
+        epochs.cache,
+        epochs.differs_from_file,
         producers,
         known_id,
         is_new,
@@ -145,8 +142,11 @@ def load_log(
 
 def _settle_topic_id(
     disk: Disk, directory: str, topic_id: Uuid | None, recovery_point: int
-) -> Uuid | None:
-    """The directory's topic id; written if it has none. It becomes durable with the first flush."""
+) -> tuple[Uuid | None, bool]:
+    """The directory's topic id, and whether it was written now because there was none.
+
+    Its name becomes durable with the first flush.
+    """
     try:
         known = read_partition_metadata(disk, directory)
     except CorruptFileError:
@@ -157,12 +157,12 @@ def _settle_topic_id(
     if known is None and topic_id is not None:
         data = encode_partition_metadata(topic_id)
         disk.write_atomic(f"{directory}/{PARTITION_METADATA_FILE}", data, sync_directory=False)
-        return topic_id
+        return topic_id, True
     if known is not None and topic_id is not None and known != topic_id:
         raise InconsistentTopicIdError(
             f"{directory} belongs to topic id {known}, not to {topic_id}"
         )
-    return known
+    return known, False
 
 
 class _Loader:
@@ -181,35 +181,18 @@ class _Loader:
         self.report = RecoveryReport()
         self.made_first_segment = False
         self.is_durable = False
-        self._names_changed = False
-        self._scanned_epochs: list[EpochEntry] = []
+        self.scanned_epochs: list[EpochEntry] = []
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
 
-    # ---- files
-
     def find_segments(self, start_offset: int) -> None:
         """Settle unfinished business, and name the segments that are there."""
-        self._finish_swaps(self._remove_temporary())
-        bases, others = set(), []
-        for name in self._disk.list(self._directory):
-            parsed = parse_offset_file(name)
-            if parsed is None or parsed[2]:
-                continue
-            offset, suffix, _ = parsed
-            if suffix == LOG_SUFFIX:
-                bases.add(offset)
-            elif suffix == SNAPSHOT_SUFFIX:
-                self.snapshots.add(offset)
-            elif suffix in SEGMENT_SUFFIXES:
-                others.append((offset, name))
-        for offset, name in others:
-            if offset not in bases:
-                self._disk.unlink(self._path(name))
-        for base in sorted(bases):
-            path = self._path(offset_file(base, LOG_SUFFIX))
-            self.segments.append(self._segment(base, self._disk.size(path)))
+        found = settle(self._disk, self._directory, self._end_of_segment)
+        self.snapshots = found.snapshots
+        for base in found.base_offsets:
+            size_bytes = self._disk.size(self._path(offset_file(base, LOG_SUFFIX)))
+            self.segments.append(self._segment(base, size_bytes))
         for segment, following in zip(self.segments, self.segments[1:], strict=False):
             segment.next_offset = following.base_offset
         if not self.segments:
@@ -227,58 +210,11 @@ class _Loader:
             now_ms=self._now_ms,
         )
 
-    def _remove_temporary(self) -> list[str]:
-        """Remove what is unfinished; the `.swap` files that are to take effect."""
-        swaps: list[tuple[int, str]] = []
-        cleaned_from: int | None = None
-        for name in self._disk.list(self._directory):
-            parsed = parse_offset_file(name)
-            stage = parsed[2] if parsed is not None else ""
-            if stage == SWAP_SUFFIX and parsed is not None:
-                swaps.append((parsed[0], name))
-            elif stage in (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX) or name in (
-                LEADER_EPOCH_FILE + TEMPORARY_SUFFIX,
-                PARTITION_METADATA_FILE + TEMPORARY_SUFFIX,
-            ):
-                if stage == CLEANED_SUFFIX and parsed is not None:
-                    cleaned_from = min(parsed[0], cleaned_from or parsed[0])
-                self._disk.unlink(self._path(name))
-        kept = []
-        for offset, name in swaps:
-            # Behind an unfinished `.cleaned`, a `.swap` is part of the same unfinished work.
-            if cleaned_from is not None and offset >= cleaned_from:
-                self._disk.unlink(self._path(name))
-            else:
-                kept.append(name)
-        return kept
-
-    def _finish_swaps(self, names: list[str]) -> None:
-        """Let compacted segments take the place of those they were made from."""
-        if not names:
-            return
-        replaced: list[tuple[int, int]] = []
-        for name in names:
-            parsed = parse_offset_file(name)
-            if parsed is not None and parsed[1] == LOG_SUFFIX:
-                replaced.append((parsed[0], self._end_of_swap(self._path(name), parsed[0])))
-        for name in self._disk.list(self._directory):
-            parsed = parse_offset_file(name)
-            if parsed is None or parsed[2] or parsed[1] not in SEGMENT_SUFFIXES:
-                continue
-            if any(first <= parsed[0] < end for first, end in replaced):
-                self._disk.unlink(self._path(name))
-        self._disk.sync_dir(self._directory)  # the old ones must be gone before the new are there
-        for name in names:
-            self._disk.rename(self._path(name), self._path(name.removesuffix(SWAP_SUFFIX)))
-        self._disk.sync_dir(self._directory)
-
-    def _end_of_swap(self, path: str, base_offset: int) -> int:
+    def _end_of_segment(self, path: str, base_offset: int) -> int:
         end_offset = base_offset + 1
         for _, header in scan(self._disk, path, self._disk.size(path), base_offset):
             end_offset = header.next_offset
         return end_offset
-
-    # ---- segments
 
     def recover(self, recovery_point: int, clean_shutdown: bool, accept_loss: bool) -> None:
         """Check the segments, cut at the first flaw, sync what is kept."""
@@ -368,8 +304,8 @@ class _Loader:
 
     def _note_epoch(self, header: BatchHeader) -> None:
         epoch = header.partition_leader_epoch
-        if epoch >= 0 and (not self._scanned_epochs or self._scanned_epochs[-1].epoch != epoch):
-            self._scanned_epochs.append(EpochEntry(epoch, header.base_offset))
+        if epoch >= 0 and (not self.scanned_epochs or self.scanned_epochs[-1].epoch != epoch):
+            self.scanned_epochs.append(EpochEntry(epoch, header.base_offset))
 
     def _cut(self, scanned: list[Segment], has_news: bool) -> None:
         """Remove what lies behind the last scanned batch, and sync what was found."""
@@ -403,64 +339,6 @@ class _Loader:
             self._disk.sync_dir(self._directory)
             self._disk.sync_dir(self._directory.rpartition("/")[0] or "/")
         self.is_durable = True
-
-    # ---- epochs
-
-    def load_epochs(self, start_offset: int, end_offset: int) -> tuple[LeaderEpochCache, bool]:
-        """The leader epochs, and whether they differ from the file's."""
-        path = self._path(LEADER_EPOCH_FILE)
-        try:
-            entries = decode_epochs(path, self._disk.read(path))
-        except FileNotFoundError:
-            entries = []
-            rebuild = end_offset > start_offset
-        except CorruptFileError:
-            entries = []
-            rebuild = True
-        else:
-            rebuild = False
-        epochs = LeaderEpochCache(entries)
-        epochs.truncate_from_end(end_offset)
-        for epoch, offset in self._scanned_epochs:
-            if epochs.epoch_at(offset) != epoch:
-                epochs.assign(epoch, offset)
-        epochs.truncate_from_start(start_offset)
-        if rebuild or not self._agree(epochs, start_offset):
-            epochs = LeaderEpochCache()
-            for header in self._all_headers():
-                epoch = header.partition_leader_epoch
-                if epoch >= 0 and header.last_offset >= start_offset:
-                    epochs.assign(epoch, max(header.base_offset, start_offset))
-            self.report.epochs_rebuilt = True
-        return epochs, list(epochs) != entries
-
-    def _all_headers(self) -> Iterator[BatchHeader]:
-        for segment in self.segments:
-            for _, header in segment.headers(0, segment.size_bytes):
-                yield header
-
-    def _agree(self, epochs: LeaderEpochCache, start_offset: int) -> bool:
-        """Whether the batches around where each epoch begins are of the epochs they should be."""
-        for epoch, offset in list(epochs)[-EPOCHS_CHECKED_MAX:]:
-            if not self._is_boundary(epoch, offset, start_offset):
-                return False
-        return True
-
-    def _is_boundary(self, epoch: int, offset: int, start_offset: int) -> bool:
-        before = offset - 1 if offset > start_offset else offset
-        for segment in self.segments:
-            if segment.next_offset <= before:
-                continue
-            start = segment.position_of(before)
-            for _, header in segment.headers(start, segment.size_bytes):
-                found = header.partition_leader_epoch
-                if header.base_offset >= offset:
-                    return found == epoch or (header.base_offset > offset and found > epoch)
-                if header.last_offset >= offset:  # the log starts within this batch
-                    return found == epoch and offset == start_offset
-                if found >= epoch:
-                    return False
-        return True
 
 
 def scan(

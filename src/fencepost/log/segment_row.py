@@ -170,10 +170,18 @@ class SegmentRow:
 
     def remove_snapshots_above(self, offset: int) -> None:
         """Producer snapshots behind the end of the log say what is not so any more. OSError."""
-        for snapshot in sorted(self.snapshots):
-            if snapshot > offset:
-                self._disk.unlink(self.path(offset_file(snapshot, SNAPSHOT_SUFFIX)))
-                self.snapshots.discard(snapshot)
+        self._remove_snapshots({snapshot for snapshot in self.snapshots if snapshot > offset})
+
+    def remove_stray_snapshots(self, end_offset: int) -> None:
+        """Keep only those of segments, and the newest that is not behind the log's end. OSError."""
+        newest = max((at for at in self.snapshots if at <= end_offset), default=-1)
+        self._remove_snapshots(self.snapshots - {newest, *self._bases})
+        self.remove_snapshots_above(end_offset)
+
+    def _remove_snapshots(self, offsets: set[int]) -> None:
+        for offset in sorted(offsets):
+            self._disk.unlink(self.path(offset_file(offset, SNAPSHOT_SUFFIX)))
+            self.snapshots.discard(offset)
 
     def _retire(self, segment: Segment) -> None:
         """Rename the segment's files out of the way and let go of it."""
