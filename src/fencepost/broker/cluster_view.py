@@ -41,7 +41,7 @@ def endpoint_of(broker: BrokerImage | None, listener_name: str) -> ListenerImage
 def live_brokers(
     image: ClusterImage, listener_name: str, *, include_fenced: bool = False
 ) -> Iterator[tuple[BrokerImage, ListenerImage]]:
-    """The brokers a client on this listener can use, by id; with `include_fenced` the others too."""
+    """The brokers a client on this listener can use, by id; `include_fenced`: the others too."""
     for broker_id in sorted(image.brokers):
         broker = image.brokers[broker_id]
         endpoint = endpoint_of(broker, listener_name)
