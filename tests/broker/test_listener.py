@@ -428,3 +428,25 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(caplog):
             opened.thread.call(lambda: parking.contexts[0].reply(FetchResponse()))
             assert waiting.receive(1, 12)[0] == 1
     assert "connections.max.idle.ms" in caplog.text
+
+
+def test_an_answer_that_comes_too_late_is_in_vain_and_harmless(door, caplog):
+    parking = Parking()
+    with route(FetchRequest, (4, 18), parking):
+        with door.connect() as client:
+            client.send(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
+            eventually(lambda: len(parking.contexts) == 1)
+        eventually(lambda: parking.abandoned == 1)
+        door.thread.call(lambda: parking.contexts[0].reply(FetchResponse()))
+    assert not caplog.records
+
+
+def test_a_second_answer_is_a_mistake(door, caplog):
+    def handler(context, request):
+        context.reply(HeartbeatResponse())
+        context.reply(HeartbeatResponse())
+
+    with route(HeartbeatRequest, (0, 4), handler), door.connect() as client:
+        assert client.ask(HeartbeatRequest(group_id="g", member_id="m"), 4).error_code == 0
+        assert client.ask(ASK, 3).error_code == 0
+    assert "answered twice" in caplog.text

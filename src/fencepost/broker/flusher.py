@@ -1,14 +1,17 @@
-"""Group commit: one thread that makes logs durable, and the bookkeeping around it.
+"""Group commit: logs made durable by a few threads, and the bookkeeping around it.
 
 Theory of operation
 -------------------
-Whoever appended asks with `request`. Requests of one turn of the event loop become one flush; what
-is appended while a flush runs is covered by the next one. So a flush serves as many waiting
-requests as arrived meanwhile, and the disk is never asked twice at once.
+Whoever appended asks with `request`. Requests of one turn of the event loop become one flush per
+log; what is appended while a log is being flushed is covered by its next flush. So a flush serves
+as many waiting requests as arrived meanwhile, and no log is flushed twice at once. Different logs
+are flushed at the same time, by up to `FLUSH_THREADS` threads: file systems commit what is asked
+for together together, so eight files take a third of the time they take one after the other.
 
 Handing a flush to a thread and hearing back costs two thread switches. When a single log is dirty,
-a single append waits and the disk has lately been quick, the flush is done on the spot instead:
-nobody else is there who could use the time. `INLINE_AT_MOST_US` bounds what the loop may lose.
+a single append waits, no flush runs and the disk has lately been quick, the flush is done on the
+spot instead: nobody else is there who could use the time. `INLINE_AT_MOST_US` bounds what the loop
+may lose.
 
 A flush that fails is reported once per log and never tried again: after a failed fsync the kernel
 may have dropped the dirty pages and a second call would lie (the lesson of "fsyncgate").
@@ -24,11 +27,13 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
 
+FLUSH_THREADS = 4
 INLINE_AT_MOST_US = 1_000
 """The loop is blocked by a flush only while flushes take less than this, on average."""
 
@@ -53,7 +58,7 @@ class FlushableLog(Protocol):
 class _Work:
     """One log's part of a flush."""
 
-    __slots__ = ("error", "forgotten", "job", "key", "log", "quiet")
+    __slots__ = ("error", "forgotten", "job", "key", "log", "quiet", "took_us")
 
     def __init__(self, key: Hashable, log: FlushableLog, job: Any, quiet: bool) -> None:
         self.key = key
@@ -62,13 +67,16 @@ class _Work:
         self.quiet = quiet
         self.error: str | None = None
         self.forgotten = False
+        self.took_us = 0.0
 
     def run(self) -> None:
         """Reach stable storage; on whichever thread."""
+        began_ns = time.perf_counter_ns()
         try:
             self.job.run()
         except (OSError, ValueError) as error:  # ValueError: the file was closed under us
             self.error = str(error) or repr(error)
+        self.took_us = (time.perf_counter_ns() - began_ns) / 1_000
 
 
 class Flusher:
@@ -87,12 +95,14 @@ class Flusher:
         self._on_failed = on_failed
         self._before_ack = before_ack
         self._dirty: dict[Hashable, tuple[FlushableLog, bool]] = {}
+        self._in_flight: dict[Hashable, _Work] = {}
         self._requests = 0
-        self._running: list[_Work] = []
         self._scheduled = False
         self._average_us = 0.0
-        self._queue: queue.SimpleQueue[list[_Work] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._done: deque[_Work] = deque()
+        self._told = False
+        self._threads: list[threading.Thread] = []
         self._closed = False
 
     def request(self, key: Hashable, target: FlushableLog) -> None:
@@ -113,73 +123,89 @@ class Flusher:
     def forget(self, key: Hashable) -> None:
         """The log is closed or gone: nothing more is done for it or reported about it."""
         self._dirty.pop(key, None)
-        for work in self._running:
-            if work.key == key:
-                work.forgotten = True
+        work = self._in_flight.get(key)
+        if work is not None:
+            work.forgotten = True
 
     def close(self) -> None:
-        """Stop the thread, after the flush that is being done."""
+        """Stop the threads, after the flushes that are being done; nothing is reported any more."""
         self._closed = True
         self._dirty.clear()
-        if self._thread is not None:
+        for _ in self._threads:
             self._queue.put(None)
-            self._thread.join()
-            self._thread = None
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
 
     def _schedule(self) -> None:
-        if not self._running and not self._scheduled and not self._closed:
+        if not self._scheduled and not self._closed:
             self._scheduled = True
             self._loop.call_soon(self._start)
 
     def _start(self) -> None:
+        """Flush every dirty log that is not being flushed already."""
         self._scheduled = False
-        if self._closed or self._running or not self._dirty:
+        if self._closed or not self._dirty:
             return
-        dirty, self._dirty = self._dirty, {}
         requests, self._requests = self._requests, 0
-        works = [
-            _Work(key, target, target.begin_flush(), quiet)
-            for key, (target, quiet) in dirty.items()
-        ]
-        if requests == 1 and 0 < self._average_us < INLINE_AT_MOST_US:
-            self._finish(works, self._run(works))
-            return
-        self._running = works
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="fencepost-flush", daemon=True)
-            self._thread.start()
-        self._queue.put(works)
+        dirty, self._dirty = self._dirty, {}
+        quick = requests == 1 and 0 < self._average_us < INLINE_AT_MOST_US and not self._in_flight
+        for key, (target, quiet) in dirty.items():
+            if key in self._in_flight:
+                self._dirty[key] = (target, quiet)
+                continue
+            try:
+                work = _Work(key, target, target.begin_flush(), quiet)
+            except OSError as error:  # the log has failed before
+                self._on_failed(key, str(error))
+                continue
+            if quick:
+                work.run()
+                self._finish(work)
+                continue
+            self._in_flight[key] = work
+            self._queue.put(work)
+            if len(self._threads) < min(FLUSH_THREADS, len(self._in_flight)):
+                self._start_thread()
 
-    @staticmethod
-    def _run(works: list[_Work]) -> float:
-        began_ns = time.perf_counter_ns()
-        for work in works:
-            work.run()
-        return (time.perf_counter_ns() - began_ns) / 1_000
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._serve, name="fencepost-flush", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _serve(self) -> None:
-        while (works := self._queue.get()) is not None:
-            took_us = self._run(works)
-            try:
-                self._loop.call_soon_threadsafe(self._finished, works, took_us)
-            except RuntimeError:  # the loop is closed: nobody is left to be told
-                return
+        """What a thread does. Several flushes that end together are told of once."""
+        while (work := self._queue.get()) is not None:
+            work.run()
+            self._done.append(work)
+            if not self._told:
+                self._told = True
+                try:
+                    self._loop.call_soon_threadsafe(self._collect)
+                except RuntimeError:  # the loop is closed: nobody is left to be told
+                    return
 
-    def _finished(self, works: list[_Work], took_us: float) -> None:
-        self._running = []
-        self._finish(works, took_us)
+    def _collect(self) -> None:
+        """Finish what the threads have done; `_told` first, or a flush could be missed."""
+        self._told = False
+        while self._done:
+            work = self._done.popleft()
+            self._in_flight.pop(work.key, None)
+            if not self._closed:
+                self._finish(work)
         if self._dirty:
-            self._schedule()
+            self._start()
 
-    def _finish(self, works: list[_Work], took_us: float) -> None:
-        per_log_us = took_us / len(works)
-        self._average_us += (per_log_us - self._average_us) / 8 if self._average_us else per_log_us
-        for work in works:
-            if work.forgotten:
-                continue
-            if work.error is not None:
-                self._on_failed(work.key, work.error)
-                continue
-            work.log.finish_flush(work.job)
-            if not work.quiet:
-                self._on_persisted(work.key, work.job.end_offset)
+    def _finish(self, work: _Work) -> None:
+        self._average_us += (work.took_us - self._average_us) / 8
+        if work.forgotten:
+            return
+        if work.error is None:
+            try:
+                work.log.finish_flush(work.job)
+            except OSError as error:
+                work.error = str(error)
+        if work.error is not None:
+            self._on_failed(work.key, work.error)
+        elif not work.quiet:
+            self._on_persisted(work.key, work.job.end_offset)

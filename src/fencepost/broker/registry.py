@@ -129,6 +129,7 @@ class RequestContext:
     """One request in flight: who sent it, and the place of its answer among the responses."""
 
     __slots__ = (
+        "_gone",
         "_make",
         "_on_disconnect",
         "_parts",
@@ -160,6 +161,7 @@ class RequestContext:
         self.client_id = client_id
         self.frame_size_bytes = frame_size_bytes
         self.answered = False
+        self._gone = False
         self._parts: list[Buffer] | None = None
         self._make: Callable[[], Message] | None = None
         self._on_disconnect: Callable[[], None] | None = None
@@ -185,25 +187,25 @@ class RequestContext:
 
     def reply(self, message: Message) -> None:
         """The answer. A second one is a mistake and is refused by an assertion."""
-        assert not self.answered, f"{self.route.name} is answered twice"
-        self._parts = self._encode(message)
-        self._settle()
+        if self._may_answer():
+            self._parts = self._encode(message)
+            self._settle()
 
     def reply_lazily(self, make: Callable[[], Message]) -> None:
         """The answer can be had from `make`, once, when the connection is ready to send it."""
-        assert not self.answered, f"{self.route.name} is answered twice"
-        self._make = make
-        self._settle()
+        if self._may_answer():
+            self._make = make
+            self._settle()
 
     def no_reply(self) -> None:
         """The protocol has no response for this request."""
-        assert not self.answered, f"{self.route.name} is answered twice"
-        self._parts = []
-        self._settle()
+        if self._may_answer():
+            self._parts = []
+            self._settle()
 
     def close(self, reason: str) -> None:
         """Hang up on the client: answers before this one are lost or sent, this one is not."""
-        self.answered = True
+        self.answered = self._gone = True
         self.connection.close(reason)
 
     def fail(self, error: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
@@ -218,7 +220,7 @@ class RequestContext:
 
     def abandoned(self) -> None:
         """The connection is gone: tell whoever asked to know."""
-        self.answered = True
+        self.answered = self._gone = True
         callback, self._on_disconnect = self._on_disconnect, None
         if callback is not None:
             callback()
@@ -243,6 +245,11 @@ class RequestContext:
             if substitute is None:
                 raise
             return encode_response_parts(substitute, self.api_version, self.correlation_id)
+
+    def _may_answer(self) -> bool:
+        """Whether anybody is there to be answered."""
+        assert self._gone or not self.answered, f"{self.route.name} is answered twice"
+        return not self._gone
 
     def _settle(self) -> None:
         self.answered = True

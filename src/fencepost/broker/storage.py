@@ -141,8 +141,10 @@ def open_storage(config: BrokerConfig, now_ms: int) -> Storage:
     path = str(config.log_dir)
     try:
         read_meta_properties(disk, path)
+        is_new = False
     except LogDirNotFormattedError:
         _format(disk, path, config.node_id)
+        is_new = True
     log_dir = LogDir.open(disk, path)
     try:
         meta = log_dir.meta
@@ -156,7 +158,7 @@ def open_storage(config: BrokerConfig, now_ms: int) -> Storage:
     except LogError:
         log_dir.close(clean=False)
         raise
-    if not log_dir.was_clean:
+    if not log_dir.was_clean and not is_new:
         log.info("%s was not closed in order: its logs are checked as they are opened", path)
     return Storage(log_dir, meta.cluster_id, meta.directory_id, now_ms)
 
