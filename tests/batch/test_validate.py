@@ -41,7 +41,9 @@ def test_a_sound_batch_passes_and_is_left_alone(codec):
     ("batch", "code", "says"),
     [
         (b"", "INVALID_RECORD", "no record batch"),
-        (build(RECORDS)[:60], "CORRUPT_MESSAGE", "60 are left"),
+        (build(RECORDS)[:60], "INVALID_RECORD", "60 bytes are no whole"),
+        (bytes(16) + b"\x01" + bytes(20), "UNSUPPORTED_FOR_MESSAGE_FORMAT", "v1"),
+        (build(RECORDS)[:10], "INVALID_RECORD", "10 bytes are no whole"),
         (build(RECORDS)[:-1], "INVALID_RECORD", "is cut after"),
         (build(RECORDS) + b"\0", "INVALID_RECORD", "1 bytes follow the batch"),
         (build(RECORDS) + build(RECORDS), "INVALID_RECORD", "exactly one batch"),

@@ -59,7 +59,7 @@ _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
 _PRODUCER = Struct(">qhi")
-_MAGIC_AT = 16
+MAGIC_AT = 16
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
@@ -162,8 +162,8 @@ def check_magic(magic: int, offset: int | None = None) -> None:
 def unpack_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """The header at `pos`, with nothing checked but its length and magic; see `read_header`."""
     if len(buf) - pos < HEADER_BYTES:
-        if len(buf) - pos > _MAGIC_AT:
-            check_magic(buf[pos + _MAGIC_AT])
+        if len(buf) - pos > MAGIC_AT:
+            check_magic(buf[pos + MAGIC_AT])
         raise BatchError(
             ErrorCode.CORRUPT_MESSAGE,
             f"a batch header has {HEADER_BYTES} bytes, {max(len(buf) - pos, 0)} are left",
@@ -207,9 +207,9 @@ def iter_headers(
     silence. Raises BatchError as `read_header` does, also for a cut batch that shows a wrong magic.
     """
     end = len(buf) if end is None else min(end, len(buf))
-    while end - pos > _MAGIC_AT:
+    while end - pos > MAGIC_AT:
         if end - pos < HEADER_BYTES:
-            check_magic(buf[pos + _MAGIC_AT])
+            check_magic(buf[pos + MAGIC_AT])
             return
         header = read_header(buf, pos)
         if header.size_bytes > end - pos:

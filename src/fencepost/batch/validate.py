@@ -6,7 +6,7 @@ codes, and are stricter where Kafka would let bytes in that it cannot read back:
 | what is wrong | code |
 |--|--|
 | not exactly one whole batch | INVALID_RECORD |
-| the header is no header, or the CRC does not hold | CORRUPT_MESSAGE |
+| a header no batch can have, or a CRC that does not hold | CORRUPT_MESSAGE |
 | format v0 or v1 | UNSUPPORTED_FOR_MESSAGE_FORMAT |
 | larger than the topic allows, or than the decompression limit when inflated | MESSAGE_TOO_LARGE |
 | codec 5, 6 or 7 | UNSUPPORTED_COMPRESSION_TYPE |
@@ -26,7 +26,15 @@ from __future__ import annotations
 
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX, codec_of
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import BatchHeader, require_crc, stamp_max_timestamp, unpack_header
+from fencepost.batch.header import (
+    HEADER_BYTES,
+    MAGIC_AT,
+    BatchHeader,
+    check_magic,
+    require_crc,
+    stamp_max_timestamp,
+    unpack_header,
+)
 from fencepost.batch.records import read_payload
 from fencepost.batch.walk import INT64_MAX, INT64_MIN, Rules, walk
 from fencepost.wire.errors import ErrorCode
@@ -80,6 +88,10 @@ def validate_produced(
 def _check_frame(buf: Buffer, max_batch_bytes: int) -> BatchHeader:
     if len(buf) == 0:
         raise BatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
+    if len(buf) < HEADER_BYTES:
+        if len(buf) > MAGIC_AT:
+            check_magic(buf[MAGIC_AT])
+        raise BatchError(ErrorCode.INVALID_RECORD, f"{len(buf)} bytes are no whole batch header")
     header = unpack_header(buf)
     if header.size_bytes > max_batch_bytes:
         raise BatchError(
