@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 from typing import Any
@@ -291,11 +292,26 @@ class TestEncoding:
             with pytest.raises(EncodeError, match="32768"):
                 Primitives(string=longest + "x").encode(version)
 
-    def test_field_that_was_deleted(self) -> None:
-        sample = Sample()
-        del sample.label
-        with pytest.raises(EncodeError, match="never set"):
-            sample.encode(3)
+    @pytest.mark.parametrize("name", ["label", "late", "blob", "unknown_tags"])
+    def test_field_that_was_deleted(self, name: str) -> None:
+        for version in (0, 3):
+            sample = Sample()
+            delattr(sample, name)
+            with pytest.raises(EncodeError, match=f"{name}: was never set"):
+                sample.encode(version)
+
+    def test_list_that_shrinks_while_it_is_written(self) -> None:
+        numbers: list[Any] = []
+
+        class Shrinking:
+            def __index__(self) -> int:
+                numbers.clear()
+                return 1
+
+        numbers.extend([Shrinking(), 2, 3])
+        with contextlib.suppress(EncodeError):  # a copy was written, or it was noticed
+            encoded = Sample(numbers=numbers).encode(3)
+            assert Sample.decode(encoded, 3).numbers == [1, 2, 3]
 
     def test_tuples_and_buffers_are_as_good_as_lists_and_bytes(self) -> None:
         plain = Sample(points=[Point(x=1)], numbers=[1, 2], names=["a"], blob=b"b", content=b"cd")

@@ -8,8 +8,6 @@ that their errors are the same.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from fencepost.wire.errors import DecodeError, EncodeError
@@ -23,6 +21,8 @@ from fencepost.wire.types import (
 )
 
 _MAX_UVARINT = 0xFFFFFFFF
+_VALUE_NAMES = {primitive: f"a {primitive.value} value" for primitive in Primitive}
+_ONE_SIZE = {*FIXED_CODES, Primitive.UUID}
 
 
 def trailing_bytes(end: int, size: int) -> DecodeError:
@@ -41,19 +41,17 @@ def explain_decode(layout: Layout, data: Buffer, pos: int, cause: Exception) -> 
 
 
 class _Path:
-    """The way from the message to the field in hand."""
+    """The way from the message to the field in hand: names, and indexes into arrays.
+
+    Steps are not taken back when an error is raised, which is when the path is wanted.
+    """
 
     def __init__(self) -> None:
-        self._steps: list[str] = []
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        self._steps.append(name)
-        yield
-        self._steps.pop()
+        self.steps: list[str | int] = []
 
     def __str__(self) -> str:
-        return "".join(self._steps).removeprefix(".")
+        shown = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps]
+        return "".join(shown).removeprefix(".")
 
 
 class _Reader:
@@ -78,6 +76,9 @@ class _Reader:
 
     def _uvarint(self) -> int:
         start, value = self._pos, 0
+        if start < self._end and (byte := self._data[start]) < 0x80:
+            self._pos += 1
+            return byte
         for shift in range(0, 35, 7):
             if self._pos >= self._end:
                 raise self._fail("a varint is cut off", start)
@@ -89,7 +90,7 @@ class _Reader:
                 return value
         raise self._fail("a varint of more than 32 bits", start)
 
-    def _length(self, plain_code: str, *, is_nullable: bool, what: str) -> int:
+    def _length(self, plain_code: str, is_nullable: bool, what: str) -> int:
         """A length or count, -1 for null."""
         start = self._pos
         if self._is_flexible:
@@ -105,56 +106,65 @@ class _Reader:
         return length
 
     def read_struct(self, layout: Layout) -> None:
+        steps = self._path.steps
         for slot in layout.plain:
-            with self._path.step(f".{slot.field.name}"):
-                self._read_slot(slot)
+            steps.append(slot.field.name)
+            self._read_slot(slot)
+            steps.pop()
         if layout.is_flexible:
             self._read_tags(layout)
 
     def _read_tags(self, layout: Layout) -> None:
         by_tag = {slot.field.tag: slot for slot in layout.tagged}
         last = -1
-        with self._path.step(".unknown_tags"):
-            count = self._uvarint()
-        for _ in range(count):
+        self._path.steps.append("unknown_tags")
+        for _ in range(self._uvarint()):
             last = self._read_tag(by_tag, last)
+        self._path.steps.pop()
 
     def _read_tag(self, by_tag: dict[int | None, Slot], last: int) -> int:
-        start = self._pos
-        with self._path.step(".unknown_tags"):
-            tag = self._uvarint()
-            if tag <= last:
-                raise self._fail(f"tag {tag} comes after tag {last}", start)
+        start, steps = self._pos, self._path.steps
+        tag = self._uvarint()
+        if tag <= last:
+            raise self._fail(f"tag {tag} comes after tag {last}", start)
         slot = by_tag.get(tag)
-        with self._path.step(f".{slot.field.name}" if slot is not None else ".unknown_tags"):
-            size = self._uvarint()
-            left, stop = self._end - self._pos, self._pos + size
-            if size > left:
-                raise self._fail(f"tag {tag} takes {size} bytes, {left} are left", start)
-            if slot is None:
-                self._pos = stop
-                return tag
-            self._read_slot(slot)
-            if self._pos != stop:
-                taken = size + self._pos - stop
-                raise self._fail(f"tag {tag} says {size} bytes, its value takes {taken}", start)
+        if slot is not None:
+            steps[-1] = slot.field.name
+        size = self._uvarint()
+        left, stop = self._end - self._pos, self._pos + size
+        if size > left:
+            raise self._fail(f"tag {tag} takes {size} bytes, {left} are left", start)
+        if slot is None:
+            self._pos = stop
+            return tag
+        self._read_slot(slot)
+        if self._pos != stop:
+            taken = size + self._pos - stop
+            raise self._fail(f"tag {tag} says {size} bytes, its value takes {taken}", start)
+        steps[-1] = "unknown_tags"
         return tag
 
     def _read_slot(self, slot: Slot) -> None:
-        field, start = slot.field, self._pos
-        if field.is_array:
-            count = self._length("i", is_nullable=slot.is_nullable, what="an array")
-            if count * slot.element_min_size > self._end - self._pos:
-                raise self._fail(
-                    f"{count} elements of {slot.element_min_size} bytes or more,"
-                    f" but {self._end - self._pos} bytes are left",
-                    start,
-                )
-            for index in range(count):
-                with self._path.step(f"[{index}]"):
-                    self._read_one(slot, is_nullable=False)
-        else:
+        if not slot.field.is_array:
             self._read_one(slot, is_nullable=slot.is_nullable)
+            return
+        start, steps = self._pos, self._path.steps
+        count = self._length("i", slot.is_nullable, "an array")
+        left = self._end - self._pos
+        if count * slot.element_min_size > left:
+            raise self._fail(
+                f"{count} elements of {slot.element_min_size} bytes or more,"
+                f" but {left} bytes are left",
+                start,
+            )
+        if slot.field.primitive in _ONE_SIZE:
+            self._pos += max(count, 0) * slot.element_min_size
+            return
+        steps.append(0)
+        for index in range(count):
+            steps[-1] = index
+            self._read_one(slot, is_nullable=False)
+        steps.pop()
 
     def _read_one(self, slot: Slot, *, is_nullable: bool) -> None:
         if slot.layout is not None:
@@ -164,19 +174,19 @@ class _Reader:
             return
         primitive = slot.field.primitive
         assert primitive is not None
-        if primitive in FIXED_CODES or primitive is Primitive.UUID:
+        if primitive in _ONE_SIZE:
             size = 16 if primitive is Primitive.UUID else FIXED_CODES[primitive][1]
             self._take(size, primitive.value)
             return
         start, is_string = self._pos, primitive is Primitive.STRING
-        what = f"a value of type {primitive.value}"
-        length = self._length("h" if is_string else "i", is_nullable=is_nullable, what=what)
+        length = self._length("h" if is_string else "i", is_nullable, _VALUE_NAMES[primitive])
         if is_string and length > MAX_STRING_BYTES:
             raise self._fail(f"a string of {length} bytes, at most {MAX_STRING_BYTES}", start)
         if length > self._end - self._pos:
             left = self._end - self._pos
+            what = _VALUE_NAMES[primitive]
             raise self._fail(f"{what} takes {length} bytes, {left} are left", start)
-        value = self._take(max(length, 0), what)
+        value = self._take(max(length, 0), "a value")
         if is_string:
             try:
                 value.decode()
@@ -210,19 +220,22 @@ class _Checker:
     def check_struct(self, layout: Layout, value: Any) -> None:
         if type(value) is not layout.struct:
             raise self._wrong(layout.struct.__name__, value)
+        steps = self._path.steps
+        steps.append("")
         for field in layout.absent:
-            with self._path.step(f".{field.name}"):
-                if not field.ignorable and not self._is_default(field, self._get(value, field)):
-                    raise self._fail(f"cannot be set in version {self._version}")
+            steps[-1] = field.name
+            if not field.ignorable and not self._is_default(field, self._get(value, field.name)):
+                raise self._fail(f"cannot be set in version {self._version}")
         for slot in layout.plain + layout.tagged:
-            with self._path.step(f".{slot.field.name}"):
-                self._check_slot(slot, self._get(value, slot.field))
-        with self._path.step(".unknown_tags"):
-            self._check_unknown_tags(layout, value.unknown_tags)
+            steps[-1] = slot.field.name
+            self._check_slot(slot, self._get(value, slot.field.name))
+        steps[-1] = "unknown_tags"
+        self._check_unknown_tags(layout, self._get(value, "unknown_tags"))
+        steps.pop()
 
-    def _get(self, value: Any, field: Any) -> Any:
+    def _get(self, value: Any, name: str) -> Any:
         try:
-            return getattr(value, field.name)
+            return getattr(value, name)
         except AttributeError:
             raise self._fail("was never set") from None
 
@@ -258,11 +271,13 @@ class _Checker:
             return
         if not isinstance(value, (list, tuple)):
             raise self._wrong("a list", value)
+        self._path.steps.append(0)
         for index, element in enumerate(value):
-            with self._path.step(f"[{index}]"):
-                if element is None:
-                    raise self._fail("cannot be None inside an array")
-                self._check_one(slot, element)
+            self._path.steps[-1] = index
+            if element is None:
+                raise self._fail("cannot be None inside an array")
+            self._check_one(slot, element)
+        self._path.steps.pop()
 
     def _check_one(self, slot: Slot, value: Any) -> None:
         if slot.layout is not None:
@@ -310,8 +325,10 @@ class _Checker:
 
     def _check_buffer(self, primitive: Primitive, value: Any) -> None:
         if primitive is Primitive.RECORDS and isinstance(value, (list, tuple)):
+            self._path.steps.append(0)
             for index, part in enumerate(value):
-                with self._path.step(f"[{index}]"):
-                    self._check_buffer(Primitive.BYTES, part)
+                self._path.steps[-1] = index
+                self._check_buffer(Primitive.BYTES, part)
+            self._path.steps.pop()
         elif not isinstance(value, (bytes, bytearray, memoryview)):
             raise self._wrong("bytes", value)
