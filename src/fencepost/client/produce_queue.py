@@ -5,8 +5,9 @@ A batch lives in one of three places of its `PartitionQueue`: `unsent` (no seque
 order, and every batch of `again` and `in_flight` was sent before any of `unsent`.
 
 Invariants: sequences are given at the first sending and never change; while `again` holds a batch
-no later one is sent; with idempotence at most `WINDOW` batches have a sequence without an answer;
-before the first acknowledgement of an identity, or after a long silence, at most one.
+no later one is sent; with idempotence all undecided batches that were sent lie within `WINDOW` of
+each other; before the first acknowledgement of an identity, or after a long silence, at most one
+is undecided.
 """
 
 from __future__ import annotations
@@ -115,9 +116,15 @@ class PartitionQueue:
             return None
         if self.again:
             return self.again[0]
-        if self._failure is not None or not self.unsent:
+        if self._failure is not None or not self.unsent or self._reaches_too_far():
             return None
         return self.unsent[0]
+
+    def _reaches_too_far(self) -> bool:
+        """Whether one more batch would push the oldest undecided one, which may be in the log
+        already, out of what the broker remembers; sent again, it would not be recognised."""
+        oldest = min((batch.order for batch in self.in_flight), default=self._next_order)
+        return self._next_order - oldest >= WINDOW
 
     def _window(self, now: float) -> int:
         # Without sequences only one at a time keeps the order when a batch is sent again.

@@ -1,0 +1,63 @@
+"""Clusters for the client's tests: fake ones, and a served one for the contract."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fencepost.client.cluster import Cluster
+
+from .fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCluster]:
+    """Two fake brokers."""
+    with FakeCluster(brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., Cluster]]:
+    """Opens clusters with short back-offs and closes them afterwards."""
+    opened: list[Cluster] = []
+
+    def open_cluster(servers: Any, **properties: Any) -> Cluster:
+        settings = {
+            "retry_backoff_ms": 1,
+            "retry_backoff_max_ms": 20,
+            "api_timeout_ms": 10_000,
+            "request_timeout_ms": 5_000,
+            "fetch_max_wait_ms": 50,
+            **properties,
+        }
+        text = servers if isinstance(servers, str) else servers.bootstrap_servers
+        opened.append(Cluster(text, **settings))
+        return opened[-1]
+
+    yield open_cluster
+    for cluster in opened:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[str]:
+    """Where a real broker listens: the one FENCEPOST_TEST_BOOTSTRAP names, else our own."""
+    named = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
+    if named:
+        yield named
+        return
+    from fencepost.testing import Cluster as Served
+
+    with Served(group_initial_rebalance_delay_ms=0) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name no other test uses."""
+    return f"t-{uuid.uuid4().hex[:10]}"

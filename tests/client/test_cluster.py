@@ -1,0 +1,228 @@
+"""Metadata, leaders and retries."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from fencepost.client.admin import Admin
+from fencepost.client.errors import (
+    BrokerError,
+    ConnectionFailed,
+    DeadlineExceeded,
+    UnknownTopic,
+)
+from fencepost.client.metadata import Metadata, TopicPartition
+from fencepost.client.offsets import EARLIEST, LATEST, EpochSpan, epoch_spans, list_offsets
+from fencepost.client.offsets import offsets_for_leader_epochs as ends_of
+from fencepost.client.retry import Backoff, Deadline
+from fencepost.wire.api.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+from .fake_broker import FakeBroker
+from .fake_cluster import FakeCluster
+from .records import batch
+
+
+def dead_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def metadata_of(topic_id: int, leader: int, epoch: int) -> MetadataResponse:
+    partition = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
+    topic = MetadataResponseTopic(
+        name="t", topic_id=Uuid(topic_id.to_bytes(16, "big")), partitions=[partition]
+    )
+    return MetadataResponse(topics=[topic])
+
+
+def test_older_epochs_do_not_replace_newer_ones_of_the_same_topic():
+    metadata = Metadata()
+    metadata.update(metadata_of(1, leader=1, epoch=5))
+    metadata.update(metadata_of(1, leader=2, epoch=4))
+    assert metadata.topics["t"].partitions[0].leader_id == 1
+    metadata.update(metadata_of(1, leader=3, epoch=6))
+    assert metadata.topics["t"].partitions[0].leader_id == 3
+
+
+def test_a_recreated_topic_replaces_everything_known():
+    metadata = Metadata()
+    metadata.update(metadata_of(1, leader=1, epoch=5))
+    old_id = metadata.topics["t"].topic_id
+    metadata.update(metadata_of(2, leader=2, epoch=0))
+    assert metadata.topics["t"].partitions[0].leader_epoch == 0
+    assert old_id not in metadata.names_by_id
+    assert metadata.names_by_id[metadata.topics["t"].topic_id] == "t"
+
+
+def test_dead_bootstrap_servers_are_passed_over(fake: FakeCluster, connect: Any):
+    fake.create_topic("t", 2)
+    servers = f"127.0.0.1:{dead_port()},{fake.bootstrap_servers}"
+    assert connect(servers).topic("t").partition_ids == [0, 1]
+
+
+def test_no_broker_at_all_fails_at_the_deadline_and_says_why(connect: Any):
+    port = dead_port()
+    cluster = connect(f"127.0.0.1:{port}", api_timeout_ms=150)
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match=f"within 150 ms.*127.0.0.1:{port}") as caught:
+        cluster.topic("t")
+    assert time.monotonic() - began < 2
+    assert isinstance(caught.value.last, ConnectionFailed)
+
+
+def test_an_unknown_topic_is_believed_after_a_few_attempts(fake: FakeCluster, connect: Any):
+    cluster = connect(fake)
+    with pytest.raises(UnknownTopic, match="nope: no such topic"):
+        cluster.topic("nope")
+    asked = [r for broker in fake.brokers.values() for r, _ in broker.requests]
+    assert sum(type(request).__name__ == "MetadataRequest" for request in asked) == 6
+
+
+def test_a_topic_that_appears_late_is_found(fake: FakeCluster, connect: Any):
+    cluster = connect(fake)
+    fake_describe = fake._describe
+    asked = 0
+
+    def late(name: str) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            fake.create_topic("t")
+        return fake_describe(name)
+
+    fake._describe = late  # type: ignore[method-assign]
+    assert cluster.topic("t").partition_ids == [0]
+
+
+def test_metadata_is_cached_and_asked_again_when_invalid(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    cluster = connect(fake)
+
+    def asked() -> int:
+        return sum(len(broker.requests) for broker in fake.brokers.values())
+
+    cluster.topic("t")
+    before = asked()
+    cluster.topic("t")
+    assert asked() == before
+    cluster.invalidate(["t"])
+    cluster.topic("t")
+    assert asked() == before + 1
+
+
+def test_questions_follow_a_moved_leader(fake: FakeCluster, connect: Any):
+    fake.create_topic("t", 2)
+    cluster = connect(fake)
+    wanted = {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): LATEST}
+    assert {found.leader_epoch for found in list_offsets(cluster, wanted).values()} == {0}
+    fake.partition("t", 0).append(batch(b"a", b"b"))
+    fake.partition("t", 0).elect(2)
+    fake.partition("t", 1).elect(1)
+    found = list_offsets(cluster, wanted)
+    assert found[TopicPartition("t", 0)][:1] + found[TopicPartition("t", 0)][2:] == (2, 1)
+    assert found[TopicPartition("t", 1)].leader_epoch == 1
+
+
+def test_questions_survive_a_broker_that_hangs_up(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    cluster = connect(fake)
+    where = {TopicPartition("t", 0): LATEST}
+    list_offsets(cluster, where)
+    for broker in fake.brokers.values():
+        broker.cut_connections()
+    assert list_offsets(cluster, where)[TopicPartition("t", 0)].offset == 0
+
+
+def test_a_hopeless_error_is_not_retried_and_names_everything(connect: Any):
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        name = type(request).__name__
+        if name == "MetadataRequest":
+            partition = MetadataResponsePartition(partition_index=0, leader_id=7)
+            topic = MetadataResponseTopic(name="t", partitions=[partition])
+            return MetadataResponse(brokers=[broker_entry], topics=[topic], cluster_id="c")
+        if name == "ListOffsetsRequest":
+            return FakeCluster._on_list_offsets(_Refusing(), 7, request, version)
+        return NotImplemented
+
+    from fencepost.wire.api.metadata import MetadataResponseBroker
+
+    with FakeBroker(answer, {3: (0, 9), 2: (1, 7)}) as broker:
+        broker_entry = MetadataResponseBroker(node_id=7, host="127.0.0.1", port=broker.port)
+        with pytest.raises(BrokerError, match=f"t-0 at {broker.address}.*TOPIC_AUTHORIZATION"):
+            list_offsets(connect(broker.address), {TopicPartition("t", 0): LATEST})
+
+
+class _Refusing:
+    def _list(self, node: int, topic: str, wanted: Any) -> Any:
+        from fencepost.wire.api.list_offsets import ListOffsetsPartitionResponse
+
+        return ListOffsetsPartitionResponse(
+            partition_index=wanted.partition_index,
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
+
+
+def test_retriable_errors_end_at_the_deadline(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fake.partition("t").leader = 99  # nobody
+    with pytest.raises(DeadlineExceeded, match=r"t-0 within 100 ms.*LEADER_NOT_AVAILABLE"):
+        list_offsets(connect(fake, api_timeout_ms=100), {TopicPartition("t", 0): EARLIEST})
+
+
+def test_epoch_ends_and_spans(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    partition = fake.partition("t")
+    where = TopicPartition("t", 0)
+    partition.append(batch(b"a", b"b", b"c"))  # epoch 0: offsets 0 to 3
+    partition.elect(2)
+    partition.append(batch(b"d"))  # epoch 1: 3 to 4
+    partition.elect(1)
+    partition.elect(2)  # epoch 2 had no record
+    partition.append(batch(b"e", b"f"))  # epoch 3: 4 to 6
+    cluster = connect(fake)
+    assert ends_of(cluster, {where: 0})[where] == (0, 3)
+    assert ends_of(cluster, {where: 2})[where] == (1, 4)
+    assert ends_of(cluster, {where: 3})[where] == (3, 6)
+    assert ends_of(cluster, {where: 9})[where] == (-1, -1)
+    assert epoch_spans(cluster, where) == [
+        EpochSpan(0, 0, 3),
+        EpochSpan(1, 3, 4),
+        EpochSpan(3, 4, 6),
+    ]
+
+
+def test_admin_through_the_fake(fake: FakeCluster, connect: Any):
+    admin = Admin(connect(fake))
+    created = admin.create_topic("t", 3)
+    assert (created.partitions, created.topic_id) == (3, fake.topics["t"].topic_id)
+    with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS"):
+        admin.create_topic("t")
+    assert [topic.name for topic in admin.list_topics()] == ["t"]
+    assert admin.wait_for_topic("t").partition_ids == [0, 1, 2]
+    admin.delete_topic("t")
+    with pytest.raises(UnknownTopic, match="cannot delete topic t"):
+        admin.delete_topic("t")
+
+
+def test_clusters_do_not_travel(fake: FakeCluster, connect: Any):
+    with pytest.raises(TypeError, match="pickle its config"):
+        pickle.dumps(connect(fake))
+
+
+def test_backoff_grows_within_bounds_and_stops_at_the_deadline():
+    backoff = Backoff(10, 100)
+    pauses = [backoff.next_ms() for _ in range(50)]
+    assert 8 <= pauses[0] <= 12
+    assert all(80 <= pause <= 100 for pause in pauses[5:])
+    assert not backoff.sleep(Deadline(1))

@@ -1,0 +1,106 @@
+"""Client properties: names, values, rules between them."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from fencepost.client.cluster import parse_servers
+from fencepost.client.config import KNOWN, ClientConfig
+from fencepost.client.errors import ConfigError
+
+
+def test_properties_become_typed_values():
+    config = ClientConfig.from_props(
+        {
+            "bootstrap.servers": "a:1,b:2",
+            "acks": "all",
+            "fetch.max.bytes": "1000",
+            "check.crcs": "false",
+            "isolation.level": "READ_COMMITTED",
+            "compression.type": "ZSTD",
+        }
+    )
+    assert config.bootstrap_servers == "a:1,b:2"
+    assert (config.acks, config.fetch_max_bytes, config.check_crcs) == (-1, 1000, False)
+    assert (config.isolation_level, config.compression_type) == ("read_committed", "zstd")
+
+
+def test_unknown_names_are_refused_with_a_hint():
+    with pytest.raises(ConfigError, match=r"fetch\.max\.byte=.*did you mean fetch\.max\.bytes"):
+        ClientConfig.from_props({"fetch.max.byte": "1"})
+    with pytest.raises(ConfigError, match=r"zzz=.*known are bootstrap\.servers"):
+        ClientConfig.from_props({"zzz": "1"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("fetch.max.bytes", "0"),
+        ("fetch.max.bytes", "many"),
+        ("fetch.max.bytes", str(2**31)),
+        ("request.timeout.ms", "-1"),
+        ("acks", "2"),
+        ("check.crcs", "yes"),
+        ("isolation.level", "serializable"),
+        ("compression.type", "brotli"),
+        ("max.in.flight.requests.per.connection", "6"),
+        ("security.protocol", "TELNET"),
+        ("sasl.mechanism", "GSSAPI"),
+        ("ssl.truststore.type", "JKS"),
+        ("sasl.jaas.config", "Module required;"),
+        ("bootstrap.servers", ""),
+    ],
+)
+def test_wrong_values_are_refused_by_name(key: str, value: str):
+    with pytest.raises(ConfigError) as caught:
+        ClientConfig.from_props({key: value})
+    assert caught.value.key == key
+    assert str(caught.value).startswith(key)
+
+
+def test_jaas_lines_of_java_clients_are_understood():
+    config = ClientConfig.from_props(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            'username="ada" password="it\'s; a = secret" ;'.replace("it's; a", "its; a"),
+        }
+    )
+    assert config.security.username == "ada"
+    assert config.security.password == "its; a = secret"
+    assert "secret" not in repr(config)
+
+
+def test_rules_between_properties():
+    with pytest.raises(ConfigError, match="acks=all"):
+        ClientConfig.from_props({"acks": "1"})
+    assert ClientConfig.from_props({"acks": "1", "enable.idempotence": "false"}).acks == 1
+    with pytest.raises(ConfigError, match=r"security\.protocol"):
+        ClientConfig.from_props({"security.protocol": "SASL_PLAINTEXT"})
+
+
+def test_configs_travel():
+    config = ClientConfig.from_props({"client.id": "x"})
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert hash(config) == hash(pickle.loads(pickle.dumps(config)))
+    error = pickle.loads(pickle.dumps(ConfigError("a", 1, "no")))
+    assert str(error) == "a=1: no"
+
+
+def test_every_property_has_a_field():
+    fields = ClientConfig.__dataclass_fields__.keys()
+    security = type(ClientConfig().security).__dataclass_fields__.keys()
+    assert {prop.attribute for prop in KNOWN.values()} <= fields | security
+
+
+@pytest.mark.parametrize("text", ["", ",", "a", "a:", ":1", "a:0", "a:70000", "a:b", "a:1,b"])
+def test_malformed_servers(text: str):
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
+        parse_servers(text)
+
+
+def test_servers():
+    assert parse_servers(" a:1, [::1]:2 ,") == [("a", 1), ("::1", 2)]

@@ -1,0 +1,276 @@
+"""One connection against brokers of every kind: old, strange, slow, broken."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+import threading
+from typing import Any
+
+import pytest
+
+from fencepost.client.connection import Connection, ReceiveBuffer
+from fencepost.client.errors import (
+    BrokerError,
+    ConnectionFailed,
+    ProtocolError,
+    RequestTimedOut,
+    UnsupportedApi,
+)
+from fencepost.wire.api import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
+from fencepost.wire.api.api_versions import ApiVersionsRequest
+from fencepost.wire.api.metadata import MetadataRequestTopic
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.frame import encode_response_parts
+
+from .fake_broker import FakeBroker, framed
+
+METADATA = 3
+
+
+def named(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+def answer_with_cluster_id(request: Any, version: int, correlation_id: int) -> Any:
+    """Metadata answers name the topic asked for as the cluster's id, so that tests can tell them
+    apart."""
+    if isinstance(request, ApiVersionsRequest):
+        return NotImplemented
+    return MetadataResponse(cluster_id=request.topics[0].name)
+
+
+def connect(broker: FakeBroker, **settings: Any) -> Connection:
+    return Connection(
+        "127.0.0.1", broker.port, timeout_ms=settings.pop("timeout_ms", 3000), **settings
+    )
+
+
+def test_speaks_the_highest_version_both_know():
+    with FakeBroker(answer_with_cluster_id, {METADATA: (1, 9)}) as broker:
+        with connect(broker) as connection:
+            assert connection.request(named("a")).cluster_id == "a"
+            assert connection.version_for(MetadataRequest, highest=7) == 7
+        assert [version for _, version in broker.requests] == [4, 9]
+
+
+def test_names_both_ranges_when_there_is_no_common_version():
+    with FakeBroker(answer_with_cluster_id, {METADATA: (0, 3)}) as broker, connect(broker) as it:
+        with pytest.raises(UnsupportedApi, match=r"Metadata: .* 0 to 3, .* 9 to 13"):
+            it.version_for(MetadataRequest, lowest=9)
+        with pytest.raises(UnsupportedApi, match="no Fetch API"):
+            it.send(FetchRequest())
+        assert it.is_open  # nothing was sent, so nothing is lost
+        assert it.request(named("still works")).cluster_id == "still works"
+
+
+def test_a_broker_that_refuses_the_version_is_asked_again_with_the_one_it_names():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if version > 2:
+            refusal = broker.api_versions(ErrorCode.UNSUPPORTED_VERSION)
+            return b"".join(encode_response_parts(refusal, 0, correlation_id))
+        return NotImplemented
+
+    with FakeBroker(answer, {18: (0, 2), METADATA: (0, 5)}) as broker, connect(broker) as it:
+        assert it.api_versions[METADATA] == (0, 5)
+        assert [version for _, version in broker.requests] == [4, 2]
+        assert broker.connections == 1
+
+
+def test_a_refusal_without_a_list_means_version_zero():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if version == 0:
+            return NotImplemented
+        return framed(struct.pack(">ihi", correlation_id, ErrorCode.UNSUPPORTED_VERSION, 0))
+
+    with FakeBroker(answer, {METADATA: (0, 5)}) as broker, connect(broker) as it:
+        assert it.api_versions[METADATA] == (0, 5)
+        assert [version for _, version in broker.requests] == [4, 0]
+
+
+def test_a_broker_that_hangs_up_on_unknown_versions_is_called_again_with_version_zero():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        return NotImplemented if version == 0 else None
+
+    with FakeBroker(answer, {METADATA: (0, 5)}) as broker, connect(broker) as it:
+        assert it.api_versions[METADATA] == (0, 5)
+        assert broker.connections == 2
+
+
+def test_any_other_error_of_the_negotiation_is_told():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        return broker.api_versions(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    with FakeBroker(answer) as broker, pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION"):
+        connect(broker)
+
+
+def test_pipelined_answers_may_be_taken_in_any_order():
+    with FakeBroker(answer_with_cluster_id, {METADATA: (0, 9)}) as broker, connect(broker) as it:
+        tokens = [it.send(named(name)) for name in "abcd"]
+        assert it.in_flight == 4
+        order = [2, 0, 3, 1]
+        assert [it.receive(tokens[i]).cluster_id for i in order] == ["c", "a", "d", "b"]
+        assert it.in_flight == 0
+
+
+def test_abandoned_answers_are_dropped_wherever_they_are():
+    with FakeBroker(answer_with_cluster_id, {METADATA: (0, 9)}) as broker, connect(broker) as it:
+        first, second, third, fourth = (it.send(named(name)) for name in "abcd")
+        it.abandon(first)  # not read yet
+        assert it.receive(third).cluster_id == "c"
+        it.abandon(second)  # read already, while waiting for the third
+        assert it.receive(fourth).cluster_id == "d"
+        with pytest.raises(ConnectionFailed):
+            it.receive(second)
+
+
+def test_a_wrong_correlation_id_ends_the_connection():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            return NotImplemented
+        reply = MetadataResponse(cluster_id="x")
+        return b"".join(encode_response_parts(reply, version, correlation_id + 1))
+
+    with FakeBroker(answer, {METADATA: (0, 9)}) as broker, connect(broker) as it:
+        with pytest.raises(ProtocolError, match="correlation id 2 where 1 was due"):
+            it.request(named("a"))
+        assert not it.is_open
+
+
+@pytest.mark.parametrize("length", [-1, 0, 3, 2**31 - 1, 1_000_001])
+def test_an_absurd_length_is_refused_before_anything_is_allocated(length: int):
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            return NotImplemented
+        return struct.pack(">i", length) + b"rest"
+
+    with FakeBroker(answer, {METADATA: (0, 9)}) as broker:
+        it = connect(broker, max_response_bytes=1_000_000)
+        with pytest.raises(ProtocolError, match=f"announced a response of {length} bytes"):
+            it.request(named("a"))
+        assert not it.is_open
+
+
+def test_rubbish_leads_to_typed_errors_only():
+    seed = 20260731
+    rng = random.Random(seed)
+    payload = b""
+
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            return NotImplemented
+        return framed(struct.pack(">i", correlation_id) + payload)
+
+    good = b"".join(MetadataResponse(cluster_id="abc").encode_parts(9))
+    with FakeBroker(answer, {METADATA: (0, 9)}) as broker:
+        for _ in range(60):
+            mangled = bytearray(b"\0" + good)
+            for _ in range(rng.randrange(1, 4)):
+                mangled[rng.randrange(len(mangled))] = rng.randrange(256)
+            payload = bytes(mangled[: rng.randrange(len(mangled) + 1)])
+            with connect(broker) as it:
+                # Mangled bytes may still be a message; otherwise there is one kind of error.
+                with contextlib.suppress(ProtocolError):
+                    it.request(named("a"))
+                    continue
+                assert not it.is_open, (seed, payload)
+
+
+def test_bytes_after_the_last_field_are_ignored_as_kafkas_own_clients_do():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            return NotImplemented
+        parts = encode_response_parts(MetadataResponse(cluster_id="x"), version, correlation_id)
+        return framed(b"".join(parts)[4:] + b"\0")
+
+    with FakeBroker(answer, {METADATA: (0, 9)}) as broker, connect(broker) as it:
+        assert it.request(named("a")).cluster_id == "x"
+
+
+def test_a_cut_answer_is_a_lost_connection():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            return NotImplemented
+        threading.Timer(0.05, broker.cut_connections).start()
+        return struct.pack(">ii", 100, correlation_id)
+
+    with FakeBroker(answer, {METADATA: (0, 9)}) as broker, connect(broker) as it:
+        with pytest.raises(ConnectionFailed, match=broker.address):
+            it.request(named("a"))
+        with pytest.raises(ConnectionFailed, match="closed"):
+            it.send(named("b"))
+
+
+def test_silence_is_a_timeout_that_names_what_was_awaited():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        return NotImplemented if isinstance(request, ApiVersionsRequest) else b""
+
+    with FakeBroker(answer, {METADATA: (0, 9)}) as broker, connect(broker, timeout_ms=100) as it:
+        with pytest.raises(RequestTimedOut, match="no MetadataResponse within 100 ms"):
+            it.request(named("a"))
+        assert not it.is_open
+
+
+def test_an_answer_that_comes_byte_by_byte_is_put_together():
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(4096)
+            versions = FakeBroker.api_versions(_Offer({METADATA: (0, 9)}))
+            for byte in b"".join(encode_response_parts(versions, 4, 0)):
+                peer.sendall(bytes([byte]))
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    with listener, Connection("127.0.0.1", listener.getsockname()[1], timeout_ms=3000) as it:
+        assert it.api_versions == {METADATA: (0, 9)}
+    thread.join(5)
+
+
+class _Offer:
+    def __init__(self, versions: dict[int, tuple[int, int]]) -> None:
+        self.versions = versions
+
+
+def test_nobody_listening_is_told_with_the_address():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}: cannot connect") as caught:
+        Connection("127.0.0.1", port, timeout_ms=1000)
+    assert caught.value.retriable
+
+
+def test_a_large_request_gets_through_to_a_slow_reader():
+    received = []
+
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            return NotImplemented
+        received.append(len(request.topics))
+        return MetadataResponse(cluster_id="x")
+
+    with FakeBroker(answer, {METADATA: (0, 9)}) as broker, connect(broker) as it:
+        many = [MetadataRequestTopic(name="t" * 249) for _ in range(20_000)]
+        assert it.request(MetadataRequest(topics=many)).cluster_id == "x"
+    assert received == [20_000]
+
+
+def test_a_receive_buffer_is_used_again():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            return NotImplemented
+        return FetchResponse(session_id=request.max_wait_ms)
+
+    with FakeBroker(answer, {1: (4, 11)}) as broker, connect(broker) as it:
+        buffer = ReceiveBuffer()
+        memory = set()
+        for number in range(3):
+            token = it.send(FetchRequest(max_wait_ms=number))
+            assert it.receive(token, buffer=buffer).session_id == number
+            memory.add(id(buffer.view(10).obj))
+        assert len(memory) == 1

@@ -1,0 +1,213 @@
+"""Fetching: whole ranges, moved leaders, and logs that are not the ones that were read before."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from fencepost.batch.records import read_records
+from fencepost.client.errors import (
+    ClientError,
+    DeadlineExceeded,
+    LogTruncated,
+    OffsetOutOfRange,
+    ProtocolError,
+)
+from fencepost.client.fetcher import (
+    BlobEnd,
+    Fetcher,
+    FetchPosition,
+    RecreatedTopic,
+    blob_end,
+)
+from fencepost.client.metadata import TopicPartition
+
+from .fake_cluster import FakeCluster
+from .records import batch
+
+WHERE = TopicPartition("t", 0)
+
+
+def fill(fake: FakeCluster, first: int, last: int) -> None:
+    for number in range(first, last):
+        fake.partition("t").append(batch(b"%d" % number))
+
+
+def values(fetcher: Fetcher, start: int, end: int, **options: Any) -> list[int]:
+    return [
+        int(record.value or b"-1")
+        for fetched in fetcher.read_range(WHERE, start, end, **options)
+        for record in read_records(fetched.records, start_offset=start)
+        if record.offset < end
+    ]
+
+
+def test_a_range_comes_whole(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 50)
+    fetcher = Fetcher(connect(fake, max_partition_fetch_bytes=300))
+    assert values(fetcher, 0, 50) == list(range(50))
+    assert values(fetcher, 7, 9) == [7, 8]
+    assert values(fetcher, 5, 5) == []
+
+
+def test_a_range_follows_the_leader(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 20)
+    fetcher = Fetcher(connect(fake, max_partition_fetch_bytes=1))
+    seen = []
+    for fetched in fetcher.read_range(WHERE, 0, 20):
+        seen += [record.offset for record in read_records(fetched.records)]
+        if len(seen) in (5, 10):
+            fake.partition("t").elect(2 if len(seen) == 5 else 1)
+        if len(seen) == 15:
+            for broker in fake.brokers.values():
+                broker.cut_connections()
+    assert seen == list(range(20))
+
+
+def test_a_cut_log_is_noticed_while_reading(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 5)
+    fake.partition("t").elect(1)
+    fill(fake, 5, 20)
+    fetcher = Fetcher(connect(fake, max_partition_fetch_bytes=1))
+    seen = []
+
+    def read_and_cut() -> None:
+        for fetched in fetcher.read_range(WHERE, 0, 20):
+            seen.extend(record.offset for record in read_records(fetched.records))
+            if len(seen) == 12:
+                fake.partition("t").elect(2, cut_to=8)
+                fill(fake, 100, 120)
+
+    with pytest.raises(LogTruncated, match="part at offset 8, where epoch 1 ends") as caught:
+        read_and_cut()
+    # The fetch that was on its way when the log was cut may still have been answered.
+    assert seen[:12] == list(range(12))
+    assert (caught.value.diverging_epoch, caught.value.diverging_offset) == (1, 8)
+
+
+def test_a_recreated_topic_is_not_the_pinned_one(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 10)
+    cluster = connect(fake, max_partition_fetch_bytes=1)
+    cluster.topic("t")
+    fetcher = Fetcher(cluster, topic_ids={"t": fake.topics["t"].topic_id})
+    old = fake.topics["t"].topic_id
+    blobs = fetcher.read_range(WHERE, 0, 10)
+    next(blobs)
+    del fake.topics["t"]
+    fake.create_topic("t")
+    fill(fake, 50, 70)
+    with pytest.raises(RecreatedTopic) as caught:
+        list(blobs)
+    assert (caught.value.expected, caught.value.found) == (old, fake.topics["t"].topic_id)
+
+
+def test_a_stale_cache_is_no_recreated_topic(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 3)
+    cluster = connect(fake)
+    cluster.topic("t")  # caches the first id
+    del fake.topics["t"]
+    fake.create_topic("t")
+    fill(fake, 10, 13)
+    fetcher = Fetcher(cluster, topic_ids={"t": fake.topics["t"].topic_id})
+    assert values(fetcher, 0, 3) == [10, 11, 12]
+
+
+def test_offsets_that_are_not_there(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 10)
+    fake.partition("t").delete_before(4)
+    fetcher = Fetcher(connect(fake))
+    with pytest.raises(OffsetOutOfRange, match=r"t-0 at .* offset 3 .*log starts at 4"):
+        values(fetcher, 3, 10)
+    with pytest.raises(OffsetOutOfRange, match="offset 11"):
+        values(fetcher, 11, 12)
+
+
+def test_an_end_that_never_comes_is_a_deadline(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 3)
+    fetcher = Fetcher(connect(fake))
+    with pytest.raises(DeadlineExceeded, match="offsets 3 to 5"):
+        values(fetcher, 0, 5, stall_timeout_ms=100)
+
+
+def test_leaders_of_older_epochs_are_not_asked(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 3)
+    fetcher = Fetcher(connect(fake))
+    with pytest.raises(DeadlineExceeded, match="UNKNOWN_LEADER_EPOCH"):
+        values(fetcher, 0, 3, least_leader_epoch=1, stall_timeout_ms=100)
+    fake.partition("t").elect(2)
+    assert values(fetcher, 0, 3, least_leader_epoch=1) == [0, 1, 2]
+
+
+def test_several_partitions_at_once(fake: FakeCluster, connect: Any):
+    fake.create_topic("t", 4)
+    for index in range(4):
+        for number in range(index):
+            fake.partition("t", index).append(batch(b"%d" % number))
+    fetcher = Fetcher(connect(fake))
+    positions = {TopicPartition("t", index): FetchPosition(0) for index in range(4)}
+    found = {
+        fetched.partition.partition: fetched.next_offset for fetched in fetcher.fetch(positions)
+    }
+    assert found == {0: 0, 1: 1, 2: 2, 3: 3}
+
+
+def test_divergence_is_reported_by_fetch(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 10)
+    fake.partition("t").elect(2, cut_to=6)
+    (found,) = Fetcher(connect(fake)).fetch({WHERE: FetchPosition(10, last_epoch=0)})
+    assert found.diverging == (0, 6)
+    assert (found.next_offset, len(found.records)) == (10, 0)
+
+
+def test_abandoned_ranges_leave_the_connection_usable(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fill(fake, 0, 20)
+    cluster = connect(fake, max_partition_fetch_bytes=1)
+    fetcher = Fetcher(cluster)
+    for _ in range(5):
+        blobs = fetcher.read_range(WHERE, 0, 20)
+        next(blobs)
+        blobs.close()
+    assert values(fetcher, 0, 20) == list(range(20))
+    assert all(c.in_flight == 0 for c in cluster._connections.values())
+
+
+def test_the_end_of_a_blob():
+    first, second = batch(b"a", b"b"), batch(b"c", base_offset=2, leader_epoch=7)
+    assert blob_end(b"") == BlobEnd(0, -1, -1)
+    assert blob_end(first) == BlobEnd(len(first), 2, -1)
+    assert blob_end(first + second) == BlobEnd(len(first + second), 3, 7)
+    for cut in range(len(second)):
+        assert blob_end(first + second[:cut]) == BlobEnd(len(first), 2, -1)
+
+
+def test_the_end_of_a_blob_in_the_oldest_format():
+    # offset 41, size 14, crc, magic 0, attributes, null key, null value
+    message = (41).to_bytes(8, "big") + (14).to_bytes(4, "big") + bytes(6) + b"\xff" * 8
+    assert blob_end(message) == BlobEnd(26, 42, -1)
+
+
+def test_rubbish_is_a_protocol_error_or_has_an_end():
+    rng = random.Random(7)
+    good = bytearray(batch(b"a", b"b") * 3)
+    for _ in range(2000):
+        blob = bytearray(good)
+        for _ in range(3):
+            blob[rng.randrange(len(blob))] = rng.randrange(256)
+        try:
+            end = blob_end(blob)
+        except ClientError as error:
+            assert type(error) is ProtocolError  # noqa: PT017
+        else:
+            assert 0 <= end.size_bytes <= len(blob)

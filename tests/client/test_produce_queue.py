@@ -1,0 +1,211 @@
+"""What may be sent next to one partition: every way a batch can go, without I/O."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.client.errors import ClientError, DeliveryFailed
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.produce_queue import (
+    EPOCH_MAX,
+    SEQUENCES,
+    STATE_LIFETIME_S,
+    Delivery,
+    Identity,
+    PartitionQueue,
+    QueuedBatch,
+)
+from fencepost.client.retry import Backoff, Deadline
+
+WHERE = TopicPartition("t", 0)
+
+
+def make_queue(count: int, *, idempotent: bool = True, records: int = 10) -> PartitionQueue:
+    queue = PartitionQueue(WHERE, idempotent, Backoff(0, 0))
+    queue.identity = Identity(7, 0)
+    for _ in range(count):
+        delivery = Delivery(WHERE, records)
+        queue.unsent.append(QueuedBatch(bytearray(), records, delivery, Deadline(60_000)))
+    return queue
+
+
+def send(queue: PartitionQueue, now: float = 0) -> QueuedBatch | None:
+    batch = queue.sendable(now)
+    if batch is not None:
+        queue.take(batch)
+    return batch
+
+
+def send_all(queue: PartitionQueue) -> list[QueuedBatch]:
+    sent = []
+    while (batch := send(queue)) is not None:
+        sent.append(batch)
+    return sent
+
+
+def established(count: int) -> PartitionQueue:
+    """A queue whose first batch is acknowledged, with `count` more."""
+    queue = make_queue(count + 1)
+    first = send(queue)
+    assert first is not None
+    queue.acknowledge(first, 0, -1, 0)
+    return queue
+
+
+def failure(text: str = "no") -> DeliveryFailed:
+    return DeliveryFailed(text, topic="t", partition=0, in_doubt=False)
+
+
+def test_one_batch_until_the_first_is_acknowledged_then_five():
+    queue = make_queue(10)
+    first = send(queue)
+    assert first is not None
+    assert send(queue) is None
+    queue.acknowledge(first, 0, -1, 0)
+    assert [batch.sequence for batch in send_all(queue)] == [10, 20, 30, 40, 50]
+
+
+def test_after_a_long_silence_one_batch_again():
+    queue = established(10)
+    now = STATE_LIFETIME_S + 1
+    first = send(queue, now)
+    assert first is not None
+    assert send(queue, now) is None
+    queue.acknowledge(first, 10, -1, now)
+    assert send(queue, now) is not None
+    assert send(queue, now) is not None
+
+
+def test_without_idempotence_never_more_than_one():
+    queue = make_queue(3, idempotent=False)
+    for _ in range(3):
+        batch = send(queue)
+        assert batch is not None
+        assert batch.sequence == -1
+        assert send(queue) is None
+        queue.acknowledge(batch, 0, -1, 0)
+    assert queue.is_empty
+
+
+def test_refused_batches_wait_for_the_others_and_go_again_in_order():
+    queue = established(5)
+    sent = send_all(queue)
+    queue.refuse(sent[0], 0, in_doubt=False)
+    assert send(queue) is None  # draining
+    queue.refuse(sent[2], 0, in_doubt=False)
+    queue.refuse(sent[1], 0, in_doubt=True)
+    queue.refuse(sent[3], 0, in_doubt=False)
+    assert send(queue) is None
+    queue.refuse(sent[4], 0, in_doubt=False)
+    again = send_all(queue)
+    assert again == sent
+    assert [batch.sequence for batch in again] == [10, 20, 30, 40, 50]
+    assert [batch.in_doubt for batch in again] == [False, True, False, False, False]
+
+
+def test_a_batch_that_is_refused_again_and_again_is_not_left_behind():
+    # Its first answer may have got lost: were five newer ones in the log, it would be unknown.
+    queue = established(10)
+    sent = send_all(queue)
+    for batch in sent:
+        queue.refuse(batch, 0, in_doubt=True)
+    again = send_all(queue)
+    queue.refuse(again[0], 0, in_doubt=False)
+    for batch in again[1:]:
+        queue.acknowledge(batch, 0, -1, 0)
+    assert send(queue) is sent[0]
+    assert send(queue) is None
+    queue.acknowledge(sent[0], 0, -1, 0)
+    assert len(send_all(queue)) == 5
+
+
+def test_sending_again_waits_for_the_back_off():
+    queue = make_queue(1)
+    queue.backoff = Backoff(1000, 1000)
+    batch = send(queue)
+    assert batch is not None
+    queue.refuse(batch, 100.0, in_doubt=False)
+    assert queue.sendable(100.1) is None
+    assert queue.sendable(101.5) is batch
+
+
+def test_a_failure_takes_down_what_was_sent_behind_it_and_raises_the_epoch():
+    queue = established(7)
+    sent = send_all(queue)
+    queue.acknowledge(sent[0], 10, -1, 0)
+    queue.fail(sent[1], failure("too large"))
+    assert send(queue) is None  # until the rest is answered
+    for batch in sent[2:5]:
+        queue.refuse(batch, 0, in_doubt=False)
+    for batch in sent[2:5]:
+        with pytest.raises(DeliveryFailed, match="an earlier batch of the partition failed: too"):
+            batch.delivery.result()
+    next_one = send(queue)
+    assert next_one is not None
+    assert (next_one.identity, next_one.sequence) == (Identity(7, 1), 0)
+    assert send(queue) is None  # the new epoch has to be acknowledged first
+    queue.acknowledge(next_one, 50, -1, 0)
+    assert send(queue) is not None
+
+
+def test_batches_behind_a_failed_one_may_still_have_made_it():
+    queue = established(3)
+    sent = send_all(queue)
+    queue.fail(sent[0], failure())
+    queue.acknowledge(sent[1], 20, -1, 0)
+    queue.refuse(sent[2], 0, in_doubt=True)
+    assert sent[1].delivery.result() == 20
+    assert isinstance(sent[2].delivery.error, DeliveryFailed)
+    assert sent[2].delivery.error.in_doubt
+    assert queue.is_empty
+
+
+def test_a_batch_before_the_failed_one_is_still_sent_again():
+    queue = established(4)
+    sent = send_all(queue)
+    queue.refuse(sent[0], 0, in_doubt=False)
+    queue.fail(sent[1], failure())
+    queue.refuse(sent[2], 0, in_doubt=False)
+    queue.refuse(sent[3], 0, in_doubt=False)
+    assert sent[2].delivery.done and sent[3].delivery.done
+    assert send(queue) is sent[0]
+    assert sent[0].identity == Identity(7, 0)
+    queue.acknowledge(sent[0], 10, -1, 0)
+    assert queue.is_empty
+    assert queue.identity == Identity(7, 1)
+
+
+def test_an_unsent_batch_can_fail_alone():
+    queue = make_queue(2)
+    first = queue.unsent[0]
+    queue.fail(first, failure())
+    batch = send(queue)
+    assert batch is not None
+    assert (batch.identity.epoch, batch.sequence) == (0, 0)
+
+
+def test_epochs_run_out():
+    queue = make_queue(1)
+    queue.identity = Identity(7, EPOCH_MAX)
+    batch = send(queue)
+    assert batch is not None
+    queue.fail(batch, failure())
+    assert queue.identity is None
+
+
+def test_sequences_wrap():
+    queue = established(2)
+    queue._next_sequence = SEQUENCES - 4
+    assert [batch.sequence for batch in send_all(queue)] == [SEQUENCES - 4, 6]
+
+
+def test_expired_batches_are_those_not_in_flight():
+    queue = established(3)
+    queue.unsent[0].deadline = queue.unsent[2].deadline = Deadline(0)
+    assert send(queue) is not None
+    assert queue.expired() == [queue.unsent[1]]
+
+
+def test_undecided_deliveries_say_so():
+    with pytest.raises(ClientError, match="not decided"):
+        Delivery(WHERE, 1).result()

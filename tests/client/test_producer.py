@@ -1,0 +1,226 @@
+"""Producing under faults: everything acknowledged is in the log exactly once and in order."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from fencepost.batch.records import read_records
+from fencepost.client.batch_producer import BatchProducer
+from fencepost.client.errors import (
+    ClientError,
+    DeliveryFailed,
+    UnknownTopic,
+    UnsupportedApi,
+)
+from fencepost.client.producer import Producer
+from fencepost.wire.errors import ErrorCode
+
+from .fake_cluster import DROP, DROP_AFTER, FakeCluster
+from .records import batch
+
+
+def logged(fake: FakeCluster, topic: str = "t", partition: int = 0) -> list[bytes]:
+    return [
+        record.value or b""
+        for stored in fake.partition(topic, partition).batches
+        for record in read_records(stored)
+    ]
+
+
+def test_records_arrive_once_and_in_order(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    with Producer(connect(fake, batch_size=200)) as producer:
+        sent = [producer.send("t", b"%d" % n, timestamp_ms=n) for n in range(500)]
+    assert [delivery.result() for delivery in sent] == list(range(500))
+    assert logged(fake) == [b"%d" % n for n in range(500)]
+    stored = [record for b in fake.partition("t").batches for record in read_records(b)]
+    assert [record.timestamp_ms for record in stored] == list(range(500))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_fault_loses_doubles_or_reorders_anything(seed: int, connect: Any):
+    rng = random.Random(seed)
+    with FakeCluster(brokers=3) as fake:
+        fake.create_topic("t", 3)
+        left = [60]
+
+        def fault(broker: int, topic: str, partition: int, header: Any) -> Any:
+            if left[0] == 0 or rng.random() > 0.3:
+                return None
+            left[0] -= 1
+            kind = rng.randrange(6)
+            if kind == 0:
+                fake.partition(topic, partition).elect(rng.randrange(1, 4))
+                return None
+            if kind == 1:
+                return ErrorCode.NOT_ENOUGH_REPLICAS
+            return (DROP, DROP_AFTER, DROP_AFTER, ErrorCode.REQUEST_TIMED_OUT)[kind - 2]
+
+        fake.fault = fault
+        with Producer(connect(fake, batch_size=150)) as producer:
+            sent = [
+                producer.send("t", b"%d" % n, partition=n % 3, timestamp_ms=1) for n in range(600)
+            ]
+        assert left[0] < 60
+        for partition in range(3):
+            expected = [b"%d" % n for n in range(partition, 600, 3)]
+            assert logged(fake, "t", partition) == expected, f"seed {seed}"
+        # Offsets are told even when an answer was lost and the batch was recognised again.
+        assert [delivery.result() for delivery in sent] == [n // 3 for n in range(600)]
+
+
+def test_a_refused_batch_fails_alone_when_nothing_was_behind_it(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    refused = [1]
+
+    def fault(broker: int, topic: str, partition: int, header: Any) -> Any:
+        return ErrorCode.MESSAGE_TOO_LARGE if header.base_sequence == 2 and refused.pop() else None
+
+    fake.fault = fault
+    producer = BatchProducer(connect(fake))
+    for values in ((b"a", b"b"), (b"c",)):
+        last = producer.send_batch("t", 0, batch(*values))
+        if values == (b"a", b"b"):
+            producer.flush()
+    with pytest.raises(DeliveryFailed, match=r"t-0 at .*MESSAGE_TOO_LARGE") as caught:
+        producer.flush()
+    assert last.error is caught.value
+    assert not caught.value.in_doubt
+    producer.send_batch("t", 0, batch(b"d"))
+    producer.flush()  # the failure was told once
+    assert logged(fake) == [b"a", b"b", b"d"]
+    assert fake.partition("t").producers[1001][0] == 1  # under a new epoch
+
+
+def test_a_batch_that_cannot_be_delivered_in_time_fails(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fake.fault = lambda *_: ErrorCode.NOT_ENOUGH_REPLICAS
+    producer = BatchProducer(connect(fake, delivery_timeout_ms=100))
+    delivery = producer.send_batch("t", 0, batch(b"a"))
+    with pytest.raises(DeliveryFailed, match="NOT_ENOUGH_REPLICAS") as caught:
+        producer.flush()
+    assert delivery.done
+    assert not caught.value.in_doubt
+
+
+def test_lost_answers_leave_a_batch_in_doubt(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    fake.fault = lambda *_: DROP
+    producer = BatchProducer(connect(fake, delivery_timeout_ms=100))
+    producer.send_batch("t", 0, batch(b"a"))
+    with pytest.raises(DeliveryFailed) as caught:
+        producer.flush()
+    assert caught.value.in_doubt
+
+
+def test_a_broker_that_never_answers_is_given_up_on(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    silent = [True]
+    append = fake._on_produce
+
+    def on_produce(node: int, request: Any, version: int) -> Any:
+        return b"" if silent and silent.pop() else append(node, request, version)
+
+    fake._on_produce = on_produce  # type: ignore[method-assign]
+    with BatchProducer(connect(fake, request_timeout_ms=200)) as producer:
+        delivery = producer.send_batch("t", 0, batch(b"a"))
+    assert delivery.result() == 0
+
+
+def test_unknown_topics_fail_soon(fake: FakeCluster, connect: Any):
+    producer = BatchProducer(connect(fake))
+    producer.send_batch("nope", 0, batch(b"a"))
+    with pytest.raises(DeliveryFailed, match="no such topic"):
+        producer.flush()
+    with pytest.raises(UnknownTopic):
+        Producer(connect(fake)).send("nope", b"a")
+
+
+def test_what_is_no_single_batch_is_refused(fake: FakeCluster, connect: Any):
+    producer = BatchProducer(connect(fake))
+    with pytest.raises(ClientError, match="exactly one batch"):
+        producer.send_batch("t", 0, batch(b"a") + batch(b"b"))
+    with pytest.raises(ClientError, match="exactly one batch"):
+        producer.send_batch("t", 0, batch(b"a")[:-1])
+
+
+def test_a_full_buffer_makes_senders_wait(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    one = batch(b"x" * 1000)
+    producer = BatchProducer(connect(fake, buffer_memory=5 * len(one)))
+    most = 0
+    for _ in range(50):
+        producer.send_batch("t", 0, one)
+        most = max(most, producer._queued_bytes)
+    producer.flush()
+    assert most <= 5 * len(one)
+    assert producer._queued_bytes == 0
+    assert len(logged(fake)) == 50
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_other_acks(fake: FakeCluster, connect: Any, acks: int):
+    fake.create_topic("t")
+    cluster = connect(fake, acks=acks, enable_idempotence=False)
+    with Producer(cluster) as producer:
+        delivery = producer.send("t", b"a")
+    cluster.describe(["t"])  # answered after the produce request on the same connection
+    assert delivery.result() == (0 if acks else -1)
+    assert logged(fake) == [b"a"]
+    assert fake.partition("t").producers == {}
+
+
+def test_clusters_without_producer_ids_need_idempotence_switched_off(
+    fake: FakeCluster, connect: Any
+):
+    fake.create_topic("t")
+    for broker in fake.brokers.values():
+        broker.versions = {k: v for k, v in broker.versions.items() if k != 22}
+    producer = BatchProducer(connect(fake))
+    producer.send_batch("t", 0, batch(b"a"))
+    with pytest.raises(DeliveryFailed, match=r"enable\.idempotence=false"):
+        producer.flush()
+    assert issubclass(UnsupportedApi, ClientError)
+
+
+def test_old_versions_name_topics_instead_of_ids(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    for broker in fake.brokers.values():
+        broker.versions = {**broker.versions, 0: (3, 7), 3: (0, 7)}
+    with Producer(connect(fake)) as producer:
+        producer.send("t", b"a")
+    assert logged(fake) == [b"a"]
+
+
+def test_keys_choose_partitions_and_keyless_records_stick(fake: FakeCluster, connect: Any):
+    fake.create_topic("t", 5)
+    with Producer(connect(fake)) as producer:
+        keyed = {producer.send("t", b"v", b"same").partition for _ in range(20)}
+        keyless = {producer.send("t", b"v").partition for _ in range(20)}
+        with pytest.raises(UnknownTopic, match="5 partitions"):
+            producer.send("t", b"v", partition=5)
+    assert len(keyed) == 1
+    assert len(keyless) == 1
+
+
+def test_records_beyond_the_request_size_are_refused(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    producer = Producer(connect(fake, max_request_size=1000))
+    with pytest.raises(ClientError, match=r"max\.request\.size"):
+        producer.send("t", b"x" * 1001)
+
+
+def test_leaving_by_an_exception_does_not_flush(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+
+    def leave() -> None:
+        with Producer(connect(fake)) as producer:
+            producer.send("t", b"a")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        leave()
+    assert logged(fake) == []
