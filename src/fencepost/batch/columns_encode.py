@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fencepost.batch import backend
+from fencepost.batch.columns_plan import Ints, Plan, Rows, Writer
 from fencepost.batch.compression import codec_of
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import (
@@ -40,8 +41,6 @@ _BATCH_BYTES_MAX = 2**31 - 1
 _MILLISECONDS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 _COUNTED_PARTITIONS_MAX = 1 << 20
 
-Ints = np.ndarray[Any, np.dtype[Any]]
-
 
 class EncodedBatch(NamedTuple):
     """A batch for a partition; `data` is writable, so that it can be stamped."""
@@ -50,16 +49,6 @@ class EncodedBatch(NamedTuple):
     data: bytearray
     records_count: int
     max_timestamp: int
-
-
-class Rows(NamedTuple):
-    """Columns as the backends take them: bytes where the user had strings, times in ms."""
-
-    row_count: int
-    key: pa.BinaryArray | None
-    value: pa.BinaryArray | None
-    timestamps: Ints
-    headers: pa.ListArray | None
 
 
 def encode_columns(
@@ -88,45 +77,40 @@ def encode_columns(
     payload_max = min(max_batch_bytes, _BATCH_BYTES_MAX) - HEADER_BYTES
     prepared = _prepare(rows, timestamp_ms)
     order, groups = _group(partitions, prepared.row_count)
-    writer: Any
+    writer: Writer
     if backend.kernels is None:
         from fencepost.batch.columns_encode_numpy import RowWriter
 
         writer = RowWriter(prepared, order)
     else:
-        writer = _compiled_writer(prepared, order)
+        writer = _CompiledWriter(prepared, order)
     encoded = []
     for partition, begin, end in groups:
-        while begin < end:
-            plan = _plan(writer, begin, end, payload_max, order)
-            header = _header(plan, begin, codec)
-            data = writer.write_batch(HEADER_BYTES)
+        for plan, data in writer.write(begin, end, payload_max):
+            if plan.too_large_bytes:
+                raise _too_large(plan, order, payload_max)
+            header = _header(plan, codec)
             if codec:
                 data = assemble(header, memoryview(data)[HEADER_BYTES:], level)
             else:
                 finish(data, header)
-            encoded.append(EncodedBatch(partition, data, plan[0] - begin, plan[4]))
-            begin = plan[0]
+            encoded.append(
+                EncodedBatch(partition, data, header.records_count, header.max_timestamp)
+            )
     return encoded
 
 
-_Plan = tuple[int, int, int, int, int]
+def _too_large(plan: Plan, order: Ints | None, payload_max: int) -> BatchError:
+    row = plan.begin if order is None else int(order[plan.begin])
+    return BatchError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"row {row} takes {plan.too_large_bytes} bytes as a record, "
+        f"a batch has room for {payload_max} behind its header",
+    )
 
 
-def _plan(writer: Any, begin: int, end: int, payload_max: int, order: Ints | None) -> _Plan:
-    plan: _Plan = writer.plan_batch(begin, end, payload_max)
-    if plan[2]:
-        row = begin if order is None else int(order[begin])
-        raise BatchError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"row {row} takes {plan[2]} bytes as a record, "
-            f"a batch has room for {payload_max} behind its header",
-        )
-    return plan
-
-
-def _header(plan: _Plan, begin: int, codec: int) -> BatchHeader:
-    end, _, _, base_timestamp, max_timestamp = plan
+def _header(plan: Plan, codec: int) -> BatchHeader:
+    count = plan.end - plan.begin
     return BatchHeader(
         base_offset=0,
         batch_length=0,
@@ -134,13 +118,13 @@ def _header(plan: _Plan, begin: int, codec: int) -> BatchHeader:
         magic=MAGIC,
         crc=0,
         attributes=codec,
-        last_offset_delta=end - begin - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
+        last_offset_delta=count - 1,
+        base_timestamp=plan.base_timestamp,
+        max_timestamp=plan.max_timestamp,
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
         base_sequence=NO_SEQUENCE,
-        records_count=end - begin,
+        records_count=count,
     )
 
 
@@ -300,17 +284,30 @@ def _parts(array: pa.BinaryArray) -> _Parts:
     return ends, data, valid, array.offset
 
 
-def _compiled_writer(rows: Rows, order: Ints | None) -> Any:
-    headers = None
-    if rows.headers is not None:
-        valid, ends = rows.headers.buffers()[:2]
-        keys, values = rows.headers.values.field("key"), rows.headers.values.field("value")
-        headers = (ends, valid, rows.headers.offset, _parts(keys), len(keys), _parts(values))
-    return backend.kernels.RowEncoder(
-        rows.row_count,
-        None if rows.key is None else _parts(rows.key),
-        None if rows.value is None else _parts(rows.value),
-        rows.timestamps,
-        headers,
-        order,
-    )
+class _CompiledWriter:
+    """The kernels' `RowEncoder`, one batch after the other."""
+
+    def __init__(self, rows: Rows, order: Ints | None) -> None:
+        headers = None
+        if rows.headers is not None:
+            valid, ends = rows.headers.buffers()[:2]
+            keys, values = rows.headers.values.field("key"), rows.headers.values.field("value")
+            headers = (ends, valid, rows.headers.offset, _parts(keys), len(keys), _parts(values))
+        self._encoder = backend.kernels.RowEncoder(
+            rows.row_count,
+            None if rows.key is None else _parts(rows.key),
+            None if rows.value is None else _parts(rows.value),
+            rows.timestamps,
+            headers,
+            order,
+        )
+
+    def write(self, begin: int, end: int, payload_max: int) -> Iterator[tuple[Plan, bytearray]]:
+        """See `columns_plan.Writer`."""
+        while begin < end:
+            plan = Plan(begin, *self._encoder.plan_batch(begin, end, payload_max))
+            if plan.too_large_bytes:
+                yield plan, bytearray()
+                return
+            yield plan, self._encoder.write_batch(HEADER_BYTES)
+            begin = plan.end

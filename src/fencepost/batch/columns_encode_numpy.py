@@ -8,17 +8,16 @@ per number, of which a mask takes the ones that count.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fencepost.batch.header import NO_TIMESTAMP
+from fencepost.batch.columns_plan import Plan, Rows
+from fencepost.batch.header import HEADER_BYTES, NO_TIMESTAMP
 from fencepost.batch.records import append_varint
-
-if TYPE_CHECKING:
-    from fencepost.batch.columns_encode import Rows
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
@@ -26,6 +25,8 @@ _SEED = 0x9747B28C
 _MULTIPLIER = np.uint32(0x5BD1E995)
 # Below so many keys with bytes left, numpy's overhead per step is more than a Python loop's.
 _KEYS_AT_ONCE_MIN = 16
+# Records written at once at most, give or take one batch.
+_WRITE_BYTES = 32 * 1024 * 1024
 
 
 def zigzag(values: Ints) -> Ints:
@@ -106,7 +107,7 @@ def _encode_headers(headers: pa.ListArray | None, count: int) -> pa.Array:
 
 
 class RowWriter:
-    """Plans and writes batches as the compiled `RowEncoder` does."""
+    """Plans and writes batches, the same as the compiled `RowEncoder` does."""
 
     def __init__(self, rows: Rows, order: Ints | None) -> None:
         columns = [rows.key, rows.value, _encode_headers(rows.headers, rows.row_count)]
@@ -128,11 +129,26 @@ class RowWriter:
             + _lengths(self._headers, rows.row_count)
         )
         self._fixed_ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._fixed_sizes)])
-        self._planned = (0, 0)
-        self._bodies = self._fixed_sizes[:0]
 
-    def plan_batch(self, begin: int, end: int, payload_max: int) -> tuple[int, int, int, int, int]:
-        """(end, payload bytes, size of a first row too large or 0, base and max timestamp)."""
+    def write(self, begin: int, end: int, payload_max: int) -> Iterator[tuple[Plan, bytearray]]:
+        """Every batch of these rows with room for its header; see `columns_encode.Writer`.
+
+        Numpy is dear per call, so batches are planned one by one but written many at once.
+        """
+        while begin < end:
+            plans, size = [], 0
+            while begin < end and size < _WRITE_BYTES:
+                plan = self._plan_batch(begin, end, payload_max)
+                plans.append(plan)
+                begin, size = plan.end, size + plan.payload_bytes
+                if plan.too_large_bytes:
+                    break
+            yield from self._write_batches([plan for plan in plans if not plan.too_large_bytes])
+            if plans[-1].too_large_bytes:
+                yield plans[-1], bytearray()
+                return
+
+    def _plan_batch(self, begin: int, end: int, payload_max: int) -> Plan:
         # More rows than this cannot fit, whatever their two deltas take.
         ends = self._fixed_ends
         reach = int(np.searchsorted(ends, ends[begin] + payload_max, side="right"))
@@ -145,40 +161,47 @@ class RowWriter:
         if len(too_far):
             end = begin + int(too_far[0])
             times, deltas = times[: end - begin], deltas[: end - begin]
-        bodies = (
-            self._fixed_sizes[begin:end]
-            + varint_sizes(deltas)
-            + varint_sizes(np.arange(end - begin))
-        )
+        bodies = self._body_sizes(slice(begin, end), deltas, np.arange(end - begin))
         sizes = np.cumsum(bodies + varint_sizes(bodies))
         fit = int(np.searchsorted(sizes, payload_max, side="right"))
-        self._planned = (begin, begin + fit)
-        self._bodies = bodies[:fit]
         if fit == 0:
-            return begin, 0, int(sizes[0]), int(base), NO_TIMESTAMP
+            return Plan(begin, begin, 0, int(sizes[0]), int(base), NO_TIMESTAMP)
         greatest = max(NO_TIMESTAMP, int(times[:fit].max()))
-        return begin + fit, int(sizes[fit - 1]), 0, int(base), greatest
+        return Plan(begin, begin + fit, int(sizes[fit - 1]), 0, int(base), greatest)
 
-    def write_batch(self, room: int) -> bytearray:
-        """The records last planned, behind `room` bytes that are the caller's to fill."""
-        begin, end = self._planned
-        rows = slice(begin, end)
+    def _body_sizes(self, rows: slice, timestamp_deltas: Ints, offset_deltas: Ints) -> Ints:
+        sizes: Ints = self._fixed_sizes[rows] + varint_sizes(timestamp_deltas)
+        sizes += varint_sizes(offset_deltas)
+        return sizes
+
+    def _write_batches(self, plans: list[Plan]) -> Iterator[tuple[Plan, bytearray]]:
+        """The records of batches that follow each other, joined in one go and cut apart."""
+        if not plans:
+            return
+        begin, end = plans[0].begin, plans[-1].end
+        rows, count = slice(begin, end), end - begin
+        counts = [plan.end - plan.begin for plan in plans]
+        firsts = np.repeat(np.array([plan.begin - begin for plan in plans]), counts)
         with np.errstate(over="ignore"):
-            deltas = self._timestamps[rows] - self._timestamps[begin]
+            timestamp_deltas = self._timestamps[rows] - self._timestamps[rows][firsts]
+        offset_deltas = np.arange(count) - firsts
+        bodies = self._body_sizes(rows, timestamp_deltas, offset_deltas)
         pieces = [
-            _varints([self._bodies, deltas, np.arange(end - begin), self._key_lengths[rows]], 0),
-            *([] if self._key is None else [self._key.slice(begin, end - begin)]),
+            _varints([bodies, timestamp_deltas, offset_deltas, self._key_lengths[rows]], 0),
+            *([] if self._key is None else [self._key.slice(begin, count)]),
             _varints([self._value_lengths[rows]]),
-            *([] if self._value is None else [self._value.slice(begin, end - begin)]),
-            self._headers.slice(begin, end - begin),
+            *([] if self._value is None else [self._value.slice(begin, count)]),
+            self._headers.slice(begin, count),
         ]
         joined = pc.binary_join_element_wise(
             *pieces, b"", null_handling="replace", null_replacement=b""
         )
-        ends = np.frombuffer(joined.buffers()[1], np.int32, len(joined) + 1, 4 * joined.offset)
-        batch = bytearray(room)
-        batch += memoryview(joined.buffers()[2])[int(ends[0]) : int(ends[-1])]
-        return batch
+        _, ends, data = joined.buffers()
+        ends = np.frombuffer(ends, np.int32, count + 1, 4 * joined.offset)
+        for plan in plans:
+            batch = bytearray(HEADER_BYTES)
+            batch += memoryview(data)[int(ends[plan.begin - begin]) : int(ends[plan.end - begin])]
+            yield plan, batch
 
 
 def partition_keys(keys: pa.BinaryArray, partitions: int) -> Ints:

@@ -32,6 +32,7 @@ from fencepost.wire.types import Buffer
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 NO_TIMESTAMP = -1
+NO_HEADERS = b"\0"
 RECORD_BODY_BYTES_MIN = 6
 RECORD_BYTES_MIN = RECORD_BODY_BYTES_MIN + 1
 MICROSECONDS_PER_MILLISECOND = 1000
@@ -130,6 +131,13 @@ class RecordView(NamedTuple):
 
 def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     """A 32-bit zigzag varint at `pos` and the position behind it. Raises Flawed."""
+    if pos + 1 < end:  # nearly all have one byte or two
+        low = buf[pos]
+        if low < 0x80:
+            return low >> 1 ^ -(low & 1), pos + 1
+        high = buf[pos + 1]
+        if high < 0x80:
+            return (low >> 1 & 0x3F | high << 6) ^ -(low & 1), pos + 2
     raw = shift = 0
     for index in range(pos, min(end, pos + 5)):
         byte = buf[index]
@@ -144,6 +152,8 @@ def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
 
 def read_varlong(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     """A 64-bit zigzag varint at `pos` and the position behind it. Raises Flawed."""
+    if pos < end and (low := buf[pos]) < 0x80:
+        return low >> 1 ^ -(low & 1), pos + 1
     raw = shift = 0
     for index in range(pos, min(end, pos + 10)):
         byte = buf[index]
@@ -169,19 +179,13 @@ def read_record(buf: Buffer, pos: int, end: int) -> RecordView:
     key_length, key_at = read_varint(buf, pos, end)
     if not -1 <= key_length <= end - key_at:
         raise Flawed(Flaw.KEY_LENGTH, key_length)
-    value_length, value_at = read_varint(buf, key_at + max(key_length, 0), end)
+    pos = key_at + key_length if key_length > 0 else key_at
+    value_length, value_at = read_varint(buf, pos, end)
     if not -1 <= value_length <= end - value_at:
         raise Flawed(Flaw.VALUE_LENGTH, value_length)
-    headers_at = value_at + max(value_length, 0)
+    pos = value_at + value_length if value_length > 0 else value_at
     return RecordView(
-        timestamp_delta,
-        offset_delta,
-        key_at,
-        key_length,
-        value_at,
-        value_length,
-        headers_at,
-        end,
+        timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, pos, end
     )
 
 
@@ -236,13 +240,15 @@ def walk(payload: Buffer, rules: Rules) -> int:
 
 
 def _walk_python(payload: Buffer, rules: Rules) -> tuple[tuple[int, int, int, int] | None, int]:
+    payload = bytes(payload)  # whose bytes are cheaper to look at than a view's
     pos, end = 0, len(payload)
     max_timestamp = NO_TIMESTAMP
     index = 0
     try:
         for index in range(rules.records_count):
             record = read_record(payload, pos, end)
-            read_headers(payload, record.headers_at, record.end)
+            if payload[record.headers_at : record.end] != NO_HEADERS:
+                read_headers(payload, record.headers_at, record.end)
             timestamp = _walk_record(record, index, rules)
             max_timestamp = max(max_timestamp, timestamp)
             pos = record.end
