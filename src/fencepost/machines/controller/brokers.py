@@ -17,7 +17,8 @@ When it wants to stop, it first gives up its leaderships, and may stop when the 
 | shutting down | anything                       | leads nothing, others know   | shutdown now  |
 | shutting down | anything                       | leads nothing, others do not | shutting down |
 
-"Shutdown now" fences the broker, if it is not, and tells it to stop.
+"Shutdown now" fences the broker, if it is not, and tells it to stop. A life that has been told so
+stays fenced: the broker comes back by registering anew.
 """
 
 from __future__ import annotations
@@ -186,7 +187,8 @@ def next_control(
     if now is BrokerControl.FENCED:
         if request.want_shut_down:
             return BrokerControl.SHUTDOWN_NOW
-        if not request.want_fence and request.current_metadata_offset >= broker.epoch:
+        has_read_it = request.current_metadata_offset >= broker.epoch
+        if not request.want_fence and has_read_it and not broker.in_controlled_shutdown:
             return BrokerControl.UNFENCED
         return BrokerControl.FENCED
     if now is BrokerControl.UNFENCED:

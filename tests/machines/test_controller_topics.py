@@ -1,0 +1,749 @@
+"""Topics, partitions, placement, configs and ISRs: every rule with its error code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.log.configdef import ConfigDef, ConfigType
+from fencepost.machines.controller import Controller, Refused
+from fencepost.machines.controller import config as limits
+from fencepost.machines.controller.partitions import Election, Target, propose_change
+from fencepost.machines.controller.placement import place_replicas
+from fencepost.machines.image import (
+    RESOURCE_BROKER,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    BrokerImage,
+    PartitionImage,
+)
+from fencepost.wire.api.alter_partition import (
+    AlterPartitionRequest,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from fencepost.wire.api.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from fencepost.wire.api.create_topics import CreateTopicsRequest
+from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from fencepost.wire.api.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.metadata import PartitionChangeRecord
+from fencepost.wire.types import Uuid
+
+from .controller_bench import Bench, check_invariants, topic, uuid
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def cluster(*broker_ids: int, **config: Any) -> Bench:
+    bench = Bench(**config)
+    bench.brokers(*(broker_ids or (1, 2, 3)))
+    return bench
+
+
+# -- CreateTopics ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("ä"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("x" * 249), ErrorCode.NONE),
+        (topic("co_l.d"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("co.l.d"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (topic("__consumer_offsets"), ErrorCode.NONE),
+        (topic("t", 0), ErrorCode.INVALID_PARTITIONS),
+        (topic("t", -2), ErrorCode.INVALID_PARTITIONS),
+        (topic("t", 0, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 1, 5), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("t", 1, 3), ErrorCode.NONE),
+        (topic("t", 10_001), ErrorCode.POLICY_VIOLATION),
+        (topic("t", 1, -1, [(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (topic("t", -1, 1, [(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (topic("t", assignments=[(1, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", assignments=[(0, [1]), (0, [2])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", assignments=[(0, [9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", assignments=[(0, [1, 1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", assignments=[(0, [1, 2]), (1, [3])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", assignments=[(0, [4])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("t", assignments=[(0, [4, 1])]), ErrorCode.NONE),
+        (topic("t", assignments=[(1, [1]), (0, [2])]), ErrorCode.NONE),
+        (topic("t", configs={"nope": "1"}), ErrorCode.INVALID_CONFIG),
+        (topic("t", configs={"retention.ms": "x"}), ErrorCode.INVALID_CONFIG),
+        (topic("t", configs={"retention.ms": "-2"}), ErrorCode.INVALID_CONFIG),
+        (topic("t", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+        (topic("t", configs={"cleanup.policy": "foo"}), ErrorCode.INVALID_CONFIG),
+        (topic("t", configs={"min.compaction.lag.ms": str(2**62)}), ErrorCode.NONE),
+        (
+            topic("t", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (topic("t", configs={"retention.ms": "1"}), ErrorCode.NONE),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_new_topics_are_checked(asked: Any, error: ErrorCode, validate_only: bool) -> None:
+    bench = cluster()
+    bench.register(4)  # and stays fenced
+    bench.create("there")
+    bench.create("co.l.d")
+    before = len(bench.log)
+    request = CreateTopicsRequest(topics=[asked], validate_only=validate_only)
+    [result] = bench.do(bench.controller.decide_create_topics(request, bench.ids)).topics
+    assert result.error_code == error
+    assert (result.error_message is None) is (error is ErrorCode.NONE)
+    is_made = error is ErrorCode.NONE and not validate_only
+    assert (len(bench.log) > before) is is_made
+    if is_made:
+        made = bench.topic(asked.name)
+        assert result.topic_id == made.topic_id
+        assert result.num_partitions == len(made.partitions)
+        assert result.replication_factor == len(made.partitions[0].replicas)
+        wanted = {c.name: c.value for c in asked.configs}
+        assert bench.image.topic_configs(asked.name) == wanted
+    check_invariants(bench.image)
+
+
+def test_topics_of_one_request_know_of_each_other() -> None:
+    bench = cluster()
+    names = ["a", "b.c", "a", "b_c", "d"]
+    request = CreateTopicsRequest(topics=[topic(name) for name in names])
+    reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
+    assert [(r.name, r.error_code) for r in reply.topics] == [
+        ("b.c", 0),
+        ("b_c", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("d", 0),
+        ("a", ErrorCode.INVALID_REQUEST),
+    ]
+    assert sorted(bench.image.topics_by_name) == ["b.c", "d"]
+
+
+def test_a_request_makes_a_limited_number_of_partitions() -> None:
+    bench = cluster()
+    most = limits.MAX_PARTITIONS_PER_REQUEST
+    request = CreateTopicsRequest(topics=[topic("a", most - 1), topic("b"), topic("c")])
+    reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
+    assert {r.error_code for r in reply.topics} == {ErrorCode.POLICY_VIOLATION}
+    request = CreateTopicsRequest(topics=[topic("a", 20), topic("b")])
+    reply = bench.do(bench.controller.decide_create_topics(request, bench.ids))
+    assert {r.error_code for r in reply.topics} == {0}
+
+
+def test_defaults_are_the_clusters() -> None:
+    bench = cluster(num_partitions=4, default_replication_factor=2)
+    result = bench.create("t")
+    assert (result.num_partitions, result.replication_factor) == (4, 2)
+
+
+def test_a_new_partition_is_led_by_its_first_active_replica() -> None:
+    bench = cluster()
+    bench.fence(2)
+    bench.create("t", assignments=[(0, [2, 3, 1])])
+    born = bench.partition("t")
+    assert (born.leader, born.isr, born.replicas) == (3, (3, 1), (2, 3, 1))
+    assert (born.leader_epoch, born.partition_epoch) == (0, 0)
+    assert born.directories == (uuid(502), uuid(503), uuid(501))
+
+
+def test_nothing_is_placed_where_nobody_may_lead() -> None:
+    bench = Bench()
+    assert bench.create("t").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    bench.brokers(1)
+    bench.fence(1)
+    assert bench.create("t").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+# -- placement ---------------------------------------------------------------------------------
+
+
+def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> BrokerImage:
+    return BrokerImage(broker_id, 1, Uuid.ZERO, (), (), rack, fenced, False, ())
+
+
+def test_replicas_are_striped_as_documented() -> None:
+    brokers = [broker(n, "A" if n < 3 else "B") for n in range(6)]
+    placed = place_replicas(brokers, 4, 3, 0)
+    assert placed == [[0, 3, 1], [3, 0, 4], [1, 4, 2], [4, 1, 5]]
+    assert place_replicas([broker(n) for n in (7, 8, 9)], 4, 2, 1) == [
+        [8, 9],
+        [9, 7],
+        [7, 8],
+        [8, 9],
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([None, "A", "B", "C"]), st.booleans()), min_size=1, max_size=12
+    ),
+    st.integers(1, 12),
+    st.integers(1, 40),
+    st.integers(0, 10_000),
+)
+def test_placement_keeps_its_rules(
+    kinds: list[tuple[str | None, bool]], factor: int, partitions: int, start: int
+) -> None:
+    brokers = [broker(n, rack, fenced) for n, (rack, fenced) in enumerate(kinds)]
+    active = [b.broker_id for b in brokers if b.is_active]
+    if not active or factor > len(brokers):
+        with pytest.raises(Refused) as refused:
+            place_replicas(brokers, partitions, factor, start)
+        assert refused.value.error is ErrorCode.INVALID_REPLICATION_FACTOR
+        return
+    placed = place_replicas(brokers, partitions, factor, start)
+    assert len(placed) == partitions
+    racks = {b.rack for b in brokers}
+    for replicas in placed:
+        assert len(set(replicas)) == len(replicas) == factor
+        assert replicas[0] in active
+        used = {kinds[id_][0] for id_ in replicas}
+        assert len(used) == min(factor, len(racks)), "as many racks as there can be"
+
+
+def test_leaders_are_spread_evenly() -> None:
+    brokers = [broker(n, "ABC"[n % 3]) for n in range(9)]
+    placed = place_replicas(brokers, 90, 3, 5)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {10}
+    assert set(Counter(id_ for replicas in placed for id_ in replicas).values()) == {30}
+
+
+# -- DeleteTopics and CreatePartitions ---------------------------------------------------------
+
+
+def delete(bench: Bench, *topics: DeleteTopicState, names: list[str] | None = None) -> Any:
+    request = DeleteTopicsRequest(topics=list(topics), topic_names=names or [])
+    return bench.do(bench.controller.decide_delete_topics(request)).responses
+
+
+def test_topics_are_deleted_by_name_or_id() -> None:
+    bench = cluster()
+    for name in ("a", "b", "c", "__consumer_offsets"):
+        bench.create(name)
+    b_id = bench.topic("b").topic_id
+    results = delete(bench, DeleteTopicState(name="a"), DeleteTopicState(name=None, topic_id=b_id))
+    assert [(r.name, r.topic_id, r.error_code) for r in results][1] == ("b", b_id, 0)
+    assert [r.error_code for r in delete(bench, names=["c", "__consumer_offsets"])] == [0, 0]
+    assert len(bench.image.topics_by_name) == 0
+
+
+def test_deletions_are_checked() -> None:
+    bench = cluster()
+    bench.create("a")
+    a_id = bench.topic("a").topic_id
+    errors = {
+        "unknown name": [DeleteTopicState(name="zz")],
+        "metadata": [DeleteTopicState(name="__cluster_metadata")],
+        "unknown id": [DeleteTopicState(name=None, topic_id=uuid(77))],
+        "neither": [DeleteTopicState(name=None)],
+        "both": [DeleteTopicState(name="a", topic_id=a_id)],
+        "name twice": [DeleteTopicState(name="a"), DeleteTopicState(name="a")],
+        "id twice": [DeleteTopicState(name=None, topic_id=a_id)] * 2,
+        "name and id": [
+            DeleteTopicState(name="a"),
+            DeleteTopicState(name=None, topic_id=a_id),
+        ],
+    }
+    found = {case: [r.error_code for r in delete(bench, *asked)] for case, asked in errors.items()}
+    invalid = int(ErrorCode.INVALID_REQUEST)
+    assert found == {
+        "unknown name": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        "metadata": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+        "unknown id": [ErrorCode.UNKNOWN_TOPIC_ID],
+        "neither": [invalid],
+        "both": [invalid],
+        "name twice": [invalid],
+        "id twice": [invalid],
+        "name and id": [invalid, invalid],
+    }
+    assert "a" in bench.image.topics_by_name
+
+
+def more(name: str, total: int, assignments: list[list[int]] | None = None) -> Any:
+    return CreatePartitionsTopic(
+        name=name,
+        count=total,
+        assignments=None
+        if assignments is None
+        else [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments],
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        (more("zz", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (more("t", 2), ErrorCode.INVALID_PARTITIONS),
+        (more("t", 1), ErrorCode.INVALID_PARTITIONS),
+        (more("t", -1), ErrorCode.INVALID_PARTITIONS),
+        (more("t", 4, [[1, 2]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (more("t", 3, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (more("t", 3, [[1, 9]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (more("t", 3, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (more("t", 3, [[1, 1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (more("t", 10_003), ErrorCode.POLICY_VIOLATION),
+        (more("t", 3, [[3, 2]]), ErrorCode.NONE),
+        (more("t", 5), ErrorCode.NONE),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_more_partitions_are_checked(asked: Any, error: ErrorCode, validate_only: bool) -> None:
+    bench = cluster()
+    bench.create("t", 2, 2)
+    request = CreatePartitionsRequest(topics=[asked], validate_only=validate_only)
+    [result] = bench.do(bench.controller.decide_create_partitions(request)).results
+    assert result.error_code == error
+    grown = error is ErrorCode.NONE and not validate_only
+    assert len(bench.topic("t").partitions) == (asked.count if grown else 2)
+    if grown and asked.assignments:
+        assert bench.partition("t", 2).replicas == (3, 2)
+    check_invariants(bench.image)
+
+
+def test_a_topic_grows_once_per_request() -> None:
+    bench = cluster()
+    bench.create("t")
+    bench.create("u")
+    request = CreatePartitionsRequest(topics=[more("t", 3), more("u", 3), more("t", 4)])
+    results = bench.do(bench.controller.decide_create_partitions(request)).results
+    assert [(r.name, r.error_code) for r in results] == [
+        ("t", ErrorCode.INVALID_REQUEST),
+        ("u", 0),
+    ]
+    assert len(bench.topic("t").partitions) == 1
+
+
+# -- IncrementalAlterConfigs -------------------------------------------------------------------
+
+TABLES = {
+    RESOURCE_GROUP: {
+        "session": ConfigDef("session", ConfigType.INT, 1, "a number"),
+        "names": ConfigDef("names", ConfigType.LIST, ("a",), "a list"),
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changes", "error"),
+    [
+        (RESOURCE_TOPIC, "t", [(SET, "retention.ms", "1")], ErrorCode.NONE),
+        (RESOURCE_TOPIC, "t", [(SET, "retention.ms", "x")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [(SET, "nope", "1")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [(DELETE, "nope", None)], ErrorCode.NONE),
+        (RESOURCE_TOPIC, "t", [(SET, "retention.ms", None)], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_TOPIC, "t", [(9, "retention.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_TOPIC, "t", [(APPEND, "retention.ms", "1")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [(SUBTRACT, "retention.ms", "1")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [(APPEND, "cleanup.policy", "foo")], ErrorCode.INVALID_CONFIG),
+        (
+            RESOURCE_TOPIC,
+            "t",
+            [(SET, "retention.ms", "1"), (DELETE, "retention.ms", None)],
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            RESOURCE_TOPIC,
+            "t",
+            [(SET, "retention.ms", "1"), (SET, "nope", "1")],
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (RESOURCE_TOPIC, "t", [(SET, "compression.type", "x" * 40_000)], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "zz", [(SET, "retention.ms", "1")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (RESOURCE_TOPIC, "", [(SET, "retention.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_TOPIC, "a b", [(SET, "retention.ms", "1")], ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (RESOURCE_BROKER, "", [(SET, "log.retention.ms", "1")], ErrorCode.NONE),
+        (RESOURCE_BROKER, "1", [(SET, "anything", "1")], ErrorCode.NONE),
+        (RESOURCE_BROKER, "x", [(SET, "log.retention.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_BROKER, "-1", [(SET, "log.retention.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_BROKER, str(2**31), [(SET, "a", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_BROKER, "1", [(SET, "a", "x" * 32_768)], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_BROKER, "1", [(APPEND, "a", "x")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "g", [(SET, "session", "5")], ErrorCode.NONE),
+        (RESOURCE_GROUP, "g", [(SET, "session", "x")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "g", [(SET, "nope", "5")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "", [(SET, "session", "5")], ErrorCode.INVALID_REQUEST),
+        (8, "1", [(SET, "logger", "DEBUG")], ErrorCode.INVALID_REQUEST),
+        (99, "x", [(SET, "a", "1")], ErrorCode.INVALID_REQUEST),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_config_changes_are_checked(
+    kind: int, name: str, changes: Any, error: ErrorCode, validate_only: bool
+) -> None:
+    bench = cluster(1, resource_configs=TABLES)
+    bench.create("t")
+    before = len(bench.log)
+    result = bench.alter_config(kind, name, *changes, validate=validate_only)
+    assert result.error_code == error
+    assert (result.error_message is None) is (error is ErrorCode.NONE)
+    if error is not ErrorCode.NONE or validate_only:
+        assert len(bench.log) == before
+    elif changes[0][0] == SET:
+        assert bench.image.configs_of(kind, name) == {key: value for _, key, value in changes}
+
+
+def test_lists_grow_and_shrink() -> None:
+    bench = cluster(1, resource_configs=TABLES)
+    bench.create("t")
+    policy = "cleanup.policy"
+
+    def after(operation: int, value: str) -> str:
+        assert bench.alter_config(RESOURCE_TOPIC, "t", (operation, policy, value)).error_code == 0
+        return bench.image.topic_configs("t")[policy]
+
+    assert after(APPEND, "compact") == "delete,compact", "to the default"
+    assert after(APPEND, "compact,compact") == "delete,compact"
+    assert after(SUBTRACT, "delete") == "compact"
+    assert after(SUBTRACT, "delete") == "compact"
+    assert after(SUBTRACT, "compact") == ""
+    assert after(APPEND, "delete") == "delete"
+    bench.alter_config(RESOURCE_GROUP, "g", (APPEND, "names", "b, c"))
+    assert bench.image.configs_of(RESOURCE_GROUP, "g") == {"names": "a,b,c"}
+
+
+def test_unchanged_topic_configs_are_not_written_but_broker_configs_are() -> None:
+    bench = cluster(1)
+    bench.create("t", configs={"retention.ms": "5"})
+    before = len(bench.log)
+    bench.alter_config(RESOURCE_TOPIC, "t", (SET, "retention.ms", "5"))
+    assert len(bench.log) == before
+    for _ in range(2):
+        bench.alter_config(RESOURCE_BROKER, "1", (SET, "ssl.keystore.location", "/k"))
+    assert len(bench.log) == before + 2
+    bench.alter_config(RESOURCE_TOPIC, "t", (DELETE, "retention.ms", None))
+    assert bench.image.topic_configs("t") == {}
+
+
+def test_a_resource_named_twice_is_not_changed_at_all() -> None:
+    bench = cluster(1)
+    bench.create("t")
+    twice = AlterConfigsResource(resource_type=RESOURCE_TOPIC, resource_name="t")
+    request = IncrementalAlterConfigsRequest(resources=[twice, twice])
+    reply = bench.do(bench.controller.decide_incremental_alter_configs(request))
+    assert [r.error_code for r in reply.responses] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+# -- AlterPartition ----------------------------------------------------------------------------
+
+
+def three() -> Bench:
+    """A topic on three brokers, led by 1, with 3 out of sync; broker 4 has none of it."""
+    bench = cluster(1, 2, 3, 4)
+    bench.create("t", assignments=[(0, [1, 2, 3])])
+    bench.fence(3)
+    bench.heartbeat(3)
+    assert bench.partition("t").isr == (1, 2)
+    return bench
+
+
+ISR = [(1, -1), (2, -1), (3, -1)]
+
+
+@pytest.mark.parametrize(
+    ("isr", "changes", "error"),
+    [
+        (ISR, {"topic_id": uuid(9)}, ErrorCode.UNKNOWN_TOPIC_ID),
+        (ISR, {"partition_index": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ISR, {"partition_index": -1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ISR, {"leader_epoch": 1}, ErrorCode.NOT_CONTROLLER),
+        (ISR, {"partition_epoch": 2}, ErrorCode.NOT_CONTROLLER),
+        (ISR, {"leader_epoch": -1}, ErrorCode.FENCED_LEADER_EPOCH),
+        (ISR, {"sender": 2}, ErrorCode.INVALID_REQUEST),
+        (ISR, {"partition_epoch": 0}, ErrorCode.INVALID_UPDATE_VERSION),
+        ([], {}, ErrorCode.INVALID_REQUEST),
+        ([(1, -1), (1, -1)], {}, ErrorCode.INVALID_REQUEST),
+        ([(1, -1), (4, -1)], {}, ErrorCode.INVALID_REQUEST),
+        ([(2, -1), (3, -1)], {}, ErrorCode.INVALID_REQUEST),
+        ([(1, -1)], {"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
+        (ISR, {"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
+        (ISR, {"leader_recovery_state": 7}, ErrorCode.INVALID_REQUEST),
+        ([(1, -1), (3, 1)], {}, ErrorCode.INELIGIBLE_REPLICA),
+        (ISR, {}, ErrorCode.NONE),
+        ([(1, -1)], {}, ErrorCode.NONE),
+    ],
+)
+def test_isr_changes_are_checked(isr: Any, changes: dict[str, Any], error: ErrorCode) -> None:
+    bench = three()
+    before = len(bench.log)
+    answer = bench.alter_partition("t", isr, **changes)
+    assert answer.error_code == error
+    assert (len(bench.log) > before) is (error is ErrorCode.NONE)
+    if error is ErrorCode.NONE:
+        partition = bench.partition("t")
+        assert partition.isr == tuple(id_ for id_, _ in isr)
+        assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 0, 2)
+        assert list(partition.isr) == answer.isr
+        assert (answer.leader_id, answer.leader_epoch, answer.partition_epoch) == (1, 0, 2)
+    else:
+        assert (answer.leader_id, answer.leader_epoch, answer.partition_epoch) == (0, 0, 0)
+
+
+def test_the_order_of_checks_is_the_tables() -> None:
+    bench = three()
+    behind_and_fenced = bench.alter_partition("t", [], leader_epoch=-1, partition_epoch=9)
+    assert behind_and_fenced.error_code == ErrorCode.NOT_CONTROLLER
+    fenced_and_not_leader = bench.alter_partition("t", [], leader_epoch=-1, sender=2)
+    assert fenced_and_not_leader.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    old_and_bad = bench.alter_partition("t", [], partition_epoch=0)
+    assert old_and_bad.error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_a_sender_of_an_earlier_life_is_stale() -> None:
+    bench = three()
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=0)
+    reply = bench.do(bench.controller.decide_alter_partition(request))
+    assert reply.error_code == ErrorCode.STALE_BROKER_EPOCH and reply.topics == []
+
+
+def test_an_unchanged_isr_is_answered_without_a_record() -> None:
+    bench = three()
+    before = len(bench.log)
+    answer = bench.alter_partition("t", [(1, -1), (2, -1)])
+    assert (answer.error_code, answer.partition_epoch) == (0, 1)
+    assert len(bench.log) == before
+
+
+def test_a_partition_named_twice_is_changed_once() -> None:
+    bench = three()
+    asked = PartitionDataRequest(partition_index=0, partition_epoch=1, new_isr=[1])
+    request = AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=bench.image.brokers[1].epoch,
+        topics=[
+            TopicDataRequest(topic_id=bench.topic("t").topic_id, partitions=[asked, asked]),
+        ],
+    )
+    reply = bench.do(bench.controller.decide_alter_partition(request))
+    errors = [p.error_code for p in reply.topics[0].partitions]
+    assert errors == [0, ErrorCode.INVALID_UPDATE_VERSION]
+    assert bench.partition("t").isr == (1,), "new_isr of v2 is read too"
+
+
+def test_brokers_that_may_not_be_in_sync_are_not() -> None:
+    bench = three()
+    bench.fence(3)
+    assert bench.alter_partition("t", ISR).error_code == ErrorCode.INELIGIBLE_REPLICA
+    bench.heartbeat(3)
+    bench.create("led-by-3", assignments=[(0, [3, 1])])
+    bench.heartbeat(3, want_shut_down=True)
+    assert bench.image.brokers[3].in_controlled_shutdown
+    assert bench.alter_partition("t", ISR).error_code == ErrorCode.INELIGIBLE_REPLICA
+    bench.do(bench.controller.decide_unregister_broker(3))
+    assert bench.alter_partition("t", ISR).error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+class TrustsBrokerIds(Controller):
+    """S10's old bug: epochs of ISR members are not looked at."""
+
+    def decide_alter_partition(self, request: AlterPartitionRequest) -> Any:
+        for asked_topic in request.topics:
+            for asked in asked_topic.partitions:
+                for member in asked.new_isr_with_epochs:
+                    member.broker_epoch = -1
+        return super().decide_alter_partition(request)
+
+
+@pytest.mark.parametrize("controller_class", [Controller, TrustsBrokerIds])
+def test_a_broker_that_lost_its_disk_is_not_taken_for_the_one_before(
+    controller_class: type[Controller],
+) -> None:
+    """S10, KIP-903: the leader saw 2 in sync; 2 died, lost its disk, and registered anew."""
+    bench = Bench(controller_class)
+    bench.brokers(1, 2)
+    bench.create("t", assignments=[(0, [1, 2])])
+    bench.fence(2)
+    bench.heartbeat(2)
+    seen_in_sync = bench.image.brokers[2].epoch
+    bench.fence(2)
+    bench.register(2, life=2, log_dirs=[uuid(888)])
+    bench.heartbeat(2)
+    answer = bench.alter_partition("t", [(1, bench.image.brokers[1].epoch), (2, seen_in_sync)])
+    is_fooled = controller_class is TrustsBrokerIds
+    assert answer.error_code == (0 if is_fooled else ErrorCode.INELIGIBLE_REPLICA)
+    assert (2 in bench.partition("t").isr) is is_fooled
+
+
+def test_a_controller_that_is_behind_says_so() -> None:
+    """S16, KAFKA-14154: the leader knows more than this controller; it must not feel fenced."""
+    bench = three()
+    behind = Controller.from_image(bench.image, bench.config, bench.now_ms)
+    bench.alter_partition("t", ISR)
+    partition = bench.partition("t")
+    request = AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=bench.image.brokers[1].epoch,
+        topics=[
+            TopicDataRequest(
+                topic_id=bench.topic("t").topic_id,
+                partitions=[
+                    PartitionDataRequest(
+                        leader_epoch=partition.leader_epoch,
+                        partition_epoch=partition.partition_epoch,
+                        new_isr=[1],
+                    )
+                ],
+            )
+        ],
+    )
+    reply = behind.decide_alter_partition(request).reply
+    assert reply.topics[0].partitions[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+def reassign(bench: Bench, replicas: list[int], adding: list[int], removing: list[int]) -> None:
+    bench.apply(
+        [
+            PartitionChangeRecord(
+                topic_id=bench.topic("t").topic_id,
+                partition_id=0,
+                replicas=replicas,
+                adding_replicas=adding,
+                removing_replicas=removing,
+                directories=[uuid(500 + id_) for id_ in replicas],
+            )
+        ]
+    )
+
+
+def test_a_reassignment_is_completed_when_the_new_replicas_are_in_sync() -> None:
+    bench = three()
+    reassign(bench, [4, 2, 3, 1], adding=[4], removing=[1])
+    answer = bench.alter_partition("t", [(1, -1), (2, -1)])
+    assert answer.error_code == 0 and bench.partition("t").is_reassigning
+    answer = bench.alter_partition("t", [(1, -1), (2, -1), (4, -1)])
+    assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
+    partition = bench.partition("t")
+    assert (partition.replicas, partition.isr, partition.leader) == ((4, 2, 3), (2, 4), 4)
+    assert partition.leader_epoch == 1 and not partition.is_reassigning
+    assert partition.directories == (uuid(504), uuid(502), uuid(503))
+    check_invariants(bench.image)
+
+
+def test_taking_away_a_replica_fences_it_although_the_leader_stays() -> None:
+    bench = three()
+    reassign(bench, [1, 2, 3], adding=[], removing=[3])
+    answer = bench.alter_partition("t", [(1, -1), (2, -1)])
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (0, 1, 1)
+    assert bench.partition("t").replicas == (1, 2)
+
+
+def test_a_smaller_set_of_replicas_waits_until_all_that_stay_are_in_sync() -> None:
+    bench = three()
+    reassign(bench, [1, 2, 3], adding=[], removing=[2])
+    bench.alter_partition("t", [(1, -1), (2, -1)])
+    assert bench.partition("t").is_reassigning, "3 stays, but is not in sync"
+
+
+# -- elections ---------------------------------------------------------------------------------
+
+
+def partition_of(**changes: Any) -> PartitionImage:
+    values: dict[str, Any] = {
+        "replicas": (1, 2, 3),
+        "isr": (1, 2),
+        "leader": 1,
+        "leader_epoch": 5,
+        "partition_epoch": 7,
+        "directories": (uuid(101), uuid(102), uuid(103)),
+        **changes,
+    }
+    return PartitionImage(**values)
+
+
+@pytest.mark.parametrize(
+    ("isr", "leader", "active", "election", "then"),
+    [
+        ((1, 2), 1, {1, 2, 3}, Election.ONLINE, None),
+        ((1, 2), 2, {1, 2, 3}, Election.ONLINE, None),
+        ((1, 2), 2, {1, 2, 3}, Election.PREFERRED, (1, None, -1)),
+        ((2, 3), 3, {1, 2, 3}, Election.PREFERRED, None),
+        ((2, 3), -1, {1, 2, 3}, Election.ONLINE, (2, None, -1)),
+        ((1, 2), 1, {2, 3}, Election.ONLINE, (2, None, -1)),
+        ((1, 2), 1, {3}, Election.ONLINE, (-1, None, -1)),
+        ((1, 2), -1, {3}, Election.ONLINE, None),
+        ((1, 2), 1, {3}, Election.UNCLEAN, (3, [3], 1)),
+        ((1, 2), 1, {2, 3}, Election.UNCLEAN, (2, None, -1)),
+        ((1, 2), -1, set(), Election.UNCLEAN, None),
+    ],
+)
+def test_who_is_elected(
+    isr: tuple[int, ...],
+    leader: int,
+    active: set[int],
+    election: Election,
+    then: tuple[int, list[int] | None, int] | None,
+) -> None:
+    record = propose_change(
+        uuid(1),
+        0,
+        partition_of(isr=isr, leader=leader),
+        Target(election=election),
+        lambda id_: id_ in active,
+        {},
+    )
+    found = record and (record.leader, record.isr, record.leader_recovery_state)
+    assert found == then
+
+
+def test_an_unclean_election_is_the_topics_choice() -> None:
+    bench = cluster(1, 2)
+    unclean = {"unclean.leader.election.enable": "true"}
+    bench.create("clean", assignments=[(0, [1, 2])])
+    bench.create("unclean", assignments=[(0, [1, 2])], configs=unclean)
+    for name in ("clean", "unclean"):
+        bench.alter_partition(name, [(1, -1)])
+    bench.fence(1)
+    assert (bench.partition("clean").leader, bench.partition("clean").isr) == (-1, (1,))
+    rescued = bench.partition("unclean")
+    assert (rescued.leader, rescued.isr, rescued.leader_recovery_state) == (2, (2,), 1)
+    answer = bench.alter_partition("unclean", [(2, -1)], leader_recovery_state=0)
+    assert answer.error_code == 0 and bench.partition("unclean").leader_recovery_state == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "allowed"),
+    [
+        (None, False),
+        ((RESOURCE_TOPIC, "true"), True),
+        ((RESOURCE_BROKER, "true"), True),
+        ((RESOURCE_BROKER, "rubbish"), False),
+    ],
+)
+def test_where_the_choice_is_made(setting: tuple[int, str] | None, allowed: bool) -> None:
+    bench = cluster(1, 2)
+    bench.create("t", assignments=[(0, [1, 2])])
+    bench.alter_partition("t", [(1, -1)])
+    bench.fence(1)
+    assert bench.do(bench.controller.decide_unclean_elections()) == 0
+    if setting is not None:
+        kind, value = setting
+        name = "t" if kind == RESOURCE_TOPIC else ""
+        bench.alter_config(kind, name, (SET, "unclean.leader.election.enable", value))
+    assert bench.do(bench.controller.decide_unclean_elections()) == int(allowed)
+    assert bench.partition("t").leader == (2 if allowed else -1)
+
+
+def test_the_file_may_allow_it_for_all() -> None:
+    bench = cluster(1, 2, topic_defaults={"unclean.leader.election.enable": True})
+    bench.create("t", assignments=[(0, [1, 2])])
+    bench.alter_partition("t", [(1, -1)])
+    bench.fence(1)
+    assert bench.partition("t").leader == 2
