@@ -1,0 +1,326 @@
+"""Offsets of groups: committing, fetching, deleting and forgetting them.
+
+Theory of operation
+-------------------
+A commit is accepted from a member of the current generation, or, while the group is empty, from
+anybody who says no generation at all (a consumer that assigns itself, an administrator). So a
+member of an older generation cannot move an offset that its successor has moved on
+(ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID), and an offset never changes without a
+request.
+
+Offsets are forgotten when nobody reads the topic any more and the retention time is over: counted
+from the moment the group became empty, or from the commit where there is no such moment (simple
+groups) or the members are there and read other topics. An expiry that an old client gave with its
+commit goes before that. An offset for which a transaction is open stays. A group that is empty and
+has no offsets left goes as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from fencepost.machines.group.decision import EXPIRY_TIMER, Decision, Shard
+from fencepost.machines.group.model import ClassicGroup, GroupState
+from fencepost.machines.group.offsets import CommittedOffset, TopicPartition
+from fencepost.machines.group.partitioner import utf16_length
+from fencepost.machines.group.rebalance import touch
+from fencepost.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from fencepost.wire.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from fencepost.wire.api.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.group import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
+from fencepost.wire.types import Uuid
+
+GROUP_ID_NOT_FOUND_FROM: Final = 9
+"""Version of OffsetCommit from which an unknown group is called that."""
+
+NO_OFFSET: Final = -1
+_USES_RETENTION: Final = -1
+
+
+class Commits:
+    """Decides about offsets; shares the shard's state with the rest of the coordinator."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._config = shard.config
+
+    # OffsetCommit
+
+    def commit(
+        self, request: OffsetCommitRequest, api_version: int, token: Any, now_ms: int
+    ) -> Decision:
+        """OffsetCommit v2-10, with the names of topics filled in and, where known, their ids."""
+        decision = Decision()
+        group = self._shard.groups.get(request.group_id)
+        error = self._refuse_commit(group, request, api_version)
+        if error is None and group is not None:
+            member = group.members.get(request.member_id)
+            if member is not None and group.state is not GroupState.COMPLETING_REBALANCE:
+                touch(decision, group, member, now_ms)
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            outcome = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+            for partition in topic.partitions:
+                refused = error or self._refuse_metadata(partition.committed_metadata)
+                if refused is None:
+                    key = _key(request.group_id, topic.name, partition.partition_index)
+                    value = _value(request, topic.topic_id, partition, now_ms)
+                    decision.records.append((key, value))
+                outcome.partitions.append(
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=refused or ErrorCode.NONE,
+                    )
+                )
+            response.topics.append(outcome)
+        decision.reply(token, response)
+        return decision
+
+    @staticmethod
+    def _refuse_commit(
+        group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int
+    ) -> ErrorCode | None:
+        generation = request.generation_id_or_member_epoch
+        if group is None:
+            if generation < 0:
+                return None
+            if api_version >= GROUP_ID_NOT_FOUND_FROM:
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            return ErrorCode.ILLEGAL_GENERATION
+        if generation < 0 and group.state is GroupState.EMPTY:
+            return None
+        if generation >= 0 or request.member_id or request.group_instance_id is not None:
+            error = group.validate_member(request.member_id, request.group_instance_id)
+            if error is not None:
+                return error
+            if generation != group.generation:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif group.state is not GroupState.EMPTY:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # It knows the generation and not yet what it is to read: what it commits is the past's.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return None
+
+    def _refuse_metadata(self, metadata: str | None) -> ErrorCode | None:
+        limit = self._config.offset_metadata_max_length
+        if metadata is not None and utf16_length(metadata) > limit:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return None
+
+    # OffsetFetch
+
+    def fetch(self, wanted: OffsetFetchRequestGroup, require_stable: bool, token: Any) -> Decision:
+        """One group of OffsetFetch v1-10, all its offsets if `topics` is None.
+
+        A group that does not exist has no offsets, which is no error. Topics are found by name; an
+        offset of another topic that had the name before is none.
+        """
+        offsets = self._shard.offsets.of_group(wanted.group_id)
+        answer = OffsetFetchResponseGroup(group_id=wanted.group_id)
+
+        def answer_for(partition: TopicPartition, topic_id: Uuid) -> OffsetFetchResponsePartitions:
+            unstable = require_stable and self._shard.offsets.is_undecided(
+                wanted.group_id, partition
+            )
+            return _fetched(partition[1], offsets.get(partition), topic_id, unstable)
+
+        if wanted.topics is not None:
+            for topic in wanted.topics:
+                answer.topics.append(
+                    OffsetFetchResponseTopics(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            answer_for((topic.name, index), topic.topic_id)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                )
+        else:
+            by_topic: dict[str, list[int]] = {}
+            for topic_name, index in offsets:
+                by_topic.setdefault(topic_name, []).append(index)
+            for topic_name, indexes in by_topic.items():
+                partitions = [answer_for((topic_name, index), Uuid.ZERO) for index in indexes]
+                answer.topics.append(
+                    OffsetFetchResponseTopics(name=topic_name, partitions=partitions)
+                )
+        decision = Decision()
+        decision.reply(token, answer)
+        return decision
+
+    # OffsetDelete
+
+    def delete(self, request: OffsetDeleteRequest, token: Any) -> Decision:
+        """OffsetDelete v0: of topics that the group's members do not read."""
+        decision = Decision()
+        group = self._shard.groups.get(request.group_id)
+        if group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+            error = ErrorCode.NON_EMPTY_GROUP
+        else:
+            error = ErrorCode.NONE
+        response = OffsetDeleteResponse(error_code=error)
+        if group is not None and error is ErrorCode.NONE:
+            for topic in request.topics:
+                subscribed = group.is_subscribed(topic.name)
+                refused = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+                indexes = [partition.partition_index for partition in topic.partitions]
+                if not subscribed:
+                    self._forget(decision, request.group_id, topic.name, indexes)
+                outcomes = [
+                    OffsetDeleteResponsePartition(partition_index=index, error_code=refused)
+                    for index in indexes
+                ]
+                response.topics.append(
+                    OffsetDeleteResponseTopic(name=topic.name, partitions=outcomes)
+                )
+        decision.reply(token, response)
+        return decision
+
+    def _forget(
+        self, decision: Decision, group_id: str, topic: str, indexes: Iterable[int]
+    ) -> None:
+        offsets = self._shard.offsets
+        for index in indexes:
+            partition = (topic, index)
+            is_known = partition in offsets.of_group(group_id)
+            if is_known or offsets.is_undecided(group_id, partition):
+                decision.records.append((_key(group_id, topic, index), None))
+
+    # What is forgotten unasked
+
+    def forget_topics(self, deleted: Iterable[tuple[str, Uuid]]) -> Decision:
+        """Topics (name, id) were deleted: so are their offsets."""
+        ids = dict(deleted)
+        decision = Decision()
+        offsets = self._shard.offsets
+        for group_id in list(self._shard.groups):
+            doomed = [
+                partition
+                for partition, offset in offsets.of_group(group_id).items()
+                if partition[0] in ids and offset.is_of(ids[partition[0]])
+            ]
+            doomed += [p for p in offsets.undecided_of(group_id) if p[0] in ids and p not in doomed]
+            decision.records += [(_key(group_id, *partition), None) for partition in doomed]
+        return decision
+
+    def forget_group(self, decision: Decision, group: ClassicGroup) -> None:
+        """Delete a group and all its offsets."""
+        offsets = self._shard.offsets
+        partitions = dict.fromkeys(offsets.of_group(group.group_id))
+        partitions.update(dict.fromkeys(offsets.undecided_of(group.group_id)))
+        for partition in partitions:
+            decision.records.append((_key(group.group_id, *partition), None))
+        decision.records.append((GroupMetadataKey(group=group.group_id), None))
+
+    def expire(self, now_ms: int) -> Decision:
+        """The expiry timer fired: forget what nobody has wanted for long."""
+        decision = Decision()
+        for group in list(self._shard.groups.values()):
+            everything = self._expire_offsets(decision, group, now_ms)
+            if everything and group.state is GroupState.EMPTY and not group.pending_members:
+                decision.records.append((GroupMetadataKey(group=group.group_id), None))
+        if decision.records:
+            decision.notes.append(f"{len(decision.records)} expired offsets and groups")
+        decision.set_timer(EXPIRY_TIMER, now_ms + self._config.offsets_retention_check_ms)
+        return decision
+
+    def _expire_offsets(self, decision: Decision, group: ClassicGroup, now_ms: int) -> bool:
+        """Tombstones for the expired offsets of a group; whether none is left behind them."""
+        offsets = self._shard.offsets
+        group_id = group.group_id
+        counted_from = _retention_base(group)
+        remaining = bool(offsets.undecided_of(group_id))
+        for partition, offset in offsets.of_group(group_id).items():
+            if (
+                counted_from is None
+                or group.is_subscribed(partition[0])
+                or not self._is_over(offset, counted_from(offset), now_ms)
+                or offsets.is_undecided(group_id, partition)
+            ):
+                remaining = True
+            else:
+                decision.records.append((_key(group_id, *partition), None))
+        return not remaining
+
+    def _is_over(self, offset: CommittedOffset, counted_from_ms: int, now_ms: int) -> bool:
+        if offset.expire_timestamp_ms != _USES_RETENTION:
+            return now_ms >= offset.expire_timestamp_ms
+        return now_ms - counted_from_ms >= self._config.offsets_retention_ms
+
+
+def _retention_base(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+    """From when an offset's retention counts; None while the group keeps all its offsets."""
+    if group.protocol_type is None:
+        return _commit_time
+    if group.state is GroupState.EMPTY:
+        empty_since_ms = group.state_timestamp_ms
+        return _commit_time if empty_since_ms < 0 else lambda _: empty_since_ms
+    if group.uses_consumer_protocol and group.state is GroupState.STABLE:
+        return _commit_time if group.subscribed_topics is not None else None
+    return None
+
+
+def _commit_time(offset: CommittedOffset) -> int:
+    return offset.commit_timestamp_ms
+
+
+def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
+    return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+
+
+def _value(
+    request: OffsetCommitRequest,
+    topic_id: Uuid,
+    partition: OffsetCommitRequestPartition,
+    now_ms: int,
+) -> OffsetCommitValue:
+    retention_ms = request.retention_time_ms
+    return OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=now_ms,
+        expire_timestamp=-1 if retention_ms < 0 else now_ms + retention_ms,
+        topic_id=topic_id,
+    )
+
+
+def _fetched(
+    index: int, offset: CommittedOffset | None, topic_id: Uuid, unstable: bool
+) -> OffsetFetchResponsePartitions:
+    if unstable or offset is None or not offset.is_of(topic_id):
+        return OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=NO_OFFSET,
+            committed_leader_epoch=-1,
+            metadata="",
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else ErrorCode.NONE,
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+    )

@@ -1,0 +1,71 @@
+"""What the coordinator decides, and the state it decides about.
+
+A `Decision` is carried out in this order: its records are written as one batch and applied at once;
+its timers are set; its replies leave when the batch, and everything written before it, is
+committed. So no reply tells of anything that could still be lost, reads included. If the batch
+cannot be written the replies are replaced by an error and the shard is loaded again from the log:
+what was decided has not happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.model import ClassicGroup
+from fencepost.machines.group.offsets import OffsetStore
+from fencepost.wire.message import Message
+
+TimerName = tuple[str, ...]
+"""("session", group, member), ("join", group), ("sync", group) or ("expiry",)."""
+
+EXPIRY_TIMER: TimerName = ("expiry",)
+
+
+def session_timer(group_id: str, member_id: str) -> TimerName:
+    """Fires when a member has not been heard of for its session timeout."""
+    return ("session", group_id, member_id)
+
+
+def join_timer(group_id: str) -> TimerName:
+    """Fires when a rebalance has waited long enough for members to join."""
+    return ("join", group_id)
+
+
+def sync_timer(group_id: str) -> TimerName:
+    """Fires when a generation has waited long enough for its members' SyncGroup."""
+    return ("sync", group_id)
+
+
+@dataclass(slots=True)
+class Decision:
+    """See the module. `notes` is what an operator may want to read in the log."""
+
+    records: list[tuple[Message, Message | None]] = field(default_factory=list)
+    replies: list[tuple[Any, Any]] = field(default_factory=list)
+    timers: list[tuple[TimerName, int | None]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def reply(self, token: Any, response: Any) -> None:
+        """Answer the request behind `token`."""
+        self.replies.append((token, response))
+
+    def set_timer(self, name: TimerName, deadline_ms: int | None) -> None:
+        """Arm the timer for a moment (over one armed before), or disarm it with None."""
+        self.timers.append((name, deadline_ms))
+
+
+@dataclass(slots=True)
+class Shard:
+    """The groups and offsets of one partition of `__consumer_offsets`."""
+
+    config: GroupConfig
+    groups: dict[str, ClassicGroup] = field(default_factory=dict)
+    offsets: OffsetStore = field(default_factory=OffsetStore)
+
+    def maybe_forget(self, group_id: str) -> None:
+        """Drop a group of which nothing is known any more."""
+        group = self.groups.get(group_id)
+        if group is not None and group.is_forgettable and not self.offsets.has_any(group_id):
+            del self.groups[group_id]

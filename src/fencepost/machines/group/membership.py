@@ -1,0 +1,487 @@
+"""Who is in a group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic groups.
+
+Theory of operation
+-------------------
+A rebalance has two halves. In the first (PREPARING_REBALANCE) every member sends JoinGroup and
+waits; it ends when all have, or when the longest rebalance timeout among them is over, and whoever
+is missing then is out, static members excepted. The generation goes up by one, everybody hears its
+number, and the leader also who is in. In the second (COMPLETING_REBALANCE) every member sends
+SyncGroup and waits; the leader's carries the assignment, which is stored, and then everybody has
+its own. An assignment is handed out only once it is stored, so a generation has one assignment,
+whatever crashes.
+
+A group that was empty waits `group.initial.rebalance.delay.ms` for more members, and again as long
+as new ones come, up to the rebalance timeout.
+
+Members are watched: each has a session deadline that its heartbeats, commits and completed
+rebalances move. A member that waits in JoinGroup or SyncGroup is here and need not heartbeat,
+except one that was never in a generation: nothing else would ever remove it (see
+`NEW_MEMBER_JOIN_TIMEOUT_MS`). A deadline that moves does not move its timer; the timer is armed
+again when it fires too early, so a heartbeat is one assignment.
+
+A request that takes the place of one that waits (the client gave up and retried) has the older one
+answered with REBALANCE_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
+from fencepost.machines.group.decision import Decision, Shard, session_timer
+from fencepost.machines.group.model import ClassicGroup, GroupState, Member, Protocols, protocols_of
+from fencepost.machines.group.rebalance import (
+    assigned,
+    complete_join,
+    join_time_is_over,
+    joined,
+    maybe_complete_join,
+    maybe_prepare_rebalance,
+    prepare_rebalance,
+    printable,
+    refuse_join,
+    refuse_waiting,
+    remove_member,
+    roster_of,
+    store,
+    sync_time_is_over,
+    synced,
+    touch,
+)
+from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fencepost.wire.api.join_group import JoinGroupRequest
+from fencepost.wire.api.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from fencepost.wire.errors import ErrorCode
+
+REQUIRES_MEMBER_ID_FROM: Final = 4  # KIP-394
+REQUIRES_PROTOCOL_FROM: Final = 5  # of SyncGroup, KIP-559
+SKIPS_ASSIGNMENT_FROM: Final = 9  # KIP-814
+
+_EMPTY: Final = GroupState.EMPTY
+_PREPARING: Final = GroupState.PREPARING_REBALANCE
+_COMPLETING: Final = GroupState.COMPLETING_REBALANCE
+_STABLE: Final = GroupState.STABLE
+
+
+class Caller(NamedTuple):
+    """Who sent a request, and where its answer goes. `uuid` makes a new member's id unique."""
+
+    token: Any
+    api_version: int
+    client_id: str = ""
+    client_host: str = ""
+    uuid: str = ""
+
+
+class _Join(NamedTuple):
+    """A JoinGroup being decided."""
+
+    decision: Decision
+    request: JoinGroupRequest
+    caller: Caller
+    group: ClassicGroup
+    protocols: Protocols
+    now_ms: int
+
+    def refuse(self, error: ErrorCode, member_id: str = "") -> None:
+        """Answer with an error."""
+        refuse_join(self.decision, self.caller.token, error, member_id)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """v0 had none and used the session timeout."""
+        timeout_ms = self.request.rebalance_timeout_ms
+        return self.request.session_timeout_ms if timeout_ms < 0 else timeout_ms
+
+    @property
+    def reason(self) -> str:
+        """Why the client says that it joins."""
+        return f"client reason: {printable(self.request.reason)}"
+
+
+class Membership:
+    """Decides about members; shares the shard's state with the rest of the coordinator."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._config = shard.config
+
+    # JoinGroup
+
+    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Decision:
+        """JoinGroup v0-9. The reply comes now, or when the rebalance's first half ends."""
+        decision = Decision()
+        config, member_id = self._config, request.member_id
+        if not request.group_id:
+            refuse_join(decision, caller.token, ErrorCode.INVALID_GROUP_ID, member_id)
+            return decision
+        timeout_ms = request.session_timeout_ms
+        if not config.min_session_timeout_ms <= timeout_ms <= config.max_session_timeout_ms:
+            refuse_join(decision, caller.token, ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
+            return decision
+        group = self._shard.groups.get(request.group_id)
+        if group is None:
+            if member_id:
+                refuse_join(decision, caller.token, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+                return decision
+            group = self._shard.groups[request.group_id] = ClassicGroup(request.group_id)
+        protocols = protocols_of(request.protocols)
+        join = _Join(decision, request, caller, group, protocols, now_ms)
+        if not self._has_room(group, member_id):
+            self._turn_away(join)
+        elif not group.supports(request.protocol_type, [name for name, _ in protocols]):
+            join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        elif member_id:
+            self._join_known(join)
+        else:
+            self._join_new(join)
+        self._shard.maybe_forget(request.group_id)
+        return decision
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        """Whether the member may join a group of limited size.
+
+        While members join, those count that wait already: if the limit was lowered, the last to
+        come back are the ones to go.
+        """
+        if group.state is _EMPTY:
+            return True
+        member = group.members.get(member_id)
+        if group.state is _PREPARING:
+            waits = member is not None and member.awaits_join
+            return waits or group.joined_count < self._config.max_size
+        return member is not None or len(group.members) < self._config.max_size
+
+    def _turn_away(self, join: _Join) -> None:
+        member = join.group.members.get(join.request.member_id)
+        if member is not None:
+            remove_member(join.decision, join.group, member)
+        else:
+            join.group.remove(join.request.member_id)
+        join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+    def _join_new(self, join: _Join) -> None:
+        group, request, caller = join.group, join.request, join.caller
+        instance_id = request.group_instance_id
+        if instance_id is not None:
+            new_id = f"{instance_id}-{caller.uuid}"
+            old_id = group.static_members.get(instance_id)
+            if old_id is None:
+                self._add(join, new_id)
+            else:
+                self._replace_static(join, old_id, new_id)
+            return
+        new_id = f"{caller.client_id}-{caller.uuid}"
+        if caller.api_version < REQUIRES_MEMBER_ID_FROM:
+            self._add(join, new_id)
+        elif len(group.pending_members) >= MAX_PENDING_MEMBERS:
+            join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        else:
+            # Whoever does not read this answer does not come back, and leaves no member behind.
+            group.pending_members[new_id] = None
+            deadline_ms = join.now_ms + request.session_timeout_ms
+            join.decision.set_timer(session_timer(group.group_id, new_id), deadline_ms)
+            join.refuse(ErrorCode.MEMBER_ID_REQUIRED, new_id)
+
+    def _join_known(self, join: _Join) -> None:
+        group, request = join.group, join.request
+        member_id = request.member_id
+        if member_id in group.pending_members:
+            if request.group_instance_id is not None:
+                join.refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)  # ids of that kind are dynamic
+            else:
+                self._add(join, member_id)
+            return
+        error = group.validate_member(member_id, request.group_instance_id)
+        if error is not None:
+            join.refuse(error, member_id)
+            return
+        member = group.members[member_id]
+        is_unchanged = member.protocols == join.protocols
+        if group.state is _PREPARING:
+            self._rejoin(join, member, "is joining")
+        elif group.state is _COMPLETING and is_unchanged:
+            # It may not have got the answer to its first JoinGroup.
+            roster = roster_of(group) if group.is_leader(member_id) else []
+            join.decision.reply(join.caller.token, joined(group, member, roster))
+        elif group.state is _STABLE and is_unchanged and not group.is_leader(member_id):
+            join.decision.reply(join.caller.token, joined(group, member, []))
+        elif group.state is _STABLE and is_unchanged:
+            # The leader asks for a rebalance when what there is to assign has changed.
+            self._rejoin(join, member, "leads and is joining again")
+        else:
+            self._rejoin(join, member, "changed its metadata")
+
+    def _add(self, join: _Join, member_id: str) -> None:
+        group, request = join.group, join.request
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            join.caller.client_id,
+            join.caller.client_host,
+            join.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            join.protocols,
+        )
+        member.is_new = True
+        if group.state is _PREPARING and group.is_initial_rebalance:
+            group.new_member_added = True
+        group.add(member, request.protocol_type)
+        member.join_token = join.caller.token
+        touch(join.decision, group, member, join.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        reason = f"{member_id} is new; {join.reason}"
+        self._maybe_prepare(join.decision, group, reason, join.now_ms)
+
+    def _update(self, join: _Join, member: Member) -> None:
+        """A member joins again, perhaps with other protocols; an older request of it is void."""
+        refuse_waiting(join.decision, member, ErrorCode.REBALANCE_IN_PROGRESS)
+        member.protocols = join.protocols
+        member.rebalance_timeout_ms = join.rebalance_timeout_ms
+        member.session_timeout_ms = join.request.session_timeout_ms
+        member.join_token = join.caller.token
+
+    def _rejoin(self, join: _Join, member: Member, what: str) -> None:
+        self._update(join, member)
+        reason = f"{member.member_id} {what}; {join.reason}"
+        self._maybe_prepare(join.decision, join.group, reason, join.now_ms)
+
+    def _replace_static(self, join: _Join, old_id: str, new_id: str) -> None:
+        """A static member came back and does not know its id: the id it had is fenced (KIP-345).
+
+        In a stable group it takes over its assignment without a rebalance, if the group would
+        choose the same protocol; what it may not do then is assign anew (KIP-814).
+        """
+        group, decision, now_ms = join.group, join.decision, join.now_ms
+        leader_before = group.leader_id
+        old, member = group.replace_static(old_id, new_id)
+        refuse_waiting(decision, old, ErrorCode.FENCED_INSTANCE_ID)
+        decision.set_timer(session_timer(group.group_id, old_id), None)
+        group.pending_sync.pop(old_id, None)
+        self._update(join, member)
+        touch(decision, group, member, now_ms)
+        reason = f"static member {member.instance_id} is {new_id} now; {join.reason}"
+        if group.state is _PREPARING:
+            maybe_complete_join(decision, group, now_ms)
+        elif group.state is _COMPLETING or group.select_protocol() != group.protocol:
+            prepare_rebalance(decision, group, self._config, reason, now_ms)
+        else:
+            assert group.state is _STABLE
+            member.join_token = None
+            store(
+                decision, group, {m.member_id: m.assignment for m in group.members.values()}, now_ms
+            )
+            decision.notes.append(f"group {group.group_id}: {reason}")
+            if join.caller.api_version >= SKIPS_ASSIGNMENT_FROM:
+                leads = group.is_leader(new_id)
+                roster = roster_of(group) if leads else []
+                response = joined(group, member, roster, skip_assignment=leads)
+            else:
+                # It must not think that it leads: it would assign.
+                response = joined(group, member, [], leader=leader_before)
+            decision.reply(join.caller.token, response)
+
+    # SyncGroup
+
+    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Decision:
+        """SyncGroup v0-5. The reply comes when the leader's assignment is stored."""
+        decision = Decision()
+        group = self._shard.groups.get(request.group_id)
+        error = self._refuse_sync(group, request, caller.api_version)
+        if error is not None:
+            decision.reply(caller.token, SyncGroupResponse(error_code=error))
+            return decision
+        assert group is not None
+        member = group.members[request.member_id]
+        if group.state is _COMPLETING:
+            refuse_waiting(decision, member, ErrorCode.REBALANCE_IN_PROGRESS)
+            member.sync_token = caller.token
+            synced(decision, group, member.member_id)
+            if group.is_leader(member.member_id):
+                self._store_assignment(decision, group, request, now_ms)
+        else:
+            assert group.state is _STABLE
+            synced(decision, group, member.member_id)
+            decision.reply(caller.token, assigned(group, member.assignment))
+        return decision
+
+    @staticmethod
+    def _refuse_sync(
+        group: ClassicGroup | None, request: SyncGroupRequest, api_version: int
+    ) -> ErrorCode | None:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        protocol = (request.protocol_type, request.protocol_name)
+        if api_version >= REQUIRES_PROTOCOL_FROM and None in protocol:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.validate_member(request.member_id, request.group_instance_id)
+        if error is not None:
+            return error
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        for said, known in zip(protocol, (group.protocol_type, group.protocol), strict=True):
+            if said is not None and said != known:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is _PREPARING else None
+
+    @staticmethod
+    def _store_assignment(
+        decision: Decision, group: ClassicGroup, request: SyncGroupRequest, now_ms: int
+    ) -> None:
+        """The leader has assigned: write it down and let everybody have theirs.
+
+        Whom the leader forgot has nothing; whom it made up does not exist.
+        """
+        given = {one.member_id: bytes(one.assignment) for one in request.assignments}
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        store(decision, group, assignments, now_ms)
+        for member_id, member in group.members.items():
+            if member.sync_token is not None:
+                decision.reply(member.sync_token, assigned(group, assignments[member_id]))
+                member.sync_token = None
+                touch(decision, group, member, now_ms)
+        decision.notes.append(
+            f"group {group.group_id}: {request.member_id} assigned generation {group.generation}"
+        )
+
+    # Heartbeat
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Decision:
+        """Heartbeat v0-4: the member is here, and hears whether it is to join again."""
+        decision = Decision()
+        error = self._heartbeat(decision, request, now_ms)
+        decision.reply(caller.token, HeartbeatResponse(error_code=error))
+        return decision
+
+    def _heartbeat(self, decision: Decision, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self._shard.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.validate_member(request.member_id, request.group_instance_id)
+        if error is not None:
+            return error
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        touch(decision, group, group.members[request.member_id], now_ms)
+        if group.state is _PREPARING:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    # LeaveGroup
+
+    def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Decision:
+        """LeaveGroup v3-5, or v0-2 with its one member put into `members`."""
+        decision = Decision()
+        if not request.group_id:
+            error = ErrorCode.INVALID_GROUP_ID
+            decision.reply(caller.token, LeaveGroupResponse(error_code=error))
+            return decision
+        group = self._shard.groups.get(request.group_id)
+        outcomes = [self._leave_one(decision, group, who) for who in request.members]
+        if group is not None and any(o.error_code == ErrorCode.NONE for o in outcomes):
+            if group.state in (_STABLE, _COMPLETING):
+                names = ", ".join(who.member_id or "?" for who in request.members)
+                prepare_rebalance(decision, group, self._config, f"{names} left", now_ms)
+            else:
+                maybe_complete_join(decision, group, now_ms)
+            self._shard.maybe_forget(request.group_id)
+        decision.reply(caller.token, LeaveGroupResponse(members=outcomes))
+        return decision
+
+    @staticmethod
+    def _leave_one(
+        decision: Decision, group: ClassicGroup | None, who: MemberIdentity
+    ) -> MemberResponse:
+        """Take one member out; an administrator names a static member by its instance alone."""
+        outcome = MemberResponse(member_id=who.member_id, group_instance_id=who.group_instance_id)
+        if group is None:
+            outcome.error_code = ErrorCode.UNKNOWN_MEMBER_ID
+            return outcome
+        member_id = who.member_id
+        if not member_id and who.group_instance_id is not None:
+            member_id = group.static_members.get(who.group_instance_id, "")
+        if member_id in group.pending_members:
+            group.remove(member_id)
+            decision.set_timer(session_timer(group.group_id, member_id), None)
+            return outcome
+        error = group.validate_member(member_id, who.group_instance_id)
+        if error is not None:
+            outcome.error_code = error
+            return outcome
+        remove_member(decision, group, group.members[member_id])
+        decision.notes.append(
+            f"group {group.group_id}: {member_id} left; client reason: {printable(who.reason)}"
+        )
+        return outcome
+
+    # Timers
+
+    def session_expired(self, group_id: str, member_id: str, now_ms: int) -> Decision:
+        """A session timer fired: too early, in vain, or for a member that is gone."""
+        decision = Decision()
+        group = self._shard.groups.get(group_id)
+        if group is None:
+            return decision
+        if member_id in group.pending_members:
+            group.remove(member_id)
+            self._member_is_gone(decision, group, now_ms)
+            return decision
+        member = group.members.get(member_id)
+        if member is None:
+            return decision
+        member.timer_ms = None
+        if member.session_deadline_ms > now_ms:
+            member.timer_ms = member.session_deadline_ms
+            decision.set_timer(session_timer(group_id, member_id), member.timer_ms)
+        elif member.is_new or not (member.awaits_join or member.awaits_sync):
+            decision.notes.append(f"group {group_id}: {member_id} was not heard of in time")
+            remove_member(decision, group, member)
+            if group.state in (_STABLE, _COMPLETING):
+                reason = f"{member_id} expired"
+                prepare_rebalance(decision, group, self._config, reason, now_ms)
+            else:
+                self._member_is_gone(decision, group, now_ms)
+        return decision
+
+    def _member_is_gone(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+        if group.state is _PREPARING and group.has_all_joined:
+            complete_join(decision, group, now_ms)
+        self._shard.maybe_forget(group.group_id)
+
+    def join_expired(self, group_id: str, now_ms: int) -> Decision:
+        """A join timer fired."""
+        decision = Decision()
+        group = self._shard.groups.get(group_id)
+        if group is not None:
+            join_time_is_over(decision, group, self._config, now_ms)
+        return decision
+
+    def sync_expired(self, group_id: str, now_ms: int) -> Decision:
+        """A sync timer fired."""
+        decision = Decision()
+        group = self._shard.groups.get(group_id)
+        if group is not None:
+            sync_time_is_over(decision, group, self._config, now_ms)
+        return decision
+
+    def watch(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+        """The group was loaded: its members have a session timeout from now to be heard of."""
+        for member in group.members.values():
+            touch(decision, group, member, now_ms)
+        if len(group.members) > self._config.max_size:
+            reason = f"it has {len(group.members)} members, more than {self._config.max_size}"
+            prepare_rebalance(decision, group, self._config, reason, now_ms)
+
+    def _maybe_prepare(
+        self, decision: Decision, group: ClassicGroup, reason: str, now_ms: int
+    ) -> None:
+        maybe_prepare_rebalance(decision, group, self._config, reason, now_ms)

@@ -1,0 +1,257 @@
+"""The steps of a rebalance: prepare it, end its first half, store what came of it, watch members.
+
+Each step changes the group's soft half and adds to the decision under way what follows from that:
+records, answers to requests that wait, timers. `membership` says when they are taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.decision import (
+    Decision,
+    join_timer,
+    session_timer,
+    sync_timer,
+)
+from fencepost.machines.group.model import ClassicGroup, GroupState, Member
+from fencepost.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
+from fencepost.wire.api.sync_group import SyncGroupResponse
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.group import GroupMetadataKey
+
+_REASON_LENGTH_MAX: Final = 255
+
+_PREPARING: Final = GroupState.PREPARING_REBALANCE
+_COMPLETING: Final = GroupState.COMPLETING_REBALANCE
+
+
+def printable(text: str | None) -> str:
+    """What a client said, fit for a log line (KIP-800)."""
+    return repr(text[:_REASON_LENGTH_MAX]) if text else "not provided"
+
+
+# Members
+
+
+def touch(
+    decision: Decision,
+    group: ClassicGroup,
+    member: Member,
+    now_ms: int,
+    timeout_ms: int | None = None,
+) -> None:
+    """The member was heard of: it has another session timeout (or `timeout_ms`) from now."""
+    deadline_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
+    member.session_deadline_ms = deadline_ms
+    if member.timer_ms is None or deadline_ms < member.timer_ms:
+        member.timer_ms = deadline_ms
+        decision.set_timer(session_timer(group.group_id, member.member_id), deadline_ms)
+
+
+def remove_member(decision: Decision, group: ClassicGroup, member: Member) -> None:
+    """Take a member out. What it waits for is answered: it is to join again if it is there."""
+    refuse_waiting(decision, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
+    group.remove(member.member_id)
+    decision.set_timer(session_timer(group.group_id, member.member_id), None)
+
+
+def refuse_waiting(
+    decision: Decision, member: Member, error: ErrorCode, member_id: str | None = None
+) -> None:
+    """Answer the requests of a member that wait, if any, with `error`."""
+    if member.join_token is not None:
+        known_as = member.member_id if member_id is None else member_id
+        refuse_join(decision, member.join_token, error, known_as)
+        member.join_token = None
+    if member.sync_token is not None:
+        decision.reply(member.sync_token, SyncGroupResponse(error_code=error))
+        member.sync_token = None
+
+
+def refuse_join(decision: Decision, token: Any, error: ErrorCode, member_id: str) -> None:
+    """Answer a JoinGroup with an error."""
+    decision.reply(token, JoinGroupResponse(error_code=error, member_id=member_id))
+
+
+# The first half
+
+
+def maybe_prepare_rebalance(
+    decision: Decision, group: ClassicGroup, config: GroupConfig, reason: str, now_ms: int
+) -> None:
+    """Begin a rebalance; if one is in its first half, see whether that can end now."""
+    if group.state is _PREPARING:
+        maybe_complete_join(decision, group, now_ms)
+    else:
+        prepare_rebalance(decision, group, config, reason, now_ms)
+
+
+def prepare_rebalance(
+    decision: Decision, group: ClassicGroup, config: GroupConfig, reason: str, now_ms: int
+) -> None:
+    """Begin the first half of a rebalance."""
+    assert group.state is not _PREPARING
+    if group.state is _COMPLETING:
+        for member in group.members.values():
+            member.assignment = b""
+            if member.sync_token is not None:
+                refuse_waiting(decision, member, ErrorCode.REBALANCE_IN_PROGRESS)
+                touch(decision, group, member, now_ms)
+    group.pending_sync.clear()
+    decision.set_timer(sync_timer(group.group_id), None)
+    decision.notes.append(
+        f"group {group.group_id}: rebalance of generation {group.generation}: {reason}"
+    )
+    group.is_initial_rebalance = group.state is GroupState.EMPTY
+    group.state = _PREPARING
+    group.state_timestamp_ms = now_ms
+    if group.is_initial_rebalance:
+        delay_ms = config.initial_rebalance_delay_ms
+        group.new_member_added = False
+        group.initial_delay_ms = delay_ms
+        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        decision.set_timer(join_timer(group.group_id), now_ms + delay_ms)
+    elif group.has_all_joined:
+        complete_join(decision, group, now_ms)
+    else:
+        _wait_for_joins(decision, group, now_ms)
+
+
+def maybe_complete_join(decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    """End the first half if everybody joined; a first rebalance waits for its delay as well."""
+    if group.state is _PREPARING and not group.is_initial_rebalance and group.has_all_joined:
+        complete_join(decision, group, now_ms)
+
+
+def join_time_is_over(
+    decision: Decision, group: ClassicGroup, config: GroupConfig, now_ms: int
+) -> None:
+    """The join timer fired."""
+    if group.state is not _PREPARING:
+        return
+    if group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms > 0:
+        group.new_member_added = False
+        delay_ms = min(config.initial_rebalance_delay_ms, group.initial_remaining_ms)
+        group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay_ms
+        decision.set_timer(join_timer(group.group_id), now_ms + delay_ms)
+    else:
+        complete_join(decision, group, now_ms)
+
+
+def complete_join(decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    """End the first half: who has not joined is out, the rest are the next generation."""
+    decision.set_timer(join_timer(group.group_id), None)
+    late = [m for m in group.members.values() if not m.awaits_join and m.instance_id is None]
+    for member in late:
+        remove_member(decision, group, member)
+    if late:
+        names = ", ".join(member.member_id for member in late)
+        decision.notes.append(f"group {group.group_id}: removed who did not join: {names}")
+    if not group.members:
+        group.generation += 1
+        group.protocol = None
+        store(decision, group, {}, now_ms)
+        decision.notes.append(f"group {group.group_id}: empty in generation {group.generation}")
+        return
+    if not group.elect_joined_leader():
+        # Only static members, none of them back yet: their session timeouts will sort it out.
+        _wait_for_joins(decision, group, now_ms)
+        return
+    group.begin_generation()
+    group.state_timestamp_ms = now_ms
+    roster = roster_of(group)
+    for member in group.members.values():
+        if member.join_token is not None:
+            everybody = roster if group.is_leader(member.member_id) else []
+            decision.reply(member.join_token, joined(group, member, everybody))
+            member.join_token = None
+        touch(decision, group, member, now_ms)
+        member.is_new = False
+        group.pending_sync[member.member_id] = None
+    decision.set_timer(sync_timer(group.group_id), now_ms + group.rebalance_timeout_ms)
+    decision.notes.append(
+        f"group {group.group_id}: generation {group.generation} has {len(group.members)} members"
+    )
+
+
+def _wait_for_joins(decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    decision.set_timer(join_timer(group.group_id), now_ms + group.rebalance_timeout_ms)
+
+
+# The second half
+
+
+def sync_time_is_over(
+    decision: Decision, group: ClassicGroup, config: GroupConfig, now_ms: int
+) -> None:
+    """The sync timer fired: members of the generation that never asked for it are out."""
+    if group.state not in (_COMPLETING, GroupState.STABLE) or not group.pending_sync:
+        return
+    silent = [group.members[member_id] for member_id in group.pending_sync]
+    for member in silent:
+        remove_member(decision, group, member)
+    names = ", ".join(member.member_id for member in silent)
+    prepare_rebalance(decision, group, config, f"{names} did not sync in time", now_ms)
+
+
+def synced(decision: Decision, group: ClassicGroup, member_id: str) -> None:
+    """A member of the generation asked for its assignment."""
+    group.pending_sync.pop(member_id, None)
+    if not group.pending_sync:
+        decision.set_timer(sync_timer(group.group_id), None)
+
+
+def store(
+    decision: Decision, group: ClassicGroup, assignments: dict[str, bytes], now_ms: int
+) -> None:
+    """Write the group down with these assignments; it is stable, or empty, once that is applied."""
+    record = group.as_record(assignments, now_ms)
+    decision.records.append((GroupMetadataKey(group=group.group_id), record))
+
+
+# Answers
+
+
+def roster_of(group: ClassicGroup) -> list[JoinGroupResponseMember]:
+    """What the leader hears of everybody."""
+    assert group.protocol is not None
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            metadata=member.metadata(group.protocol),
+        )
+        for member in group.members.values()
+    ]
+
+
+def joined(
+    group: ClassicGroup,
+    member: Member,
+    roster: list[JoinGroupResponseMember],
+    *,
+    leader: str | None = None,
+    skip_assignment: bool = False,
+) -> JoinGroupResponse:
+    """The answer to a JoinGroup that succeeded."""
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=leader if leader is not None else (group.leader_id or ""),
+        skip_assignment=skip_assignment,
+        member_id=member.member_id,
+        members=roster,
+    )
+
+
+def assigned(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
+    """The answer to a SyncGroup that succeeded."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=assignment,
+    )

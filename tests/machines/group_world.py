@@ -1,0 +1,323 @@
+"""A coordinator with a log: decisions carried out as a shell would, records through their bytes.
+
+Replies of a decision are held until `commit`, or leave at once with `committing=True`. `restart`
+loads a new coordinator from the committed part of the log; requests that waited are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.machines.group import Caller, Decision, GroupConfig, GroupCoordinator, value_version
+from fencepost.wire.api.heartbeat import HeartbeatRequest
+from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from fencepost.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
+from fencepost.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fencepost.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.consumer import ConsumerProtocolSubscription, encode_prefixed
+from fencepost.wire.records.group import decode_key, decode_value, encode_key, encode_value
+
+Entry = tuple[bytes, bytes | None]
+PROTOCOL_TYPE = "consumer"
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's subscription, as it travels in JoinGroup."""
+    return encode_prefixed(ConsumerProtocolSubscription(topics=list(topics)), 1)
+
+
+def replay(log: list[Entry], config: GroupConfig | None = None) -> GroupCoordinator:
+    """A coordinator that has read `log`."""
+    coordinator = GroupCoordinator(config)
+    for key, value in log:
+        apply_entry(coordinator, key, value)
+    return coordinator
+
+
+def apply_entry(coordinator: GroupCoordinator, key: bytes, value: bytes | None) -> None:
+    """Apply a record from its bytes."""
+    decoded = decode_key(key)
+    coordinator.apply(decoded, None if value is None else decode_value(decoded, value))
+
+
+def compact(log: list[Entry]) -> list[Entry]:
+    """The last record of each key, tombstones gone too, in the order of the log."""
+    last = {key: index for index, (key, _) in enumerate(log)}
+    return [(k, v) for index, (k, v) in enumerate(log) if last[k] == index and v is not None]
+
+
+class GroupWorld:
+    """One shard and its clients' view of it."""
+
+    def __init__(self, *, committing: bool = True, **settings: int) -> None:
+        settings.setdefault("initial_rebalance_delay_ms", 0)
+        self.config = GroupConfig(**settings)
+        self.committing = committing
+        self.coordinator = GroupCoordinator(self.config)
+        self.log: list[Entry] = []
+        self.committed = 0
+        self.replies: dict[int, Any] = {}
+        self.held: list[tuple[int, int, Any]] = []  # (end offset, token, response)
+        self.timers: dict[tuple[str, ...], int] = {}
+        self.notes: list[str] = []
+        self.now = 1_000_000
+        self.last_token = 0
+
+    # Carrying out
+
+    def carry_out(self, decision: Decision) -> None:
+        for key, value in decision.records:
+            data = None if value is None else encode_value(value, value_version(value))
+            self.log.append((encode_key(key), data))
+            apply_entry(self.coordinator, *self.log[-1])
+        for name, deadline_ms in decision.timers:
+            self.timers.pop(name, None)
+            if deadline_ms is not None:
+                self.timers[name] = deadline_ms
+        self.notes += decision.notes
+        self.held += [(len(self.log), token, value) for token, value in decision.replies]
+        if self.committing:
+            self.commit()
+
+    def commit(self, end: int | None = None) -> None:
+        """The log is committed up to `end`: answers that rest on it leave."""
+        self.committed = len(self.log) if end is None else max(end, self.committed)
+        leaving = [held for held in self.held if held[0] <= self.committed]
+        self.held = [held for held in self.held if held[0] > self.committed]
+        for _, token, response in leaving:
+            assert token not in self.replies, f"request {token} is answered twice"
+            self.replies[token] = response
+
+    def restart(self) -> None:
+        """The coordinator dies; another loads what was committed."""
+        del self.log[self.committed :]
+        self.held = []
+        self.timers = {}
+        self.coordinator = replay(self.log, self.config)
+        self.carry_out(self.coordinator.finish_loading(self.now))
+
+    def advance(self, by_ms: int) -> None:
+        """Let time pass, firing timers in the order of their deadlines."""
+        until = self.now + by_ms
+        while due := [(at, name) for name, at in self.timers.items() if at <= until]:
+            at, name = min(due)
+            self.now = max(self.now, at)
+            del self.timers[name]
+            self.carry_out(self.coordinator.decide_timer(name, self.now))
+        self.now = until
+
+    # Requests; each returns its token
+
+    def ask(self, decide: Callable[[int], Decision]) -> int:
+        self.last_token += 1
+        token = self.last_token
+        self.carry_out(decide(token))
+        return token
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        protocols: dict[str, bytes] | None = None,
+        protocol_type: str = PROTOCOL_TYPE,
+        version: int = 9,
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        client: str = "c",
+        reason: str | None = None,
+    ) -> int:
+        if protocols is None:
+            protocols = {"range": subscription("t")}
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=data)
+                for name, data in protocols.items()
+            ],
+            reason=reason,
+        )
+
+        def decide(token: int) -> Decision:
+            caller = Caller(token, version, client, "/127.0.0.1", f"u{token}")
+            return self.coordinator.decide_join_group(request, caller, self.now)
+
+        return self.ask(decide)
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        version: int = 5,
+        protocol_type: str | None = PROTOCOL_TYPE,
+        protocol: str | None = "range",
+    ) -> int:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=data)
+                for name, data in (assignments or {}).items()
+            ],
+        )
+        return self.ask(
+            lambda token: self.coordinator.decide_sync_group(
+                request, Caller(token, version), self.now
+            )
+        )
+
+    def heartbeat(
+        self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None
+    ) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+        )
+        token = self.ask(
+            lambda token: self.coordinator.decide_heartbeat(request, Caller(token, 4), self.now)
+        )
+        return self.error(token)
+
+    def leave(self, *who: str | tuple[str, str | None], group: str = "g") -> list[ErrorCode]:
+        members = [(one, None) if isinstance(one, str) else one for one in who]
+        request = LeaveGroupRequest(
+            group_id=group,
+            members=[
+                MemberIdentity(member_id=member_id, group_instance_id=instance, reason="bye")
+                for member_id, instance in members
+            ],
+        )
+        token = self.ask(
+            lambda token: self.coordinator.decide_leave_group(request, Caller(token, 5), self.now)
+        )
+        response = self.replies[token]
+        assert response.error_code == ErrorCode.NONE
+        return [ErrorCode(member.error_code) for member in response.members]
+
+    def offset_commit(
+        self,
+        offset: int = 1,
+        *,
+        topic: str = "t",
+        partition: int = 0,
+        member_id: str = "",
+        generation: int = -1,
+        group: str = "g",
+        instance: str | None = None,
+        metadata: str | None = "",
+        version: int = 9,
+        retention_ms: int = -1,
+        **ids: Any,
+    ) -> int:
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_leader_epoch=3,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                    **ids,
+                )
+            ],
+        )
+        return self.ask(
+            lambda token: self.coordinator.decide_offset_commit(request, version, token, self.now)
+        )
+
+    def commit_error(self, **said: Any) -> ErrorCode:
+        response = self.replies[self.offset_commit(**said)]
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    def offset_fetch(
+        self,
+        group: str = "g",
+        topics: dict[str, list[int]] | None = None,
+        *,
+        require_stable: bool = False,
+        **ids: Any,
+    ) -> dict[tuple[str, int], tuple[int, int, str, int]]:
+        """{(topic, partition): (offset, leader epoch, metadata, error)}"""
+        wanted = OffsetFetchRequestGroup(
+            group_id=group,
+            topics=None
+            if topics is None
+            else [
+                OffsetFetchRequestTopics(name=name, partition_indexes=indexes, **ids)
+                for name, indexes in topics.items()
+            ],
+        )
+        token = self.ask(
+            lambda token: self.coordinator.decide_offset_fetch(wanted, require_stable, token)
+        )
+        return {
+            (topic.name, one.partition_index): (
+                one.committed_offset,
+                one.committed_leader_epoch,
+                one.metadata,
+                one.error_code,
+            )
+            for topic in self.replies[token].topics
+            for one in topic.partitions
+        }
+
+    # Answers and short cuts
+
+    def error(self, token: int) -> ErrorCode:
+        """The error of an answer that has arrived."""
+        return ErrorCode(self.replies[token].error_code)
+
+    def new_id(self, **said: Any) -> str:
+        """What a v4+ client does first: it joins without an id and is given one."""
+        response = self.replies[self.join(**said)]
+        assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return response.member_id
+
+    def form(self, count: int = 2, **said: Any) -> list[str]:
+        """A stable group of `count` new members, the first leading; their ids."""
+        ids = [self.new_id(**said) for _ in range(count)]
+        tokens = [self.join(member_id, **said) for member_id in ids]
+        self.advance(self.config.initial_rebalance_delay_ms)
+        generation = self.replies[tokens[0]].generation_id
+        group = said.get("group", "g")
+        given = {member_id: member_id.encode() for member_id in ids}
+        for member_id in reversed(ids):
+            self.sync(member_id, generation, given if member_id == ids[0] else None, group=group)
+        return ids
+
+    @property
+    def group(self) -> Any:
+        """The group "g"."""
+        return self.coordinator.groups["g"]
