@@ -12,9 +12,6 @@ from fencepost.log.configdef import ConfigDef
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Partitions that one request may create."""
 
-MAX_RECORDS_PER_REQUEST = 10_000
-"""Records that one request may lead to, so that a decision fits into a batch."""
-
 MAX_CONFIG_VALUE_CHARACTERS = 32_767
 """Longest value of a config."""
 

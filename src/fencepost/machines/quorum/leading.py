@@ -174,6 +174,7 @@ class Leading(Transitions):
                 if len(leader.observers) >= MAX_OBSERVERS:
                     return
                 progress = leader.observers[replica_id] = Progress()
+        leader.unacknowledged.discard(replica_id)  # it knows its leader, or it would not fetch
         progress.end_offset = offset
         progress.last_fetch_ms = self._now_ms
         if offset >= self._end_offset:
