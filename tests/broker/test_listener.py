@@ -450,3 +450,20 @@ def test_a_second_answer_is_a_mistake(door, caplog):
         assert client.ask(HeartbeatRequest(group_id="g", member_id="m"), 4).error_code == 0
         assert client.ask(ASK, 3).error_code == 0
     assert "answered twice" in caplog.text
+
+
+def test_a_client_may_call_itself_differently_in_every_request(door):
+    seen = []
+
+    def handler(context, request):
+        seen.append((context.client_id, request.group_id))
+        return HeartbeatResponse()
+
+    names = [None, "a", "a", "", "b" * 10, "b" * 300, "b" * 300, "b" * 9 + "c", None, "é"]
+    with route(HeartbeatRequest, (0, 4), handler), door.connect() as client:
+        for version in (0, 4, 3):
+            for name in names:
+                request = HeartbeatRequest(group_id=f"g{version}", member_id="m")
+                client.send_raw(encode_request(request, version, 1, name))
+                assert client.receive(12, version)[1].error_code == 0
+    assert seen == [(name, f"g{version}") for version in (0, 4, 3) for name in names]

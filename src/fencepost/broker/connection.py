@@ -58,6 +58,7 @@ SMALL_OUTPUT_BYTES = 32 * 1024
 TRANSPORT_CHUNK_BYTES = 64 * 1024
 """What the transport is given, to be told when the socket takes bytes again."""
 WRITEV_PARTS = 512
+REMEMBERED_HEADER_BYTES = 256
 
 MIN_FRAME_BYTES = 8
 """Api key, version and correlation id: no request is shorter."""
@@ -102,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resume_scheduled = False
         self._dispatching = False
         self._stalled = False  # frames that are here already wait for room
+        self._headers: dict[tuple[int, int], tuple[bytes, str | None]] = {}
         # out
         self._waiting: deque[RequestContext] = deque()
         self._waiting_bytes = 0
@@ -308,8 +310,11 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse_version(context)
             return
         try:
-            header, body_start = read_request_header(frame)
-            context.client_id = header.client_id
+            known = self._headers.get((api_key, version))
+            if known is not None and frame[8 : (body_start := len(known[0]) + 8)] == known[0]:
+                context.client_id = known[1]
+            else:
+                context.client_id, body_start = self._read_header(frame, api_key, version)
             request = route.request_class.decode(frame[body_start:], version)
         except DecodeError as error:
             self.close(f"malformed {route.name} v{version}: {error}")
@@ -323,6 +328,18 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             log.exception("%s v%d from %s failed", route.name, version, self)
             context.fail()
+
+    def _read_header(self, frame: memoryview, api_key: int, version: int) -> tuple[str | None, int]:
+        """The client id, and where the body starts.
+
+        A client says the same about itself in every request: what follows the correlation id is
+        remembered, and read again only when it differs. Routes bound how much is remembered, and
+        `REMEMBERED_HEADER_BYTES` how long each may be.
+        """
+        header, body_start = read_request_header(frame)
+        if body_start - 8 <= REMEMBERED_HEADER_BYTES:
+            self._headers[api_key, version] = (bytes(frame[8:body_start]), header.client_id)
+        return header.client_id, body_start
 
     def _refuse_version(self, context: RequestContext) -> None:
         """Hang up, except on ApiVersions, whose v0 answer every client can read (KIP-511)."""

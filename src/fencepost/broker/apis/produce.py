@@ -209,9 +209,10 @@ def _timestamp_bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
     """The earliest and latest timestamp a record may have; none where the broker gives them."""
     if config.is_log_append_time:
         return INT64_MIN, INT64_MAX
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
     return (
-        max(now_ms - config.message_timestamp_before_max_ms, INT64_MIN),
-        min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX),
+        now_ms - config.message_timestamp_before_max_ms,
+        latest_ms if latest_ms < INT64_MAX else INT64_MAX,
     )
 
 
