@@ -1,0 +1,1 @@
+"""All tests; a package so that one suite may use another's fakes."""

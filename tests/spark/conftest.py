@@ -1,0 +1,89 @@
+"""Fake clusters for what needs no Spark; one Spark session and one served broker for what does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fencepost.spark.connections import drop
+from fencepost.spark.options import SourceOptions, source_options
+
+from ..client.fake_cluster import FakeCluster
+
+FAST = {
+    "kafka.retry.backoff.ms": "1",
+    "kafka.retry.backoff.max.ms": "20",
+    "kafka.default.api.timeout.ms": "5000",
+    "kafka.fetch.max.wait.ms": "20",
+}
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCluster]:
+    """Two fake brokers with a topic t of two partitions."""
+    with FakeCluster(brokers=2) as cluster:
+        cluster.create_topic("t", 2)
+        yield cluster
+
+
+@pytest.fixture
+def options(fake: FakeCluster) -> Iterator[Any]:
+    """Makes source options for the fake cluster, with `subscribe=t` unless told otherwise."""
+    made: list[SourceOptions] = []
+
+    def make(*, streaming: bool = True, **given: str | None) -> SourceOptions:
+        base = {"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribe": "t", **FAST}
+        chosen = {k: v for k, v in {**base, **given}.items() if v is not None}
+        made.append(source_options(chosen, streaming=streaming))
+        return made[-1]
+
+    yield make
+    for one in made:
+        drop(one.client)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A small local session; tasks run with this interpreter."""
+    from fencepost.spark.java import ensure_java_home
+
+    ensure_java_home()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("fencepost tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[str]:
+    """Where a real broker listens: the one FENCEPOST_TEST_BOOTSTRAP names, else our own."""
+    named = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
+    if named:
+        yield named
+        return
+    from fencepost.testing import Cluster
+
+    with Cluster(group_initial_rebalance_delay_ms=0) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name no other test uses."""
+    return f"t-{uuid.uuid4().hex[:10]}"

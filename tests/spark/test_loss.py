@@ -1,0 +1,154 @@
+"""The table of what counts as loss, case by case."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.offsets import EpochEnd
+from fencepost.spark.loss import (
+    UNKNOWN_END,
+    DataLossError,
+    PartitionState,
+    judge,
+    unseen_beginning,
+)
+from fencepost.spark.offsets import Position
+
+WHERE = TopicPartition("t", 0)
+STORED = Position(100, leader_epoch=3)
+FITTING_END = EpochEnd(3, 120)
+
+
+def state(
+    *,
+    topic_id: str = "id",
+    earliest: int = 0,
+    latest: int = 200,
+    leader_epoch: int = 5,
+    epoch_end: EpochEnd | None = FITTING_END,
+) -> PartitionState:
+    return PartitionState(topic_id, earliest, latest, leader_epoch, epoch_end)
+
+
+CASES = {
+    "G intact": (STORED, "id", state(), None, 100),
+    "G ends exactly there": (STORED, "id", state(epoch_end=EpochEnd(3, 100)), None, 100),
+    "G ids unknown": (STORED, "", state(topic_id=""), None, 100),
+    "G stored id unknown": (STORED, "", state(), None, 100),
+    "G old epochs forgotten with old records": (
+        STORED,
+        "id",
+        state(earliest=90, epoch_end=EpochEnd(2, 110)),
+        None,
+        100,
+    ),
+    "G epoch fits, high watermark lags": (
+        STORED,
+        "id",
+        state(latest=80, epoch_end=EpochEnd(3, 100)),
+        None,
+        100,
+    ),
+    "A gone": (STORED, "id", None, ("deleted", 100, UNKNOWN_END), None),
+    "B recreated": (
+        STORED,
+        "id",
+        state(topic_id="other", earliest=7),
+        ("recreated", 100, UNKNOWN_END),
+        7,
+    ),
+    "C epoch unknown, offset inside": (
+        STORED,
+        "id",
+        state(epoch_end=EpochEnd(-1, -1)),
+        ("history replaced", 0, 100),
+        100,
+    ),
+    "C epoch unknown, log shorter": (
+        STORED,
+        "id",
+        state(latest=40, epoch_end=EpochEnd(-1, -1)),
+        ("history replaced", 0, 100),
+        40,
+    ),
+    "C epoch unknown, log begins later": (
+        STORED,
+        "id",
+        state(earliest=150, epoch_end=EpochEnd(-1, -1)),
+        ("history replaced", 150, 100),
+        150,
+    ),
+    "D cut and not yet grown": (
+        STORED,
+        "id",
+        state(latest=80, epoch_end=EpochEnd(3, 80)),
+        ("truncated", 80, 100),
+        80,
+    ),
+    "D cut and grown beyond": (
+        STORED,
+        "id",
+        state(latest=500, epoch_end=EpochEnd(2, 80)),
+        ("rewritten", 80, 100),
+        80,
+    ),
+    "D cut, then old records deleted": (
+        STORED,
+        "id",
+        state(earliest=90, latest=500, epoch_end=EpochEnd(2, 80)),
+        ("rewritten", 80, 100),
+        90,
+    ),
+    "E no epoch, end went back": (
+        Position(100),
+        "id",
+        state(latest=60, epoch_end=None),
+        ("truncated", 60, 100),
+        60,
+    ),
+    "E no epoch, end is there": (Position(100), "id", state(epoch_end=None), None, 100),
+    "F aged out": (STORED, "id", state(earliest=130), ("aged out", 100, 130), 130),
+    "F without epoch": (
+        Position(100),
+        "",
+        state(earliest=130, epoch_end=None),
+        ("aged out", 100, 130),
+        130,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_table(case: str):
+    stored, stored_id, now, expected, onward = CASES[case]
+    loss, goes_on_at = judge(WHERE, stored, stored_id, now)
+    found = None if loss is None else (loss.kind, loss.start, loss.end)
+    assert (found, goes_on_at) == (expected, onward)
+
+
+def test_errors_list_everything_there_is_to_know():
+    stored = Position(100, 3)
+    first, _ = judge(WHERE, stored, "id", state(epoch_end=EpochEnd(2, 80)))
+    second, _ = judge(TopicPartition("t", 1), stored, "id", None)
+    assert first is not None and second is not None
+    error = DataLossError([first, second])
+    text = str(error)
+    for part in (
+        "2 partition(s)",
+        "t-0: rewritten, offsets 80 to 100",
+        "leader epoch 3",
+        "epoch 2",
+    ):
+        assert part in text
+    assert "t-1: deleted, offsets 100 to the end" in text
+    assert "failOnDataLoss=false" in text
+    assert str(pickle.loads(pickle.dumps(error))) == text
+
+
+def test_new_partitions_begin_at_zero():
+    assert unseen_beginning(WHERE, 0) is None
+    loss = unseen_beginning(WHERE, 5)
+    assert loss is not None and (loss.start, loss.end) == (0, 5)

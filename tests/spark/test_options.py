@@ -1,0 +1,171 @@
+"""Options: names, precedence, values, and the errors that name them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+
+import pytest
+
+from fencepost.client.metadata import TopicPartition
+from fencepost.spark.options import (
+    AtOffsets,
+    AtTimestamps,
+    OptionError,
+    Point,
+    SourceOptions,
+    sink_options,
+    source_options,
+    wants_headers,
+)
+
+BASE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
+
+
+def source(*, streaming: bool = False, **given: str) -> SourceOptions:
+    # As Spark hands them over: lower-cased.
+    options = {key.lower(): value for key, value in {**BASE, **given}.items()}
+    return source_options({k: v for k, v in options.items() if v is not None}, streaming=streaming)
+
+
+def test_defaults_differ_between_batch_and_stream():
+    assert source().start is Point.EARLIEST
+    assert source(streaming=True).start is Point.LATEST
+    assert source().end is Point.LATEST
+    assert source().fail_on_data_loss
+    assert source().client.client_id == "fencepost-spark"
+    assert not source().include_headers
+
+
+def test_subscriptions():
+    assert source(subscribe=" a, b,,a ").subscription.topics == ("a", "b")
+    assigned = source(subscribe=None, assign='{"t":[1,0],"s":[2]}').subscription.assigned
+    assert assigned == (("s", 2), ("t", 0), ("t", 1))
+    assert source(subscribe=None, subscribePattern="t.*").subscription.pattern == "t.*"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"subscribe": None}, "subscribe"),
+        ({"subscribePattern": "x"}, "subscribePattern"),
+        ({"assign": '{"t":[0]}'}, "subscribe"),
+        ({"subscribe": " , "}, "subscribe"),
+        ({"subscribe": None, "assign": "[0]"}, "assign"),
+        ({"subscribe": None, "assign": '{"t":[-1]}'}, "assign"),
+        ({"subscribe": None, "assign": '{"t":["0"]}'}, "assign"),
+        ({"subscribe": None, "assign": '{"t":[true]}'}, "assign"),
+        ({"subscribe": None, "assign": "{}"}, "assign"),
+        ({"subscribe": None, "assign": "{"}, "assign"),
+        ({"subscribe": None, "subscribePattern": "("}, "subscribePattern"),
+        ({"subscribe": None, "subscribePattern": ""}, "subscribePattern"),
+        ({"startingOffsets": "latest"}, "startingOffsets"),
+        ({"startingOffsets": "soon"}, "startingOffsets"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"t":{"x":1}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"t":{"0":"1"}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"t":{"0":1.5}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"t":[1]}'}, "startingOffsets"),
+        ({"endingOffsets": "earliest"}, "endingOffsets"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets"),
+        ({"startingTimestamp": "-1"}, "startingTimestamp"),
+        ({"startingTimestamp": "today"}, "startingTimestamp"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":-5}}'}, "startingOffsetsByTimestamp"),
+        ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
+        ({"maxOffsetsPerTrigger": "1e3"}, "maxOffsetsPerTrigger"),
+        ({"minPartitions": "-1"}, "minPartitions"),
+        ({"maxRecordsPerPartition": "x"}, "maxRecordsPerPartition"),
+        ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "15 parsecs"}, "maxTriggerDelay"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss"),
+        ({"includeHeaders": "1"}, "includeHeaders"),
+        ({"kafka.bootstrap.servers": None}, "kafka.bootstrap.servers"),
+        ({"kafka.fetch.max.bytes": "0"}, "kafka.fetch.max.bytes"),
+        ({"kafka.no.such.thing": "0"}, "kafka.no.such.thing"),
+        ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset"),
+        ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer"),
+        ({"kafka.value.deserializer": "x"}, "kafka.value.deserializer"),
+        ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit"),
+        ({"kafka.interceptor.classes": "x"}, "kafka.interceptor.classes"),
+    ],
+)
+def test_wrong_options_are_named(given: dict[str, str], name: str):
+    with pytest.raises(OptionError, match=rf"^option (?i:{name})="):
+        source(**given)
+
+
+def test_timestamps_beat_offsets_and_a_common_one_beats_all():
+    by_partition = json.dumps({"t": {"0": 7}})
+    given = {"startingOffsets": "latest", "startingOffsetsByTimestamp": by_partition}
+    found = source(streaming=True, **given).start
+    assert found == AtTimestamps(None, {TopicPartition("t", 0): 7}, or_latest=False)
+    found = source(streaming=True, startingTimestamp="9", **given).start
+    assert found == AtTimestamps(9, None, or_latest=False)
+    strategy = {"startingOffsetsByTimestampStrategy": "LATEST"}
+    found = source(streaming=True, startingTimestamp="9", **strategy).start
+    assert found == AtTimestamps(9, None, or_latest=True)
+    # An end without a match is the log's end, whatever the strategy for starts.
+    assert source(endingTimestamp="9").end == AtTimestamps(9, None, or_latest=True)
+
+
+def test_offsets_by_partition():
+    found = source(startingOffsets='{"t":{"0":23,"1":-1,"2":-2}}').start
+    assert found == AtOffsets(
+        {TopicPartition("t", 0): 23, TopicPartition("t", 1): -1, TopicPartition("t", 2): -2}
+    )
+
+
+def test_a_checkpoint_of_ours_is_a_starting_point_too():
+    text = '{"#fencepost":{"t":{"id":"x","epochs":{"0":3}}},"t":{"0":23}}'
+    assert source(startingOffsets=text).start == AtOffsets({TopicPartition("t", 0): 23})
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_streams_have_no_end(name: str):
+    with pytest.raises(OptionError, match=f"{name}.*a stream has no end"):
+        source(streaming=True, **{name: "1"})
+
+
+def test_misspelt_options_are_refused_and_strange_ones_mentioned(caplog: pytest.LogCaptureFixture):
+    with pytest.raises(OptionError, match="did you mean startingOffsets"):
+        source(startingOffset="earliest")
+    with caplog.at_level(logging.WARNING):
+        source(path="/tmp/x", groupIdPrefix="g")
+    assert "option path has no meaning" in caplog.text
+    assert "groupIdPrefix has no effect" in caplog.text
+
+
+def test_durations():
+    assert source().max_trigger_delay_ms == 15 * 60_000
+    for text, expected in {"500": 500, "30s": 30_000, "2 min": 120_000, "1h": 3_600_000}.items():
+        assert source(maxTriggerDelay=text).max_trigger_delay_ms == expected
+
+
+def test_client_properties_pass_through():
+    options = source(**{"kafka.isolation.level": "read_committed", "kafka.client.id": "me"})
+    assert options.client.isolation_level == "read_committed"
+    assert options.client.client_id == "me"
+
+
+def test_sinks():
+    options = sink_options({"kafka.bootstrap.servers": "a:1", "topic": "t"})
+    assert options.topic == "t"
+    assert options.client.allow_auto_create_topics
+    assert sink_options({"kafka.bootstrap.servers": "a:1"}).topic is None
+    for name in ("kafka.key.serializer", "kafka.value.serializer"):
+        with pytest.raises(OptionError, match=name):
+            sink_options({"kafka.bootstrap.servers": "a:1", name: "x"})
+    with pytest.raises(OptionError, match="topic"):
+        sink_options({"kafka.bootstrap.servers": "a:1", "topic": " "})
+
+
+def test_options_travel():
+    options = source(startingOffsets='{"t":{"0":23}}')
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_headers_are_asked_for_in_any_case():
+    assert wants_headers({"INCLUDEHEADERS": "TRUE"})
+    assert not wants_headers({})

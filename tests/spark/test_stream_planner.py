@@ -1,0 +1,526 @@
+"""Planning a stream over fake brokers: starts, limits, restarts, and logs that were cut."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from fencepost.client.errors import UnknownTopic
+from fencepost.client.metadata import TopicPartition
+from fencepost.spark import survey as survey_module
+from fencepost.spark.loss import DataLossError
+from fencepost.spark.options import SourceOptions
+from fencepost.spark.planning import OffsetRange
+from fencepost.spark.stream_planner import Json, StreamPlanner
+from fencepost.spark.survey import Survey
+
+from ..client.fake_cluster import FakeCluster
+from ..client.records import batch
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def fill(fake: FakeCluster, count: int, partition: int = 0, topic: str = "t") -> None:
+    for _ in range(count):
+        fake.partition(topic, partition).append(batch(b"x"))
+
+
+class Query:
+    """What Spark does with a reader, and what it keeps in its checkpoint."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.time = 0.0
+        self.sleeps = 0
+        self.committed: Json | None = None
+        self.batches: list[list[OffsetRange]] = []
+        self.restart()
+
+    def restart(self, **changes: Any) -> None:
+        """A new process: only the checkpoint survives."""
+        from dataclasses import replace
+
+        self.options = replace(self.options, **changes)
+        self.planner = StreamPlanner(
+            self.options, Survey(self.options), clock=lambda: self.time, sleep=self._sleep
+        )
+
+    def _sleep(self, seconds: float) -> None:
+        self.sleeps += 1
+        self.time += seconds
+
+    def trigger(self, *, limited: bool = True, crash: bool = False) -> bool:
+        """One trigger; whether a batch was run. With `crash` its end is stored, but not run."""
+        start = self.committed if self.committed is not None else self.planner.initial()
+        end = through_json(self.planner.next_end(through_json(start), limited=limited))
+        if self.committed is not None and json.dumps(end) == json.dumps(self.committed):
+            return False
+        self.planned = end
+        if crash:
+            return True
+        self.run()
+        return True
+
+    def run(self) -> None:
+        """Run the batch whose end is stored."""
+        start = self.committed if self.committed is not None else self.planner.initial()
+        self.batches.append(self.planner.ranges(through_json(start), through_json(self.planned)))
+        self.committed = self.planned
+
+    @property
+    def read(self) -> list[tuple[int, int, int]]:
+        """Partition, start and end of everything read so far."""
+        return [(r.partition.partition, r.start, r.end) for ranges in self.batches for r in ranges]
+
+
+def through_json(offset: Json) -> Json:
+    return json.loads(json.dumps(offset))
+
+
+def test_from_the_beginning_in_limited_batches(fake: FakeCluster, options: Any):
+    fill(fake, 25)
+    fill(fake, 5, 1)
+    query = Query(options(startingOffsets="earliest", maxOffsetsPerTrigger="12"))
+    while query.trigger():
+        pass
+    assert query.read == [
+        (0, 0, 10),
+        (1, 0, 2),
+        (0, 10, 20),
+        (1, 2, 4),
+        (0, 20, 25),
+        (1, 4, 5),
+    ]
+    fill(fake, 3)
+    assert query.trigger()
+    assert query.read[-1] == (0, 25, 28)
+    assert not query.trigger()
+
+
+def test_read_all_available_ignores_the_limit(fake: FakeCluster, options: Any):
+    fill(fake, 25)
+    query = Query(options(startingOffsets="earliest", maxOffsetsPerTrigger="12"))
+    assert query.trigger(limited=False)
+    assert query.read == [(0, 0, 25)]
+
+
+def test_latest_is_stored_by_an_empty_batch_before_anything_is_read(
+    fake: FakeCluster, options: Any
+):
+    fill(fake, 7)
+    query = Query(options())
+    assert query.trigger()
+    assert query.batches == [[]]
+    assert query.committed is not None and query.committed["t"] == {"0": 7, "1": 0}
+    fill(fake, 2)
+    query.restart()  # even now nothing is missed
+    assert query.trigger()
+    assert query.read == [(0, 7, 9)]
+
+
+def test_a_crash_before_the_empty_batch_is_committed(fake: FakeCluster, options: Any):
+    fill(fake, 7)
+    query = Query(options())
+    assert query.trigger(crash=True)
+    fill(fake, 5)
+    query.restart()
+    query.run()  # with another start than the first time, as Spark does
+    assert query.batches == [[]]
+    assert query.trigger()
+    assert query.read == [(0, 7, 12)]
+
+
+def test_initial_offsets_are_the_same_twice(fake: FakeCluster, options: Any):
+    query = Query(options())
+    first = query.planner.initial()
+    fill(fake, 3)
+    assert query.planner.initial() is first
+
+
+def test_nothing_new_gives_the_very_start_back_and_holds_the_question(
+    fake: FakeCluster, options: Any
+):
+    fill(fake, 3)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    start = query.committed
+    assert start is not None
+    assert query.planner.next_end(start, limited=True) is start  # verifies
+    assert query.sleeps == 0
+    assert query.planner.next_end(start, limited=True) is start  # waits
+    assert query.sleeps > 5
+    assert query.time < 1
+
+
+def test_an_idle_query_notices_data_while_it_waits(fake: FakeCluster, options: Any):
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    sleep = query.planner._sleep
+
+    def sleep_and_write(seconds: float) -> None:
+        if query.sleeps == 2:
+            fill(fake, 1)
+        sleep(seconds)
+
+    query.planner._sleep = sleep_and_write
+    assert query.trigger()
+    assert query.sleeps == 3
+    assert query.read == [(0, 0, 1)]
+
+
+def test_available_now_stops_at_what_was_there(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    query = Query(options(startingOffsets="earliest", maxOffsetsPerTrigger="4"))
+    query.planner.freeze()
+    assert query.trigger()
+    fill(fake, 10)
+    while query.trigger():
+        pass
+    assert query.read == [(0, 0, 4), (0, 4, 8), (0, 8, 10)]
+    assert query.sleeps == 0
+
+
+def test_a_restart_goes_on_where_it_was(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    fill(fake, 5)
+    query.restart()
+    query.trigger()
+    assert query.read == [(0, 0, 10), (0, 10, 15)]
+
+
+def test_a_planned_batch_is_the_same_after_a_crash(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    fill(fake, 5)
+    query.trigger(crash=True)
+    fill(fake, 5)
+    query.restart()
+    query.run()
+    assert query.read == [(0, 0, 10), (0, 10, 15)]
+
+
+def test_a_checkpoint_of_sparks_own_connector_is_taken_over(fake: FakeCluster, options: Any):
+    fill(fake, 60)
+    query = Query(options())
+    query.committed = {"t": {"0": 40, "1": 0}}
+    assert query.trigger()
+    assert query.read == [(0, 40, 60)]
+    extra = query.committed["#fencepost"]["t"]
+    assert extra["id"] == str(fake.topics["t"].topic_id)
+    assert extra["epochs"] == {"0": 0}  # the other partition has not moved
+
+
+def test_plain_offsets_can_go_back(fake: FakeCluster, options: Any):
+    fill(fake, 6)
+    query = Query(options(startingOffsets="earliest", plainOffsets="true"))
+    query.trigger()
+    assert query.committed == {"t": {"0": 6, "1": 0}}
+
+
+def test_new_partitions_are_read_from_their_beginning(fake: FakeCluster, options: Any):
+    fill(fake, 3)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    fake.topics["t"].partitions.append(type(fake.partition("t"))(leader=1))
+    fill(fake, 4, 2)
+    query.time += 10
+    query.restart()
+    query.trigger()
+    assert query.read[-1] == (2, 0, 4)
+
+
+def test_a_new_partition_that_lost_its_beginning_is_reported(fake: FakeCluster, options: Any):
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    fake.topics["t"].partitions.append(type(fake.partition("t"))(leader=1))
+    fill(fake, 4, 2)
+    fake.partition("t", 2).delete_before(2)
+    query.restart()
+    with pytest.raises(DataLossError, match="t-2: aged out, offsets 0 to 2"):
+        query.trigger()
+    query.restart(fail_on_data_loss=False)
+    query.trigger()
+    assert query.read[-1] == (2, 2, 4)
+
+
+def test_patterns_find_topics_as_they_come_but_not_kafkas_own(fake: FakeCluster, options: Any):
+    fake.create_topic("__t")
+    query = Query(options(subscribe=None, subscribePattern=".*t.*", startingOffsets="earliest"))
+    query.trigger()
+    assert set(query.committed or ()) == {"#fencepost", "t"}
+    fake.create_topic("other")
+    fill(fake, 3, topic="other")
+    query.restart()
+    query.trigger()
+    assert [str(item.partition) for item in query.batches[-1]] == ["other-0"]
+
+
+def test_a_pattern_may_match_nothing_yet(fake: FakeCluster, options: Any):
+    query = Query(options(subscribe=None, subscribePattern="nope.*", startingOffsets="earliest"))
+    query.trigger()
+    assert query.committed == {}
+    assert not query.trigger()
+
+
+def test_assigned_partitions_only(fake: FakeCluster, options: Any):
+    fill(fake, 3)
+    fill(fake, 4, 1)
+    query = Query(options(subscribe=None, assign='{"t":[1]}', startingOffsets="earliest"))
+    query.trigger()
+    assert query.read == [(1, 0, 4)]
+
+
+def test_topics_and_partitions_that_are_not_there(options: Any):
+    with pytest.raises(UnknownTopic, match="nope: no such topic"):
+        Query(options(subscribe="t,nope")).planner.initial()
+    with pytest.raises(UnknownTopic, match="t-5: no such partition"):
+        Query(options(subscribe=None, assign='{"t":[0,5]}')).planner.initial()
+
+
+def test_starts_by_offset_and_time(fake: FakeCluster, options: Any):
+    for second in range(5):
+        fake.partition("t").append(batch(b"x", timestamp_ms=1000 * second))
+    start = Query(options(startingOffsets='{"t":{"0":3,"1":-1}}')).planner.initial()
+    assert start["t"] == {"0": 3, "1": 0}
+    with pytest.raises(ValueError, match="missing: t-1; unknown: t-7"):
+        Query(options(startingOffsets='{"t":{"0":3,"7":0}}')).planner.initial()
+    with pytest.raises(ValueError, match="t-1 has no record at or after timestamp 2500"):
+        Query(options(startingTimestamp="2500")).planner.initial()
+    lenient = options(startingTimestamp="2500", startingOffsetsByTimestampStrategy="latest")
+    assert Query(lenient).planner.initial()["t"] == {"0": 3, "1": 0}
+
+
+def test_small_batches_wait_for_more_or_for_their_time(fake: FakeCluster, options: Any):
+    given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
+    query = Query(options(startingOffsets="earliest", **given))
+    fill(fake, 3)
+    assert query.trigger()  # the first fires at once
+    fill(fake, 3)
+    assert not query.trigger()
+    fill(fake, 8)
+    assert query.trigger()
+    fill(fake, 1)
+    assert not query.trigger()
+    query.time += 61
+    assert query.trigger()
+    assert query.read == [(0, 0, 3), (0, 3, 14), (0, 14, 15)]
+
+
+def test_splits(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    query = Query(options(startingOffsets="earliest", maxRecordsPerPartition="4"))
+    query.trigger()
+    assert query.read == [(0, 0, 3), (0, 3, 6), (0, 6, 10)]
+
+
+def test_ranges_know_their_log(fake: FakeCluster, options: Any):
+    fill(fake, 3)
+    fake.partition("t").elect(2)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    topic_id = str(fake.topics["t"].topic_id)
+    assert query.batches == [[OffsetRange(P0, 0, 3, 1, topic_id, True)]]
+
+
+# -- cut logs ------------------------------------------------------------------------------------
+
+
+def started(fake: FakeCluster, options: Any, count: int = 10, **given: str) -> Query:
+    """A query that has read `count` records of partition 0, the last of them in epoch 1."""
+    fill(fake, count - 2)
+    fake.partition("t").elect(1)
+    fill(fake, 2)
+    query = Query(options(startingOffsets="earliest", **given))
+    query.trigger()
+    assert query.read == [(0, 0, count)]
+    return query
+
+
+def test_a_clean_election_is_no_loss(fake: FakeCluster, options: Any):
+    query = started(fake, options)
+    for leader in (2, 1, 2):
+        fake.partition("t").elect(leader)
+        assert not query.trigger()
+    fill(fake, 1)
+    assert query.trigger()
+    assert query.read[-1] == (0, 10, 11)
+
+
+def test_records_replaced_behind_the_querys_back_are_reported(fake: FakeCluster, options: Any):
+    query = started(fake, options)
+    fake.partition("t").elect(2, cut_to=6)
+    fill(fake, 20)  # grown beyond: Spark's own connector would read on at 10
+    with pytest.raises(DataLossError, match="t-0: rewritten, offsets 6 to 10") as caught:
+        query.trigger()
+    assert "leader epoch 1" in str(caught.value)
+    assert "of epoch 2 says that epoch 0 ends at 6" in str(caught.value)
+
+
+@pytest.mark.parametrize("plain", ["false", "true"])
+def test_with_the_users_leave_the_replacements_are_read(
+    fake: FakeCluster, options: Any, plain: str, caplog: pytest.LogCaptureFixture
+):
+    query = started(fake, options, failOnDataLoss="false", plainOffsets=plain)
+    fake.partition("t").elect(2, cut_to=6)
+    fill(fake, 20 if plain == "false" else 1)
+    survey_module.SHRUNKEN_END_PAUSE_S, before = 0.0, survey_module.SHRUNKEN_END_PAUSE_S
+    try:
+        with caplog.at_level(logging.WARNING):
+            assert query.trigger()
+    finally:
+        survey_module.SHRUNKEN_END_PAUSE_S = before
+    if plain == "false":
+        assert query.read[-1] == (0, 6, 26)
+        assert "data loss: t-0: rewritten, offsets 6 to 10" in caplog.text
+    else:
+        # Without epochs only a shorter log can be seen, and what replaced 6 cannot.
+        assert query.read[-1] == (0, 0, 10)
+        assert "data loss: t-0: truncated, offsets 7 to 10" in caplog.text
+    fill(fake, 1)
+    assert query.trigger()
+    assert query.read[-1] == ((0, 26, 27) if plain == "false" else (0, 7, 8))
+
+
+def test_a_batch_planned_before_a_cut_and_run_again_after_it(fake: FakeCluster, options: Any):
+    query = started(fake, options)
+    fill(fake, 10)
+    query.trigger(crash=True)  # 10 to 20
+    fake.partition("t").elect(2, cut_to=15)
+    fill(fake, 30)
+    query.restart()
+    with pytest.raises(DataLossError, match="t-0: rewritten, offsets 15 to 20"):
+        query.run()
+    query.restart(fail_on_data_loss=False)
+    query.run()
+    assert query.read[-1] == (0, 10, 15)
+    query.trigger()
+    assert query.read[-1] == (0, 15, 45)
+
+
+def test_the_range_after_a_loss_is_the_same_after_a_crash(fake: FakeCluster, options: Any):
+    query = started(fake, options, failOnDataLoss="false")
+    fake.partition("t").elect(2, cut_to=6)
+    fill(fake, 3)
+    query.trigger(crash=True)
+    fill(fake, 50)
+    query.restart()
+    query.run()
+    assert query.read[-1] == (0, 6, 9)
+
+
+def test_a_recreated_topic_is_reported(fake: FakeCluster, options: Any):
+    query = started(fake, options)
+    old = str(fake.topics["t"].topic_id)
+    fake.create_topic("t", 2)
+    fill(fake, 50)
+    query.restart()
+    with pytest.raises(DataLossError, match="t-0: recreated, offsets 10 to the end") as caught:
+        query.trigger()
+    assert old in str(caught.value)
+    assert len(caught.value.losses) == 2
+    query.restart(fail_on_data_loss=False)
+    query.trigger()
+    assert query.read[-1] == (0, 0, 50)
+
+
+def test_a_recreated_topic_is_noticed_by_a_running_query(fake: FakeCluster, options: Any):
+    query = started(fake, options)
+    assert not query.trigger()
+    fake.create_topic("t", 2)
+    query.planner.survey._listed_at = float("-inf")  # type: ignore[attr-defined]
+    with pytest.raises(DataLossError, match="recreated"):
+        query.trigger()
+
+
+def test_a_batch_of_a_topic_that_was_recreated_meanwhile(fake: FakeCluster, options: Any):
+    query = started(fake, options, failOnDataLoss="false")
+    fill(fake, 10)
+    query.trigger(crash=True)
+    fake.create_topic("t", 2)
+    fill(fake, 50)
+    query.restart()
+    query.run()
+    assert query.batches[-1] == []  # those offsets were of the old topic
+    query.trigger()
+    assert query.read[-1] == (0, 0, 50)
+
+
+def test_a_deleted_topic(fake: FakeCluster, options: Any):
+    query = started(fake, options)
+    fake.create_topic("s", 1)
+    del fake.topics["t"]
+    query.restart()
+    with pytest.raises(DataLossError, match="t-0: deleted, offsets 10 to the end"):
+        query.trigger()
+
+
+def test_records_that_aged_out_unread(fake: FakeCluster, options: Any):
+    query = started(fake, options)
+    fill(fake, 10)
+    fake.partition("t").delete_before(14)
+    with pytest.raises(DataLossError, match="t-0: aged out, offsets 10 to 14"):
+        query.trigger()
+    query.restart(fail_on_data_loss=False)
+    query.trigger()
+    assert query.read[-1] == (0, 14, 20)
+
+
+def test_an_epoch_the_cluster_never_heard_of(fake: FakeCluster, options: Any):
+    query = started(fake, options)
+    assert query.committed is not None
+    query.committed["#fencepost"]["t"]["epochs"]["0"] = 77
+    with pytest.raises(DataLossError, match=r"leader epoch 77, .*unknown to the leader of epoch 1"):
+        query.trigger()
+
+
+def test_several_partitions_are_reported_together(fake: FakeCluster, options: Any):
+    fill(fake, 10, 1)
+    query = Query(options(startingOffsets="earliest"))
+    fill(fake, 10)
+    query.trigger()
+    fake.partition("t", 0).elect(2, cut_to=3)
+    fake.partition("t", 1).elect(1, cut_to=4)
+    with pytest.raises(DataLossError) as caught:
+        query.trigger()
+    found = [(loss.partition, loss.kind, loss.start, loss.end) for loss in caught.value.losses]
+    assert sorted(found) == [(P0, "truncated", 3, 10), (P1, "truncated", 4, 10)]
+
+
+def test_clusters_without_epochs_can_still_be_read(
+    fake: FakeCluster, options: Any, caplog: pytest.LogCaptureFixture
+):
+    for broker in fake.brokers.values():
+        broker.versions = {k: v for k, v in broker.versions.items() if k != 23}
+    query = started(fake, options)
+    fill(fake, 5)
+    query.restart()
+    with caplog.at_level(logging.WARNING):
+        assert query.trigger()
+    assert query.read[-1] == (0, 10, 15)
+    assert "rewritten logs cannot be detected" in caplog.text
+
+
+def test_sparks_that_do_not_tell_the_start(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    planner = Query(options(startingOffsets="earliest", maxOffsetsPerTrigger="6")).planner
+    start = planner.initial()
+    end = planner.next_end(None, limited=True)
+    assert [(r.start, r.end) for r in planner.ranges(start, end)] == [(0, 6)]
+    again = planner.next_end(None, limited=True)
+    assert [(r.start, r.end) for r in planner.ranges(end, again)] == [(6, 10)]
+    restarted = Query(options(startingOffsets="earliest")).planner
+    fill(fake, 5)
+    last = restarted.next_end(None, limited=True)
+    assert [(r.start, r.end) for r in restarted.ranges(again, last)] == [(10, 15)]
+    fake.partition("t").elect(2, cut_to=4)
+    late = Query(options(startingOffsets="earliest")).planner
+    fill(fake, 50)
+    end = late.next_end(None, limited=True)
+    with pytest.raises(DataLossError, match="rewritten, offsets 4 to 15"):
+        late.ranges(last, end)

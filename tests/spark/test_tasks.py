@@ -1,0 +1,373 @@
+"""Tasks over fake brokers: rows in Spark's types, and ranges that are not what was planned."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fencepost.batch.records import build_batch
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.offsets import LATEST, list_offsets
+from fencepost.spark.connections import CLUSTERS_MAX, cluster_for, drop
+from fencepost.spark.filters import Narrowing
+from fencepost.spark.loss import DataLossError
+from fencepost.spark.options import SourceOptions, sink_options
+from fencepost.spark.planning import OffsetRange
+from fencepost.spark.projection import Projection, default_schema
+from fencepost.spark.reader import BatchReader, RangePartition, plan_batch
+from fencepost.spark.stream import StreamReader
+from fencepost.spark.survey import Survey
+from fencepost.spark.tasks import read_range
+from fencepost.spark.writer import SinkError, check_schema, write_rows
+
+from ..client.fake_cluster import FakeCluster
+from ..client.records import batch
+from ..client.test_producer import logged
+from .schemas import schema
+
+P0 = TopicPartition("t", 0)
+OFFSETS = schema("offset bigint")
+EVERYTHING = Projection(default_schema(include_headers=True))
+
+
+def fill(fake: FakeCluster, count: int, partition: int = 0) -> None:
+    for _ in range(count):
+        fake.partition("t", partition).append(batch(b"x"))
+
+
+def offsets(options: SourceOptions, wanted: OffsetRange) -> list[int]:
+    return [
+        value.as_py()
+        for rows in read_range(options, Projection(OFFSETS), wanted)
+        for value in rows.column(0)
+    ]
+
+
+def test_rows_have_sparks_columns_and_types(fake: FakeCluster, options: Any):
+    headers = [("h", b"1"), ("n", None)]
+    items = [(b"k", b"v", headers), (None, None)]
+    fake.partition("t").append(bytes(build_batch(items, timestamp_ms=1500)))
+    (rows,) = read_range(options(), EVERYTHING, OffsetRange(P0, 0, 2))
+    assert rows.schema.equals(EVERYTHING.arrow_schema)
+    first, second = rows.to_pylist()
+    assert (first["key"], first["value"], first["topic"], first["partition"]) == (
+        b"k",
+        b"v",
+        "t",
+        0,
+    )
+    assert (first["offset"], first["timestampType"]) == (0, 0)
+    assert first["timestamp"].timestamp() == 1.5
+    assert first["headers"] == [{"key": "h", "value": b"1"}, {"key": "n", "value": None}]
+    assert (second["key"], second["value"], second["headers"]) == (None, None, None)
+
+
+def test_a_schema_chooses_and_casts_columns(fake: FakeCluster, options: Any):
+    fake.partition("t").append(batch(b"caf\xc3\xa9", b"\xff"))
+    chosen = schema("Value string, offset bigint")
+    (rows,) = read_range(options(), Projection(chosen), OffsetRange(P0, 0, 2))
+    assert rows.schema.names == ["Value", "offset"]
+    assert rows.column(0)[0].as_py() == "café"
+    assert rows.column(0).cast(pa.binary(), safe=False)[1].as_py() == b"\xff"  # as CAST does
+
+
+@pytest.mark.parametrize(
+    ("ddl", "complaint"),
+    [
+        ("nope string", "no column 'nope' to read; there are key, value"),
+        ("offset string", "'offset' can be read as bigint, not as string"),
+        ("value int", "'value' can be read as binary or string, not as int"),
+        ("headers string", "'headers' can be read as array<struct<key:string,value:binary>>"),
+    ],
+)
+def test_schemas_that_cannot_be(ddl: str, complaint: str):
+    with pytest.raises(ValueError, match=complaint.replace("<", r"\<")):
+        Projection(schema(ddl))
+
+
+def test_ranges_are_exact(fake: FakeCluster, options: Any):
+    for _ in range(4):
+        fake.partition("t").append(batch(b"a", b"b", b"c"))
+    assert offsets(options(), OffsetRange(P0, 4, 8)) == [4, 5, 6, 7]
+    assert offsets(options(), OffsetRange(P0, 4, 4)) == []
+
+
+def test_a_range_that_was_rewritten_after_planning_is_reported(
+    fake: FakeCluster, options: Any, caplog: pytest.LogCaptureFixture
+):
+    fill(fake, 10)
+    wanted = OffsetRange(P0, 2, 10, leader_epoch=0)
+    assert offsets(options(), wanted) == list(range(2, 10))
+    fake.partition("t").elect(2, cut_to=6)
+    fill(fake, 10)
+    with pytest.raises(DataLossError, match=r"t-0: rewritten, offsets 6 to 10.*leader epoch 1"):
+        offsets(options(), wanted)
+    with caplog.at_level(logging.WARNING):
+        assert offsets(options(failOnDataLoss="false"), wanted) == list(range(2, 10))
+    assert "rewritten" in caplog.text
+
+
+def test_later_epochs_beyond_the_range_are_fine(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    fake.partition("t").elect(2)
+    fill(fake, 10)
+    assert offsets(options(), OffsetRange(P0, 2, 10, leader_epoch=0)) == list(range(2, 10))
+
+
+def test_records_deleted_before_the_task_came(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    fake.partition("t").delete_before(4)
+    wanted = OffsetRange(P0, 2, 8, leader_epoch=0)
+    with pytest.raises(DataLossError, match="t-0: aged out, offsets 2 to 4"):
+        offsets(options(), wanted)
+    assert offsets(options(failOnDataLoss="false"), wanted) == [4, 5, 6, 7]
+    asked_for_earliest = OffsetRange(P0, 2, 8, leader_epoch=0, from_earliest=True)
+    assert offsets(options(), asked_for_earliest) == [4, 5, 6, 7]
+    fake.partition("t").delete_before(9)
+    with pytest.raises(DataLossError, match="t-0: aged out, offsets 2 to 8"):
+        offsets(options(), wanted)
+    assert offsets(options(failOnDataLoss="false"), wanted) == []
+
+
+def test_a_log_that_became_shorter(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    fake.partition("t").elect(2, cut_to=3)
+    wanted = OffsetRange(P0, 5, 8, leader_epoch=0)
+    with pytest.raises(DataLossError, match="t-0: truncated, offsets 3 to 8"):
+        offsets(options(), wanted)
+    assert offsets(options(failOnDataLoss="false"), wanted) == []
+
+
+def test_a_topic_recreated_before_the_task_came(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    old = str(fake.topics["t"].topic_id)
+    fake.create_topic("t", 2)
+    fill(fake, 20)
+    wanted = OffsetRange(P0, 5, 8, 0, old)
+    with pytest.raises(DataLossError, match=f"deleted, offsets 5 to 8: .*expected id {old}"):
+        offsets(options(), wanted)
+    assert offsets(options(failOnDataLoss="false"), wanted) == []
+
+
+def test_read_committed_leaves_aborted_records_out(fake: FakeCluster, options: Any):
+    from ..client.test_transactions import Blob
+
+    blob = Blob()
+    blob.add(b"kept")
+    first = blob.add(b"lost", 7)
+    blob.end(7, committed=False)
+    blob.add(b"kept too")
+    partition = fake.partition("t")
+    partition.batches = [blob.data]
+    answer = fake._fetch
+
+    def with_aborted(node: int, name: str | None, wanted: Any) -> Any:
+        from fencepost.wire.api.fetch import AbortedTransaction
+
+        found = answer(node, name, wanted)
+        found.aborted_transactions = [AbortedTransaction(producer_id=7, first_offset=first)]
+        return found
+
+    fake._fetch = with_aborted  # type: ignore[method-assign]
+    chosen = options(**{"kafka.isolation.level": "read_committed"})
+    assert offsets(chosen, OffsetRange(P0, 0, 4)) == [0, 3]
+
+
+def test_readers_travel_without_sockets(fake: FakeCluster, options: Any):
+    fill(fake, 3)
+    stream = StreamReader(options(startingOffsets="earliest"), Projection(OFFSETS))
+    start = stream.initialOffset()
+    end = stream.latestOffset(start)
+    (partition,) = stream.partitions(start, end)
+    copy = pickle.loads(pickle.dumps(stream))
+    assert copy._planner is None
+    rows = list(copy.read(pickle.loads(pickle.dumps(partition))))
+    assert rows[0].column(0).to_pylist() == [0, 1, 2]
+
+
+def test_workers_keep_a_few_clusters(options: Any):
+    from dataclasses import replace
+
+    config = options().client
+    assert cluster_for(config) is cluster_for(config)
+    others = [replace(config, client_id=str(number)) for number in range(CLUSTERS_MAX)]
+    first = cluster_for(config)
+    for other in others:
+        cluster_for(other)
+    assert cluster_for(config) is not first
+    for other in others:
+        drop(other)
+
+
+# -- batch planning ------------------------------------------------------------------------------
+
+
+def plan(options: SourceOptions, narrowing: Narrowing | None = None) -> list[tuple[int, int, int]]:
+    ranges = plan_batch(options, Survey(options), narrowing or Narrowing())
+    return [(item.partition.partition, item.start, item.end) for item in ranges]
+
+
+def test_batch_plans(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    fill(fake, 4, 1)
+    assert plan(options(streaming=False)) == [(0, 0, 10), (1, 0, 4)]
+    chosen = options(
+        streaming=False,
+        startingOffsets='{"t":{"0":3,"1":-2}}',
+        endingOffsets='{"t":{"0":7,"1":-1}}',
+    )
+    assert plan(chosen) == [(0, 3, 7), (1, 0, 4)]
+    assert plan(options(streaming=False, minPartitions="7")) == [
+        (0, 0, 2),
+        (0, 2, 4),
+        (0, 4, 6),
+        (0, 6, 8),
+        (0, 8, 10),
+        (1, 0, 2),
+        (1, 2, 4),
+    ]
+
+
+def test_batch_bounds_that_do_not_fit(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    fake.partition("t").delete_before(5)
+    too_early = {"startingOffsets": '{"t":{"0":2,"1":0}}'}
+    with pytest.raises(DataLossError, match="t-0: aged out, offsets 2 to 5"):
+        plan(options(streaming=False, **too_early))
+    assert plan(options(streaming=False, failOnDataLoss="false", **too_early)) == [(0, 5, 10)]
+    with pytest.raises(DataLossError, match="t-0: truncated, offsets 10 to 99"):
+        plan(options(streaming=False, endingOffsets='{"t":{"0":99,"1":0}}'))
+    with pytest.raises(ValueError, match="t-0: start 9 lies behind the end 7"):
+        plan(
+            options(
+                streaming=False,
+                startingOffsets='{"t":{"0":9,"1":0}}',
+                endingOffsets='{"t":{"0":7,"1":0}}',
+            )
+        )
+
+
+def test_filters_narrow_the_plan(fake: FakeCluster, options: Any):
+    for second in range(10):
+        fake.partition("t").append(batch(b"x", timestamp_ms=1000 * second))
+    fill(fake, 3, 1)
+    chosen = options(streaming=False)
+    assert plan(chosen, Narrowing(least_offset=4, most_offset=6)) == [(0, 4, 7)]
+    assert plan(chosen, Narrowing(partitions=frozenset([1]))) == [(1, 0, 3)]
+    assert plan(chosen, Narrowing(topics=frozenset(["s"]))) == []
+    # The other partition has no record since then, so nothing in it can match.
+    assert plan(chosen, Narrowing(least_timestamp_ms=7000)) == [(0, 7, 10)]
+
+
+def test_filters_are_taken_in_whether_spark_allows_it_or_not(fake: FakeCluster, options: Any):
+    from pyspark.sql.datasource import DataSourceReader, EqualTo
+
+    fill(fake, 3)
+    fill(fake, 3, 1)
+    reader = BatchReader(options(streaming=False), Projection(OFFSETS))
+    # What Spark looks at to refuse readers that override it while pushdown is off.
+    assert reader.pushFilters.__func__ is DataSourceReader.pushFilters
+    wanted = [EqualTo(("partition",), 1)]
+    assert list(reader.pushFilters(wanted)) == wanted
+    (partition,) = reader.partitions()
+    assert isinstance(partition, RangePartition)
+    assert partition.wanted.partition == ("t", 1)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def write(fake: FakeCluster, columns: dict[str, Any], topic: str | None = "t") -> Any:
+    given = {"kafka.bootstrap.servers": fake.bootstrap_servers}
+    chosen = sink_options({**given, **({"topic": topic} if topic else {})})
+    try:
+        return write_rows(chosen, iter([pa.RecordBatch.from_pydict(columns)]))
+    finally:
+        drop(chosen.client)
+
+
+def test_rows_go_where_they_say(fake: FakeCluster):
+    fake.create_topic("s", 3)
+    message = write(
+        fake,
+        {
+            "topic": ["s", "t", "s"],
+            "partition": pa.array([2, 1, 2], pa.int32()),
+            "value": ["a", "b", "c"],
+        },
+        topic=None,
+    )
+    assert logged(fake, "s", 2) == [b"a", b"c"]
+    assert logged(fake, "t", 1) == [b"b"]
+    assert message.records == {"s": 2, "t": 1}
+
+
+def test_keys_choose_the_partition_as_kafkas_clients_do(fake: FakeCluster):
+    from fencepost.batch.partitioner import partition_for_key
+
+    keys = [b"k%d" % number for number in range(40)]
+    write(fake, {"key": pa.array(keys), "value": pa.array(keys)})
+    for partition in (0, 1):
+        expected = [key for key in keys if partition_for_key(key, 2) == partition]
+        assert logged(fake, "t", partition) == expected
+
+
+def test_named_partitions_beat_keys_and_keyless_rows_stay_together(fake: FakeCluster):
+    numbers = pa.array([None, 1, None, 0], pa.int32())
+    write(fake, {"partition": numbers, "value": pa.array([b"a", b"b", b"c", b"d"])})
+    first, second = logged(fake, "t", 0), logged(fake, "t", 1)
+    assert (b"b" in second) and (b"d" in first)
+    assert ({b"a", b"c"} <= set(first)) != ({b"a", b"c"} <= set(second))
+
+
+def test_headers_and_nulls_are_written(fake: FakeCluster, options: Any):
+    headers = pa.array(
+        [[{"key": "h", "value": b"1"}], None],
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    )
+    numbers = pa.array([0, 0], pa.int32())
+    value = pa.array([b"v", None], pa.binary())
+    write(fake, {"partition": numbers, "value": value, "headers": headers})
+    (rows,) = read_range(options(), EVERYTHING, OffsetRange(P0, 0, 2))
+    assert [row["headers"] for row in rows.to_pylist()] == [[{"key": "h", "value": b"1"}], None]
+    assert [row["value"] for row in rows.to_pylist()] == [b"v", None]
+
+
+def test_rows_that_cannot_be_written(fake: FakeCluster):
+    with pytest.raises(SinkError, match="null topic"):
+        write(fake, {"topic": ["t", None], "value": ["a", "b"]}, topic=None)
+    with pytest.raises(SinkError, match="partition 5; topic t has 2"):
+        write(fake, {"partition": pa.array([5], pa.int32()), "value": ["a"]})
+
+
+@pytest.mark.parametrize(
+    ("ddl", "topic", "complaint"),
+    [
+        ("key string", "t", "column 'value' is required"),
+        ("value int", "t", "'value' must be string or binary, not int"),
+        ("value string, key bigint", "t", "'key' must be string or binary, not bigint"),
+        ("value string", None, "option 'topic' or a column 'topic' is required"),
+        ("value string, topic int", None, "'topic' must be string, not int"),
+        ("value string, partition bigint", "t", "'partition' must be int, not bigint"),
+        ("value string, headers map", "t", "'headers' must be array"),
+    ],
+)
+def test_frames_that_cannot_be_written(ddl: str, topic: str | None, complaint: str):
+    with pytest.raises(SinkError, match=complaint):
+        check_schema(schema(ddl), topic)
+
+
+def test_frames_that_can(fake: FakeCluster):
+    check_schema(schema("value binary, key string, partition int, headers headers"), "t")
+    check_schema(schema("value string, topic string, other double"), None)
+
+
+def test_what_was_written_is_all_there(fake: FakeCluster, options: Any):
+    count = 5000
+    write(fake, {"value": pa.array([b"%d" % n for n in range(count)])})
+    ends = list_offsets(cluster_for(options().client), {("t", 0): LATEST, ("t", 1): LATEST})
+    assert sum(found.offset for found in ends.values()) == count
