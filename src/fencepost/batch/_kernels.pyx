@@ -2,9 +2,9 @@
 """The compiled byte work of record batches; everything that decides is in the C headers beside.
 
 Optional: each function here has a twin in Python that gives the same results and reports the same
-faults (in `walk`, `records`, `crc`, `partitioner`, `columns_numpy`, `columns_encode_numpy`). Buffers are held while they
-are read, lengths of what is written are checked before writing, and the GIL is let go only for work
-that is long enough to be worth the hand-over.
+faults (in `walk`, `records`, `crc`, `partitioner`, `columns_numpy`, `columns_encode_numpy`).
+Buffers are held while they are read, lengths of what is written are checked before writing, and the
+GIL is let go only for work that is long enough to be worth the hand-over.
 """
 
 from cpython.buffer cimport (

@@ -202,7 +202,7 @@ def _choose_schema(
     return arrow_schema
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _repeat(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
     """A constant column; kept, because every blob of a partition wants the same one."""
     return pa.repeat(pa.scalar(value, kind), rows)
