@@ -94,6 +94,8 @@ class LogDir:
             self._points = _Checkpoint(disk, f"{path}/{RECOVERY_POINT_FILE}")
             self._starts = _Checkpoint(disk, f"{path}/{LOG_START_OFFSET_FILE}")
             self._high_watermarks = _Checkpoint(disk, f"{path}/{HIGH_WATERMARK_FILE}")
+            # What the last process renamed and did not live to sync must not be seen and then lost.
+            disk.sync_dir(path)
             broker_epoch = read_clean_shutdown(disk, path)
             remove_clean_shutdown(disk, path)
         except BaseException:

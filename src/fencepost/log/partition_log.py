@@ -289,7 +289,12 @@ class PartitionLog:
         timestamp_ms = header.max_timestamp
         segment = self._row.active
         if self._must_roll(segment, size, last_offset, timestamp_ms, now_ms):
-            segment = self._row.roll(first_offset, self.producers.encode(), now_ms)
+            # Segments follow without a gap in their names, or recovery would take it for a loss;
+            # only offsets that leap beyond what an index can say begin with themselves.
+            base_offset = self._end_offset
+            if last_offset - base_offset > _RELATIVE_MAX:
+                base_offset = first_offset
+            segment = self._roll(base_offset, now_ms)
         self._is_changed = True
         file = segment.file
         try:
@@ -332,7 +337,17 @@ class PartitionLog:
         """Close the active segment and begin a new one, unless it is empty. OSError."""
         self.check_usable()
         if self._row.active.size_bytes:
-            self._row.roll(self._end_offset, self.producers.encode(), now_ms)
+            self._roll(self._end_offset, now_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        if self._names_synced != self._row.names_changed:
+            # Or the new segment could survive a crash without those in front of it.
+            try:
+                self._sync_names()
+            except OSError as error:
+                self.fail(f"a directory could not be synced: {error}")
+                raise
+        return self._row.roll(base_offset, self.producers.encode(), now_ms)
 
     # ---- reading
 
@@ -395,25 +410,26 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Cut the log so that it ends at `offset`, durably; nothing if it ends there or before.
 
-        A batch that `offset` lies in goes as a whole. Raises LogFailedError, OSError.
+        A batch that `offset` lies in goes as a whole, and the log then ends where it began.
+        Raises LogFailedError, OSError.
         """
         self.check_usable()
         if offset >= self._end_offset:
             return
-        if offset < self._row.segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset)
+        segment = self._row.from_offset(offset)[0]
+        position = segment.position_of(offset)
+        inside = segment.base_offset_at(position)
+        cut = offset if inside is None else min(offset, inside)
+        if cut < self._start_offset or offset < segment.base_offset:
+            # Nothing is left that anybody may see.
+            self.truncate_fully_and_start_at(min(offset, self._start_offset))
             return
-        self._prepare_cut(offset)
+        self._prepare_cut(cut)
         try:
             self._row.retire_behind(offset)
-            segment = self._row.active
-            position = segment.position_of(offset)
-            inside = segment.base_offset_at(position)
-            if inside is not None and inside < offset:
-                offset = inside
-                self._prepare_cut(offset)
-            segment.truncate(position, offset)
-            self._finish_cut(offset)
+            assert self._row.active is segment
+            segment.truncate(position, cut)
+            self._finish_cut(cut)
         except (CorruptFileError, OSError) as error:
             self.fail(f"a truncation failed: {error}")
             raise
@@ -421,7 +437,7 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empty the log, durably; its next record gets `offset`. LogFailedError, OSError."""
         self.check_usable()
-        self._prepare_cut(min(offset, self._start_offset))
+        self._prepare_cut(0)  # half-way there may be nothing left to promise anything about
         try:
             self._row.retire_behind(-1)
             self._row.start_over(offset)
@@ -447,7 +463,7 @@ class PartitionLog:
         self._end_offset = end_offset
         self._start_offset = min(self._start_offset, end_offset)
         self._row.remove_snapshots_above(end_offset)
-        self.disk.sync_dir(self.directory)
+        self._sync_names()
         self.epochs.truncate_from_end(end_offset)
         load_producers(self.disk, self._row, self.producers, self._start_offset, end_offset)
 
@@ -496,11 +512,18 @@ class PartitionLog:
         try:
             if self._names_synced != self._row.names_changed:
                 # What takes over as the first segment must be there before the others are gone.
-                self.disk.sync_dir(self.directory)
+                self._sync_names()
             self._row.retire_oldest(count)
         except OSError as error:
             self.fail(f"deleting a segment failed: {error}")
             raise
+
+    def _sync_names(self) -> None:
+        self.disk.sync_dir(self.directory)
+        if not self._parent_synced:
+            self.disk.sync_dir(self.directory.rpartition("/")[0] or "/")
+            self._parent_synced = True
+        self._names_synced = self._row.names_changed
 
     def delete_old_files(self, now_ms: int) -> int:
         """Unlink files deleted `file.delete.delay.ms` ago or earlier; how many. OSError.

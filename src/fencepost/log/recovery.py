@@ -53,6 +53,7 @@ from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from fencepost.wire.types import Uuid
 
 _SCAN_CHUNK_BYTES: Final = 1 << 20
+_RELATIVE_MAX: Final = (1 << 31) - 1
 
 
 @dataclass(slots=True)
@@ -106,7 +107,9 @@ def load_log(
     loader = _Loader(disk, cache, directory, config, now_ms)
     loader.report.was_unclean = not clean_shutdown and not is_new
     loader.find_segments(start_offset)
-    loader.recover(recovery_point, clean_shutdown, accept_loss)
+    loader.recover(recovery_point, start_offset, clean_shutdown, accept_loss)
+    if loader.segments[-1].next_offset < start_offset:
+        loader.start_over(start_offset)
     end_offset = loader.segments[-1].next_offset
     first_base = loader.segments[0].base_offset
     start = min(max(start_offset, first_base), end_offset)
@@ -124,6 +127,9 @@ def load_log(
     row.remove_stray_snapshots(end_offset)
     load_producers(disk, row, producers, start, end_offset)
     producers.remove_expired(now_ms)
+    if loader.report.was_unclean:
+        disk.sync_dir(directory)
+        disk.sync_dir(directory.rpartition("/")[0] or "/")
     loader.report.end_offset = end_offset
     is_new = is_new or loader.made_first_segment or names_changed
     return LoadedLog(
@@ -216,7 +222,9 @@ class _Loader:
             end_offset = header.next_offset
         return end_offset
 
-    def recover(self, recovery_point: int, clean_shutdown: bool, accept_loss: bool) -> None:
+    def recover(
+        self, recovery_point: int, start_offset: int, clean_shutdown: bool, accept_loss: bool
+    ) -> None:
         """Check the segments, cut at the first flaw, sync what is kept."""
         if clean_shutdown and self._trust_active():
             self.is_durable = True
@@ -233,11 +241,11 @@ class _Loader:
             whole = self._scan(segment)
             scanned.append(segment)
             following = self.segments[at + 1] if at + 1 < len(self.segments) else None
-            if not whole or (following and following.base_offset != segment.next_offset):
+            if not whole or (following and _is_hole(segment, following)):
                 break
             at += 1
         end_offset = scanned[-1].next_offset
-        if end_offset < recovery_point:
+        if end_offset < recovery_point > start_offset:
             if not accept_loss:
                 path = scanned[-1].path()
                 raise DurableDataLostError(
@@ -248,6 +256,25 @@ class _Loader:
                 )
             self.report.lost_from_offset = end_offset
         self._cut(scanned, end_offset > recovery_point or accept_loss)
+
+    def start_over(self, start_offset: int) -> None:
+        """All there is lies below the log's start: nobody may see it, and its end is not the log's.
+
+        An unclean end can leave that, since what is deleted need not have been synced.
+        """
+        while self.segments:
+            self._remove_last()
+        self.segments.append(self._segment(start_offset, 0))
+        self.segments[0].create()
+        self.made_first_segment = True
+
+    def _remove_last(self) -> None:
+        gone = self.segments.pop()
+        self.report.bytes_cut += gone.size_bytes
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            self._disk.unlink(gone.path(suffix))
+        gone.close()
+        self._disk.sync_dir(self._directory)
 
     def _trust_active(self) -> bool:
         """Find the end of the log that was closed cleanly; False if its tail says otherwise."""
@@ -311,12 +338,7 @@ class _Loader:
         """Remove what lies behind the last scanned batch, and sync what was found."""
         last = scanned[-1]
         while self.segments[-1] is not last:
-            gone = self.segments.pop()
-            self.report.bytes_cut += gone.size_bytes
-            for suffix in reversed(SEGMENT_SUFFIXES):
-                self._disk.unlink(gone.path(suffix))
-            gone.close()
-            self._disk.sync_dir(self._directory)
+            self._remove_last()
         last.is_active = True
         for snapshot in [offset for offset in self.snapshots if offset > last.next_offset]:
             self._disk.unlink(self._path(offset_file(snapshot, SNAPSHOT_SUFFIX)))
@@ -335,10 +357,16 @@ class _Loader:
             if has_news:
                 file.sync()
             segment.synced_bytes = segment.size_bytes
-        if has_news:
-            self._disk.sync_dir(self._directory)
-            self._disk.sync_dir(self._directory.rpartition("/")[0] or "/")
         self.is_durable = True
+
+
+def _is_hole(segment: Segment, following: Segment) -> bool:
+    """Whether the end of a segment is missing, going by the name of the next one.
+
+    Names follow without a gap, unless offsets leapt farther than an index can reach.
+    """
+    gap = following.base_offset != segment.next_offset
+    return gap and following.base_offset - segment.base_offset <= _RELATIVE_MAX + 1
 
 
 def scan(

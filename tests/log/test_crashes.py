@@ -1,0 +1,43 @@
+"""A crash at every change to the disk: what is found afterwards is whole, and all that was durable.
+
+S87, S88, S94, S95; invariants I51 and I53.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from .crash_world import count_changes, run_until_crash
+
+OPERATIONS = 45
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("power", [True, False], ids=["power", "process"])
+def test_a_crash_at_every_change(seed: int, power: bool):
+    assert_crashes_survived(seed, power, range(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4, 40))
+@pytest.mark.parametrize("power", [True, False], ids=["power", "process"])
+def test_a_crash_at_every_change_of_longer_lives(seed: int, power: bool):
+    assert_crashes_survived(seed, power, range(4 if power else 1))
+
+
+def assert_crashes_survived(seed: int, power: bool, disk_seeds: range) -> None:
+    changes = count_changes(seed, OPERATIONS)
+    assert changes > OPERATIONS
+    crashes = 0
+    for crash_at in range(1, changes + 1):
+        for disk_seed in disk_seeds:
+            world = run_until_crash(seed, OPERATIONS, crash_at, disk_seed * 7919 + crash_at)
+            if world is None:
+                continue
+            crashes += 1
+            try:
+                world.recover_and_check(power=power)
+            except Exception as error:
+                error.add_note(f"seed {seed}, crash at {crash_at}, disk seed {disk_seed}")
+                raise
+    assert crashes > changes / 2
