@@ -83,9 +83,9 @@ def _run(directory: Path, keep: bool) -> int:
         say(f"broker on {cluster.bootstrap_servers}, its data in {directory / 'broker'}")
         load = produce(cluster.bootstrap_servers, archive)
         say(f"sent {load.sent}")
-        environ = pipeline.environment(cluster.bootstrap_servers, TOPIC)
+        environ = pipeline.environment(directory, cluster.bootstrap_servers, TOPIC)
         pipeline.prepare_project(directory)
-        say("pipeline: Spark Declarative Pipelines, local[2]")
+        say("pipeline: Spark Declarative Pipelines, the project in " + str(directory / "pipeline"))
         took_s = pipeline.run(directory, environ, lambda line: say(f"  {line}"), PIPELINE_TIMEOUT_S)
         held = prove(directory, load)
         show(directory)
@@ -121,7 +121,11 @@ def produce(bootstrap_servers: str, archive: Path) -> Load:
     flights = list(_with_progress(dataset.read_flights(archive), "reading", dataset.FLIGHTS))
     sent = dataset.fingerprint((flight.key, flight.value) for flight in flights)
     with Cluster(bootstrap_servers) as cluster:
-        Admin(cluster).create_topic(TOPIC, partitions=PARTITIONS, replication_factor=1)
+        # The flights are of 2013: with the default retention of a week they would be gone at once.
+        forever = {"retention.ms": "-1"}
+        Admin(cluster).create_topic(
+            TOPIC, partitions=PARTITIONS, replication_factor=1, configs=forever
+        )
         started = time.monotonic()
         with Producer(cluster) as producer:
             for flight in _with_progress(flights, "producing", len(flights)):

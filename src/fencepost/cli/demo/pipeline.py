@@ -59,29 +59,27 @@ def prepare_project(directory: Path) -> Path:
         for line in spec.read_text().splitlines()
     ]
     spec.write_text("\n".join(lines) + "\n")
-    (directory / "log4j2.properties").write_text(_LOG_SETTINGS)
+    conf = directory / "conf"
+    conf.mkdir()
+    (conf / "log4j2.properties").write_text(_LOG_SETTINGS)
+    settings = {
+        "spark.sql.warehouse.dir": str(directory / "tables"),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+    lines = [f"{name} {value}\n" for name, value in settings.items()]
+    (conf / "spark-defaults.conf").write_text("".join(lines))
     return project
 
 
 def command(directory: Path) -> list[str]:
     """The command line that runs the prepared project once."""
     launcher = Path(sys.executable).with_name("spark-pipelines")
-    settings = {
-        "spark.master": "local[2]",
-        "spark.sql.warehouse.dir": str(directory / "tables"),
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile="
-        + str(directory / "log4j2.properties"),
-    }
-    arguments = [str(launcher), "run", "--spec", str(directory / "pipeline" / "spark-pipeline.yml")]
-    for name, value in settings.items():
-        arguments += ["--conf", f"{name}={value}"]
-    return arguments
+    return [str(launcher), "run", "--spec", str(directory / "pipeline" / "spark-pipeline.yml")]
 
 
-def environment(bootstrap_servers: str, topic: str) -> dict[str, str]:
+def environment(directory: Path, bootstrap_servers: str, topic: str) -> dict[str, str]:
     """The environment of the pipeline's processes."""
     java = ensure_java_home()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -92,6 +90,7 @@ def environment(bootstrap_servers: str, topic: str) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(directory / "conf"),
         "FLIGHTS_BOOTSTRAP_SERVERS": bootstrap_servers,
         "FLIGHTS_TOPIC": topic,
     }
@@ -118,8 +117,8 @@ def run(
         try:
             for line in process.stdout:
                 log.write(line)
-                if "Flow " in line and " is " in line:
-                    progress("Flow " + line.split("Flow ", 1)[1].strip().rstrip("."))
+                if "Flow " in line and ("STARTING" in line or " has " in line):
+                    progress(line.split("Flow ", 1)[1].strip().rstrip("."))
                 if time.monotonic() - started > timeout_s:
                     raise PipelineFailedError(f"the pipeline took more than {timeout_s:.0f} s")
             code = process.wait()
