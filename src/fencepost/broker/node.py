@@ -19,33 +19,13 @@ from collections.abc import Hashable
 from typing import Final
 
 from fencepost.broker import apis
+from fencepost.broker.alter_partition import AlterPartitions
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.controller_host import ControllerHost
 from fencepost.broker.endpoints import Endpoint
 from fencepost.broker.features import METADATA_VERSION
 from fencepost.broker.fetching import FetchHost
-
-try:
-    from fencepost.broker.group_host import GroupHost
-except ImportError:
-
-    class GroupHost:
-        def __init__(self, node):
-            pass
-
-        def start(self):
-            pass
-
-        def close(self):
-            pass
-
-        def became_leader(self, h):
-            pass
-
-        def lost_leadership(self, h):
-            pass
-
-
+from fencepost.broker.group_host import GroupHost
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.listener import Listener
 from fencepost.broker.metadata import MetadataHost
@@ -212,6 +192,13 @@ class Node:
             storage.cluster_id,
             storage.directory_id,
         )
+        self.ports.to_controller = AlterPartitions(
+            ports.driver,
+            self.controller,
+            self.replicas,
+            config.node_id,
+            lambda: self.registration.broker_epoch,
+        ).submit
         self.producer_ids = ProducerIds(self.registration.fetch_producer_ids)
         self.groups = GroupHost(self)
         self.replicas.watchers.append(self.groups)

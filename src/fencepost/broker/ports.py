@@ -31,6 +31,7 @@ from fencepost.broker.timers import Timer, Timers
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.partition import CONTROLLER
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class AsyncPorts:
         self.flusher = Flusher(
             loop, self.driver.persisted, on_disk_failed, before_ack=flush_before_ack
         )
+        self.to_controller: Callable[[Hashable, Any], None] = _drop
+        """Takes what partition machines ask of the controller."""
         self._hosts: dict[Hashable, _Host] = {}
         self._step_ms = 0
         self._on_disk_failed = on_disk_failed
@@ -112,6 +115,7 @@ class AsyncPorts:
         now_ms = self._step_ms
         for batch in work.batches:
             if work.as_leader:
+                assert not isinstance(batch, bytes), "a leader stamps batches in place"
                 partition_log.append_as_leader(batch, read_header(batch), work.leader_epoch, now_ms)
             else:
                 partition_log.append_as_follower(batch, now_ms)
@@ -136,7 +140,10 @@ class AsyncPorts:
         write(state)
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
-        """There are no other nodes: drop the message, and say so."""
+        """To the controller, which is in this process; there are no other nodes to send to."""
+        if to == CONTROLLER:
+            self.to_controller(key, message)
+            return
         log.error("%s sent %s to node %s, which does not exist", key, type(message).__name__, to)
 
     def reply(self, token: Any, value: Any) -> None:
@@ -173,3 +180,7 @@ class AsyncPorts:
     def failed(self, key: Hashable, reason: str) -> None:
         """The machine gave up: its log goes offline."""
         self._on_disk_failed(key, reason)
+
+
+def _drop(key: Hashable, message: Any) -> None:
+    """There is no controller yet; the machine will ask again."""

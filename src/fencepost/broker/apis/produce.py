@@ -33,6 +33,7 @@ from fencepost.wire.api.produce import (
     TopicProduceResponse,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Buffer
 
 TOPIC_IDS_FROM = 13
 LEADER_HINTS_FROM = 10
@@ -103,8 +104,12 @@ class _ProduceJob:
         if isinstance(hosted, ErrorCode):
             answer.error_code = int(hosted)
             return
+        records = partition.records
+        if records is None:
+            _refuse(answer, BatchError(ErrorCode.INVALID_RECORD, "there is no record batch"))
+            return
         try:
-            header = self._validate(hosted, partition)
+            header = self._validate(hosted, records)
         except BatchError as error:
             _refuse(answer, error)
             return
@@ -119,7 +124,7 @@ class _ProduceJob:
 
         self._context.node.driver.feed(
             hosted.key,
-            Produce(partition.records, header, self._acks, on_result, self._deadline_ms),
+            Produce(records, header, self._acks, on_result, self._deadline_ms),
         )
 
     def _find(self, topic: TopicProduceData, index: int) -> HostedPartition | ErrorCode:
@@ -136,14 +141,12 @@ class _ProduceJob:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return hosted
 
-    def _validate(self, hosted: HostedPartition, partition: PartitionProduceData) -> BatchHeader:
+    def _validate(self, hosted: HostedPartition, records: Buffer) -> BatchHeader:
         """The header of the batch if it may be appended. BatchError."""
-        if partition.records is None:
-            raise BatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
         config = hosted.log.config
         earliest_ms, latest_ms = _timestamp_bounds(config, self._now_ms)
         header = validate_produced(
-            partition.records,
+            records,
             max_batch_bytes=config.max_message_bytes,
             key_required=config.is_compacted,
             timestamp_min_ms=earliest_ms,
