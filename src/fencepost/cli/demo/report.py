@@ -53,6 +53,7 @@ def draw_chart(by_carrier: pa.Table, by_hour: pa.Table, routes: pa.Table, path: 
     middle.fill_between(clock, [row["mean_delay_min"] for row in flown], color=_LINE, alpha=0.25)
     middle.plot(clock, [row["mean_delay_min"] for row in flown], color=_LINE, marker="o", ms=4)
     middle.set_ylim(bottom=0)
+    middle.set_xticks(range(6, 24, 3))
     middle.set_title("Delays build up over the day")
     middle.set_xlabel("scheduled hour of departure")
     middle.set_ylabel("mean delay, minutes")
