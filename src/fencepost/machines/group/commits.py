@@ -210,18 +210,16 @@ class Commits:
 
     # What is forgotten unasked
 
-    def forget_topics(self, deleted: Iterable[tuple[str, Uuid]]) -> Decision:
-        """Topics (name, id) were deleted: so are their offsets."""
-        ids = dict(deleted)
+    def forget_topics(self, is_gone: Callable[[str, Uuid], bool]) -> Decision:
+        """Forget the offsets of all topics that `is_gone(name, id)` says are gone."""
         decision = Decision()
         offsets = self._shard.offsets
-        for group_id in list(self._shard.groups):
-            doomed = [
-                partition
-                for partition, offset in offsets.of_group(group_id).items()
-                if partition[0] in ids and offset.is_of(ids[partition[0]])
-            ]
-            doomed += [p for p in offsets.undecided_of(group_id) if p[0] in ids and p not in doomed]
+        for group_id in self._shard.groups:
+            committed = offsets.of_group(group_id)
+            doomed = {p: None for p, offset in committed.items() if is_gone(p[0], offset.topic_id)}
+            for partition in offsets.undecided_of(group_id):
+                if is_gone(partition[0], Uuid.ZERO):
+                    doomed[partition] = None
             decision.records += [(_key(group_id, *partition), None) for partition in doomed]
         return decision
 

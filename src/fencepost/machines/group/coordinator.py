@@ -24,7 +24,7 @@ written, who its clients are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fencepost.machines.group.admin import delete_groups, describe_groups, list_groups
@@ -182,9 +182,13 @@ class GroupCoordinator:
         """DeleteGroups v0-2; replies list[DeletableGroupResult]."""
         return delete_groups(self._shard, self._commits, group_ids, token)
 
-    def decide_topics_deleted(self, deleted: Iterable[tuple[str, Uuid]]) -> Decision:
-        """Topics (name, id) are gone from the cluster: their offsets go too."""
-        return self._commits.forget_topics(deleted)
+    def decide_topics_deleted(self, is_gone: Callable[[str, Uuid], bool]) -> Decision:
+        """Topics are gone from the cluster: their offsets go too.
+
+        `is_gone` is asked with the name and the id of every topic that has offsets; the id is zero
+        where none was stored.
+        """
+        return self._commits.forget_topics(is_gone)
 
     def decide_timer(self, name: TimerName, now_ms: int) -> Decision:
         """A timer that a decision armed has reached its deadline."""

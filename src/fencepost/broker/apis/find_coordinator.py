@@ -1,0 +1,104 @@
+"""FindCoordinator (key 10) v0-6: which broker coordinates a group.
+
+The first request for a group creates `__consumer_offsets` and is answered when that is there.
+COORDINATOR_NOT_AVAILABLE means: ask again, the partition has no leader that this client can reach.
+Transactions and share groups are not offered: INVALID_REQUEST, which clients treat as final.
+v4 and later ask for several keys at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from fencepost.broker.cluster_view import endpoint_of
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.topic_creation import OFFSETS_TOPIC, create_topics
+from fencepost.wire.api.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from fencepost.wire.errors import ErrorCode
+
+BATCHED_FROM: Final = 4
+GROUP_KEY_TYPE: Final = 0
+NOT_OFFERED: Final = "only coordinators of groups are offered, not of transactions or share groups"
+
+
+class _Found(NamedTuple):
+    """A coordinator, or why there is none."""
+
+    error_code: ErrorCode
+    error_message: str | None = None
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+@handles(FindCoordinatorRequest, versions="0-6")
+def handle(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | None:
+    """Answer at once, or when the topic that groups live in has been created."""
+    batched = context.api_version >= BATCHED_FROM
+    keys = request.coordinator_keys if batched else [request.key]
+    if request.key_type != GROUP_KEY_TYPE:
+        refusal = _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
+        return _response(context, keys, [refusal] * len(keys))
+    if OFFSETS_TOPIC in context.node.image.topics_by_name or not keys:
+        return _response(context, keys, [_find(context, key) for key in keys])
+
+    def on_created(outcomes: dict[str, ErrorCode]) -> None:
+        if outcomes[OFFSETS_TOPIC] is ErrorCode.NONE:
+            found = [_find(context, key) for key in keys]
+        else:
+            found = [_not_available(f"{OFFSETS_TOPIC}: {outcomes[OFFSETS_TOPIC].name}")] * len(keys)
+        context.reply(_response(context, keys, found))
+
+    create_topics(context.node, [OFFSETS_TOPIC], on_created)
+    return None
+
+
+def _find(context: RequestContext, group_id: str) -> _Found:
+    node = context.node
+    partition = node.groups.partition_of(group_id)
+    if partition is None:
+        return _not_available(f"{OFFSETS_TOPIC} does not exist")
+    leader = node.image.topics_by_name[OFFSETS_TOPIC].partitions[partition].leader
+    broker = node.image.brokers.get(leader)
+    endpoint = endpoint_of(broker, context.listener_name)
+    if broker is None or broker.fenced or endpoint is None:
+        return _not_available(f"{OFFSETS_TOPIC}-{partition} has no leader at the moment")
+    return _Found(ErrorCode.NONE, None, leader, endpoint.host, endpoint.port)
+
+
+def _not_available(why: str) -> _Found:
+    return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+
+
+def _response(
+    context: RequestContext, keys: Sequence[str], found: Sequence[_Found]
+) -> FindCoordinatorResponse:
+    if context.api_version < BATCHED_FROM:
+        (one,) = found
+        return FindCoordinatorResponse(
+            error_code=int(one.error_code),
+            error_message=one.error_message if context.api_version >= 1 else None,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(
+                key=key,
+                node_id=one.node_id,
+                host=one.host,
+                port=one.port,
+                error_code=int(one.error_code),
+                error_message=one.error_message,
+            )
+            for key, one in zip(keys, found, strict=True)
+        ]
+    )

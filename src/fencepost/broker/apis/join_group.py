@@ -1,0 +1,53 @@
+"""JoinGroup (key 11) v0-9: become a member of a classic group, or take part in its rebalance.
+
+The answer may take as long as the rebalance timeout. Member ids are the client's id (or the static
+member's instance id) and a UUID drawn here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.machines.group import Caller, Decision, GroupCoordinator
+from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from fencepost.wire.errors import ErrorCode
+
+NULL_PROTOCOL_FROM: Final = 7
+
+
+@handles(JoinGroupRequest, versions="0-9")
+def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
+    """Have the group's coordinator decide."""
+    if not request.group_id:
+        return _response(context, request, ErrorCode.INVALID_GROUP_ID, None)
+
+    def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
+        caller = Caller(
+            token,
+            context.api_version,
+            context.client_id or "",
+            f"/{context.client_host}",  # as Kafka writes addresses, in records too
+            str(uuid.uuid4()),
+        )
+        return coordinator.decide_join_group(request, caller, context.node.now_ms())
+
+    def on_reply(error: ErrorCode, response: JoinGroupResponse | None) -> None:
+        context.reply(_response(context, request, error, response))
+
+    context.node.groups.submit(request.group_id, decide, on_reply)
+    return None
+
+
+def _response(
+    context: RequestContext,
+    request: JoinGroupRequest,
+    error: ErrorCode,
+    response: JoinGroupResponse | None,
+) -> JoinGroupResponse:
+    if response is None:
+        response = JoinGroupResponse(error_code=int(error), member_id=request.member_id)
+    if context.api_version < NULL_PROTOCOL_FROM and response.protocol_name is None:
+        response.protocol_name = ""
+    return response

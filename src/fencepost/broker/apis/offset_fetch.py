@@ -1,0 +1,173 @@
+"""OffsetFetch (key 9) v1-10: the positions of groups.
+
+One group up to v7, several from v8 on, each perhaps with another coordinator; from v10 on topics go
+by their ids, and one that no topic has is UNKNOWN_TOPIC_ID in each of its partitions. No topics at
+all (null, from v2 on) means all that the group has offsets for. In v1 the error of a group stands
+in each partition.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.machines.group import Decision, GroupCoordinator
+from fencepost.machines.image import ClusterImage
+from fencepost.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+TOP_LEVEL_ERROR_FROM: Final = 2
+GROUPS_FROM: Final = 8
+TOPIC_IDS_FROM: Final = 10
+
+# Consumers of before 3.9 do not try again after COORDINATOR_NOT_AVAILABLE, but they do after this.
+_FOR_CLIENTS: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDINATOR}
+
+
+@handles(OffsetFetchRequest, versions="1-10")
+def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
+    """Ask each group's coordinator; answer when all have answered."""
+    groups = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
+    job = _FetchJob(context, groups)
+    for position, group in enumerate(groups):
+        job.ask(position, group, request.require_stable)
+    if not groups:
+        return OffsetFetchResponse()
+    return None
+
+
+def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """A request of before v8 in the form of a later one."""
+    topics = request.topics
+    return OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if topics is None
+        else [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in topics
+        ],
+    )
+
+
+class _FetchJob:
+    """One request: its groups' answers as they come."""
+
+    def __init__(self, context: RequestContext, groups: list[OffsetFetchRequestGroup]) -> None:
+        self._context = context
+        self._answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
+        self._outstanding = len(groups)
+
+    def ask(self, position: int, group: OffsetFetchRequestGroup, require_stable: bool) -> None:
+        """Have the group's coordinator look up its offsets."""
+        context = self._context
+        unknown: list[OffsetFetchResponseTopics] = []
+        asked = group
+        if context.api_version >= TOPIC_IDS_FROM and group.topics is not None:
+            asked, unknown = _resolve(context.node.image, group)
+
+        def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
+            return coordinator.decide_offset_fetch(asked, require_stable, token)
+
+        def on_reply(error: ErrorCode, answer: OffsetFetchResponseGroup | None) -> None:
+            if answer is None:
+                answer = self._refused(group, _FOR_CLIENTS.get(error, error))
+            else:
+                answer.topics += unknown
+                if context.api_version >= TOPIC_IDS_FROM:
+                    _name_by_id(context.node.image, answer)
+            self._answers[position] = answer
+            self._outstanding -= 1
+            if self._outstanding == 0:
+                context.reply(self._response())
+
+        context.node.groups.submit(group.group_id, decide, on_reply)
+
+    def _refused(
+        self, group: OffsetFetchRequestGroup, error: ErrorCode
+    ) -> OffsetFetchResponseGroup:
+        answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=int(error))
+        if self._context.api_version < TOP_LEVEL_ERROR_FROM:
+            answer.topics = [_no_offsets(topic, error) for topic in group.topics or ()]
+        return answer
+
+    def _response(self) -> OffsetFetchResponse:
+        answers = [answer for answer in self._answers if answer is not None]
+        if self._context.api_version >= GROUPS_FROM:
+            return OffsetFetchResponse(groups=answers)
+        (answer,) = answers
+        return OffsetFetchResponse(
+            error_code=answer.error_code,
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=one.partition_index,
+                            committed_offset=one.committed_offset,
+                            committed_leader_epoch=one.committed_leader_epoch,
+                            metadata=one.metadata,
+                            error_code=one.error_code,
+                        )
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in answer.topics
+            ],
+        )
+
+
+def _resolve(
+    image: ClusterImage, group: OffsetFetchRequestGroup
+) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
+    """The group with the names of its topics filled in, and the answers for ids without a topic."""
+    known, unknown = [], []
+    for topic in group.topics or ():
+        found = image.topics_by_id.get(topic.topic_id)
+        if found is None:
+            unknown.append(_no_offsets(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            topic.name = found.name
+            known.append(topic)
+    return OffsetFetchRequestGroup(group_id=group.group_id, topics=known), unknown
+
+
+def _name_by_id(image: ClusterImage, answer: OffsetFetchResponseGroup) -> None:
+    """Give every topic its id; one that has none any more cannot be told of."""
+    named = []
+    for topic in answer.topics:
+        if topic.topic_id == Uuid.ZERO:
+            found = image.topics_by_name.get(topic.name)
+            if found is None:
+                continue
+            topic.topic_id = found.topic_id
+        named.append(topic)
+    answer.topics = named
+
+
+def _no_offsets(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=-1,
+                committed_leader_epoch=-1,
+                metadata="",
+                error_code=int(error),
+            )
+            for index in topic.partition_indexes
+        ],
+    )

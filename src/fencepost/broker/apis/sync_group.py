@@ -1,0 +1,30 @@
+"""SyncGroup (key 14) v0-5: hand in the assignment as the leader, and get one's own.
+
+The answer comes when the leader's assignment is stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.broker.registry import RequestContext, handles
+from fencepost.machines.group import Caller, Decision, GroupCoordinator
+from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from fencepost.wire.errors import ErrorCode
+
+
+@handles(SyncGroupRequest, versions="0-5")
+def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | None:
+    """Have the group's coordinator decide."""
+    if not request.group_id:
+        return SyncGroupResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
+
+    def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
+        caller = Caller(token, context.api_version)
+        return coordinator.decide_sync_group(request, caller, context.node.now_ms())
+
+    def on_reply(error: ErrorCode, response: SyncGroupResponse | None) -> None:
+        context.reply(SyncGroupResponse(error_code=int(error)) if response is None else response)
+
+    context.node.groups.submit(request.group_id, decide, on_reply)
+    return None

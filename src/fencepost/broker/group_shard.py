@@ -1,0 +1,316 @@
+"""One partition of `__consumer_offsets` that this node leads, and its `GroupCoordinator`.
+
+Theory of operation
+-------------------
+A shard *loads*: it reads its partition from start to end into a new coordinator, some batches per
+turn of the event loop, and waits until all it has read is committed. Until then its groups answer
+COORDINATOR_LOAD_IN_PROGRESS. Then it is *active*: each decision's records go to the partition
+machine with acks=-1 and are applied at once; its replies leave when that write, and every write
+before it, is committed. A decision without records waits for the writes before it, so that no
+answer, a read included, tells of what may yet be lost.
+
+Writes are numbered; the partition machine answers them in their order, so the number of the last
+one that was committed says which replies may leave.
+
+When a write fails, or is not committed in time, the coordinator may be ahead of the log: everybody
+who waits is told to try again, and the shard loads again, from what the log then has.
+
+When leadership is lost, everybody hears NOT_COORDINATOR and the shard is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+from fencepost.batch.control import read_control
+from fencepost.batch.errors import BatchError
+from fencepost.batch.header import BatchHeader, read_header
+from fencepost.batch.records import build_batch, read_records
+from fencepost.broker.ports import AsyncPorts
+from fencepost.broker.replicas import HostedPartition
+from fencepost.broker.timers import Timer
+from fencepost.log.errors import LogError
+from fencepost.machines.effects import Buffer
+from fencepost.machines.group import (
+    Decision,
+    GroupConfig,
+    GroupCoordinator,
+    TimerName,
+    value_version,
+)
+from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.wire.errors import DecodeError, ErrorCode
+from fencepost.wire.message import Message
+from fencepost.wire.records.control import ControlType
+from fencepost.wire.records.group import (
+    UnknownRecordTypeError,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+
+log = logging.getLogger(__name__)
+
+BATCHES_PER_TURN: Final = 256
+"""Batches read per turn of the event loop while a shard loads."""
+
+LOAD_POLL_MS: Final = 10
+"""How often a shard that has read everything looks whether it is committed."""
+
+MAX_WAITING: Final = 100_000
+"""Answers that may wait for a commit; who comes then hears COORDINATOR_NOT_AVAILABLE."""
+
+_RECORD_OVERHEAD_BYTES: Final = 32
+
+OnReply = Callable[[ErrorCode, Any], None]
+Decide = Callable[[GroupCoordinator, Any], Decision]
+
+_FOR_CLIENTS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class Settings:
+    """What a shard has to know of the broker's configuration."""
+
+    __slots__ = ("compression", "groups", "write_timeout_ms")
+
+    def __init__(self, groups: GroupConfig, compression: int, write_timeout_ms: int) -> None:
+        self.groups = groups
+        self.compression = compression
+        self.write_timeout_ms = write_timeout_ms
+
+
+class GroupShard:
+    """See the module. Everything happens on the event loop's thread."""
+
+    def __init__(
+        self,
+        ports: AsyncPorts,
+        hosted: HostedPartition,
+        settings: Settings,
+        on_loaded: Callable[[GroupShard], None],
+    ) -> None:
+        self.hosted = hosted
+        self._ports = ports
+        self._settings = settings
+        self._on_loaded = on_loaded
+        self._coordinator = GroupCoordinator(settings.groups)
+        self._state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self._timers: dict[TimerName, Timer] = {}
+        self._held: deque[tuple[int, OnReply, Any]] = deque()
+        self._written = 0  # number of the last write
+        self._committed = 0  # number of the last write that is committed
+        self._life = 0  # which coordinator it is; answers to an earlier one's writes are void
+        self._next_offset = 0
+        self._load_timer: Timer | None = None
+
+    # -- life ------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ErrorCode:
+        """NONE while the shard answers, else what it says instead."""
+        return self._state
+
+    def load(self) -> None:
+        """Begin to read the log; in the next turn of the loop, when its machine knows its role."""
+        self._life += 1
+        self._state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self._coordinator = GroupCoordinator(self._settings.groups)
+        self._written = self._committed = 0
+        self._next_offset = self.hosted.log.start_offset
+        self._ports.loop.call_soon(self._load_some, self._life)
+
+    def close(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Stop answering; whoever waits hears `error`."""
+        self._life += 1
+        self._state = error
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._load_timer is not None:
+            self._load_timer.cancel()
+            self._load_timer = None
+        waiting = list(self._coordinator.waiting_tokens())
+        self._coordinator = GroupCoordinator(self._settings.groups)
+        held, self._held = self._held, deque()
+        for _, on_reply, _ in held:
+            _tell(on_reply, error, None)
+        for on_reply in waiting:
+            _tell(on_reply, error, None)
+
+    def _load_some(self, life: int) -> None:
+        if life != self._life:
+            return
+        try:
+            done = self._read_some()
+        except (LogError, BatchError, DecodeError, OSError) as error:
+            log.error("groups of %s cannot be loaded: %s", self.hosted.key, error)
+            self.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        if not done:
+            self._ports.loop.call_soon(self._load_some, life)
+        elif self.hosted.machine.high_watermark >= self._next_offset:
+            self._activate()
+        else:
+            # What a crash left unflushed has been read, and is not yet known to be kept.
+            self._load_timer = self._ports.timers.after(LOAD_POLL_MS, lambda: self._load_some(life))
+
+    def _read_some(self) -> bool:
+        """Apply some batches; whether the end of the log is reached."""
+        source, end_offset = self.hosted.log, self.hosted.log.end_offset
+        if self._next_offset < source.start_offset:
+            self._next_offset = source.start_offset
+        batches = source.read_all_batches(self._next_offset, end_offset)
+        for header, batch in islice(batches, BATCHES_PER_TURN):
+            self._replay(header, batch)
+            self._next_offset = header.next_offset
+        if next(batches, None) is not None:
+            return False
+        self._next_offset = end_offset
+        return True
+
+    def _replay(self, header: BatchHeader, batch: Buffer) -> None:
+        coordinator = self._coordinator
+        if header.is_control:
+            for control in read_control(batch):
+                if control.type in (ControlType.COMMIT, ControlType.ABORT):
+                    committed = control.type == ControlType.COMMIT
+                    coordinator.apply_transaction_end(header.producer_id, committed=committed)
+            return
+        producer_id = header.producer_id if header.is_transactional else -1
+        for record in read_records(batch):
+            try:
+                key = decode_key(record.key or b"")
+            except UnknownRecordTypeError as error:
+                log.debug("%s at %d: %s", self.hosted.key, record.offset, error)
+                continue
+            value = None if record.value is None else decode_value(key, record.value)
+            coordinator.apply(key, value, producer_id=producer_id)
+
+    def _activate(self) -> None:
+        self._load_timer = None
+        self._state = ErrorCode.NONE
+        if self._coordinator.groups:
+            log.info("%s: loaded %d groups", self.hosted.key, len(self._coordinator.groups))
+        self._carry_out(self._coordinator.finish_loading(self._ports.clock.now_ms()))
+        self._on_loaded(self)
+
+    # -- deciding --------------------------------------------------------------------------
+
+    def submit(self, decide: Decide, on_reply: OnReply) -> None:
+        """Decide now; `on_reply` hears (NONE, the reply), or (why there is none, None).
+
+        `decide` is given the coordinator and the token to decide with.
+        """
+        if self._state is not ErrorCode.NONE:
+            on_reply(self._state, None)
+        elif len(self._held) >= MAX_WAITING:
+            on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        else:
+            self._carry_out(decide(self._coordinator, on_reply))
+
+    def tell(self, decide: Callable[[GroupCoordinator], Decision]) -> None:
+        """Decide something nobody asked for, if the shard is active."""
+        if self._state is ErrorCode.NONE:
+            self._carry_out(decide(self._coordinator))
+
+    def _carry_out(self, decision: Decision) -> None:
+        for note in decision.notes:
+            log.info("%s", note)
+        if decision.records:
+            self._write(decision.records)
+        for name, deadline_ms in decision.timers:
+            self._set_timer(name, deadline_ms)
+        for on_reply, reply in decision.replies:
+            if self._committed == self._written:
+                _tell(on_reply, ErrorCode.NONE, reply)
+            else:
+                self._held.append((self._written, on_reply, reply))
+
+    def _set_timer(self, name: TimerName, deadline_ms: int | None) -> None:
+        armed = self._timers.pop(name, None)
+        if armed is not None:
+            armed.cancel()
+        if deadline_ms is not None:
+            self._timers[name] = self._ports.timers.at(deadline_ms, lambda: self._timer_fired(name))
+
+    def _timer_fired(self, name: TimerName) -> None:
+        self._timers.pop(name, None)
+        now_ms = self._ports.clock.now_ms()
+        self.tell(lambda coordinator: coordinator.decide_timer(name, now_ms))
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def _write(self, records: list[tuple[Message, Message | None]]) -> None:
+        """Apply the records and have them appended, as one batch if it does not get too large.
+
+        They are numbered before they are fed: a shell that acknowledges from the page cache
+        answers within `feed`.
+        """
+        batch_bytes_max = self.hosted.log.config.max_message_bytes
+        batch: list[tuple[bytes, bytes | None]] = []
+        size_bytes = 0
+        batches = [batch]
+        for key, value in records:
+            self._coordinator.apply(key, value)
+            data = None if value is None else encode_value(value, value_version(value))
+            item = (encode_key(key), data)
+            item_bytes = len(item[0]) + len(data or b"") + _RECORD_OVERHEAD_BYTES
+            if batch and size_bytes + item_bytes > batch_bytes_max:
+                batch, size_bytes = [], 0
+                batches.append(batch)
+            batch.append(item)
+            size_bytes += item_bytes
+        numbers = range(self._written + 1, self._written + 1 + len(batches))
+        self._written = numbers[-1]
+        for number, items in zip(numbers, batches, strict=True):
+            self._append(number, items)
+
+    def _append(self, number: int, items: list[tuple[bytes, bytes | None]]) -> None:
+        now_ms = self._ports.clock.now_ms()
+        data = build_batch(items, timestamp_ms=now_ms, compression=self._settings.compression)
+        life = self._life
+
+        def on_result(result: ProduceResult) -> None:
+            if life == self._life:
+                self._on_written(number, result.error_code)
+
+        deadline_ms = now_ms + self._settings.write_timeout_ms
+        produce = Produce(data, read_header(data), -1, on_result, deadline_ms)
+        self._ports.driver.feed(self.hosted.key, produce)
+
+    def _on_written(self, number: int, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self._committed = max(self._committed, number)
+            self._release()
+        else:
+            log.error("%s: a write failed (%s); loading again", self.hosted.key, error.name)
+            self.close(_FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR))
+            if self.hosted.machine.is_leader:
+                self.load()
+
+    def _release(self) -> None:
+        """Let the replies go that waited for what is committed now."""
+        life = self._life
+        while self._held and self._held[0][0] <= self._committed and life == self._life:
+            _, on_reply, reply = self._held.popleft()
+            _tell(on_reply, ErrorCode.NONE, reply)
+
+
+def _tell(on_reply: OnReply, error: ErrorCode, reply: Any) -> None:
+    """Answer one request; its trouble is not that of the others."""
+    try:
+        on_reply(error, reply)
+    except Exception:
+        log.exception("answering a group request failed")
