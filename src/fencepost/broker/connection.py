@@ -315,7 +315,9 @@ class Connection(asyncio.BufferedProtocol):
                 context.client_id = known[1]
             else:
                 context.client_id, body_start = self._read_header(frame, api_key, version)
-            request = route.request_class.decode(frame[body_start:], version)
+            # What is left over is passed over, as Kafka does: librdkafka (2.16) sends three bytes
+            # too many with Metadata v13 when it asks for all topics.
+            request, _ = route.request_class.read(frame, body_start, version)
         except DecodeError as error:
             self.close(f"malformed {route.name} v{version}: {error}")
             return
