@@ -83,7 +83,7 @@ class GroupWorld:
                 self.timers[name] = deadline_ms
         self.notes += decision.notes
         self.held += [(len(self.log), token, value) for token, value in decision.replies]
-        if self.committing:
+        if self.committing or self.committed == len(self.log):
             self.commit()
 
     def commit(self, end: int | None = None) -> None:
@@ -311,10 +311,13 @@ class GroupWorld:
         tokens = [self.join(member_id, **said) for member_id in ids]
         self.advance(self.config.initial_rebalance_delay_ms)
         generation = self.replies[tokens[0]].generation_id
-        group = said.get("group", "g")
+        where = {
+            "group": said.get("group", "g"),
+            "protocol_type": said.get("protocol_type", PROTOCOL_TYPE),
+        }
         given = {member_id: member_id.encode() for member_id in ids}
         for member_id in reversed(ids):
-            self.sync(member_id, generation, given if member_id == ids[0] else None, group=group)
+            self.sync(member_id, generation, given if member_id == ids[0] else None, **where)
         return ids
 
     @property
