@@ -24,8 +24,9 @@ class OffsetRange:
     """Offsets `start` up to `end` of one partition, with what is known of its log.
 
     `leader_epoch` was seen to reach `end` (-1: unknown), `topic_id` is empty where unknown.
-    `from_earliest` marks a range whose start the user gave as "the beginning": should retention
-    move the beginning before the task runs, nothing is lost that was asked for.
+    `from_earliest` marks a range of a batch read whose start the user gave as "the beginning":
+    should retention move the beginning before the task runs, nothing is lost that was asked for.
+    Streams never set it: what a checkpoint says was read must have been read.
     """
 
     partition: TopicPartition

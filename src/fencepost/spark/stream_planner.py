@@ -149,7 +149,6 @@ class StreamPlanner:
         unseen = [partition for partition in limits if partition not in begins]
         if unseen:
             begins.update(self.survey.earliest(unseen))
-        from_earliest = self.options.start is Point.EARLIEST and start_json == self._initial
         whole = [
             OffsetRange(
                 partition,
@@ -157,7 +156,6 @@ class StreamPlanner:
                 limits[partition],
                 end.positions[partition].leader_epoch,
                 end.topic_ids.get(partition.topic, ""),
-                from_earliest,
             )
             for partition in sorted(limits)
         ]

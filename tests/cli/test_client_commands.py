@@ -1,0 +1,344 @@
+"""`fencepost topics|configs|groups|produce|consume|epochs` against a served broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE, UsageError
+from fencepost.cli.consume import json_record, parse_time_ms
+from fencepost.cli.main import main
+from fencepost.cli.produce import LineRecord, records_of
+from fencepost.client.metadata import TopicPartition
+
+from ..client.fake_cluster import FakeCluster
+from ..client.records import batch
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> object:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Fencepost = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    """A served broker, or the cluster FENCEPOST_TEST_BOOTSTRAP names."""
+    named = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
+    if named:
+        yield named
+        return
+    from fencepost.testing import Cluster
+
+    with Cluster(group_initial_rebalance_delay_ms=0) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture
+def run(servers: str, capfdbinary: pytest.CaptureFixture[bytes]) -> Fencepost:
+    """Runs a command line in this process."""
+
+    def run_command(*words: str, bootstrap: str = servers) -> Ran:
+        capfdbinary.readouterr()
+        code = main([*words, "--bootstrap-server", bootstrap])
+        sys.stdout.flush()
+        captured = capfdbinary.readouterr()
+        return Ran(code, captured.out.decode(), captured.err.decode())
+
+    return run_command
+
+
+@pytest.fixture
+def topic(run: Fencepost) -> str:
+    """A topic of two partitions."""
+    name = f"t-{uuid.uuid4().hex[:10]}"
+    assert run("topics", "create", name, "--partitions", "2").code == 0
+    return name
+
+
+@pytest.fixture
+def produce(run: Fencepost, tmp_path: Path) -> Callable[..., Ran]:
+    """Feeds lines to `fencepost produce`."""
+
+    def feed(topic: str, text: str, *options: str) -> Ran:
+        path = tmp_path / "lines"
+        path.write_text(text)
+        return run("produce", topic, str(path), *options)
+
+    return feed
+
+
+def test_topics_from_birth_to_death(run: Fencepost):
+    name = f"t-{uuid.uuid4().hex[:10]}"
+    created = run("topics", "create", name, "--partitions", "2", "--config", "retention.ms=1000")
+    assert created.code == 0
+    assert created.out.startswith(f"created topic {name} with id ")
+    assert name in run("topics", "list").lines
+    (described,) = run("topics", "describe", name, "--json").json
+    assert described["name"] == name
+    assert described["configs"]["retention.ms"] == "1000"
+    assert [p["partition"] for p in described["partitions"]] == [0, 1]
+    assert all(p["leader"] in p["replicas"] for p in described["partitions"])
+    table = run("topics", "describe", name).lines
+    assert table[0].startswith(f"topic {name}  id ")
+    assert table[1].split() == ["partition", "leader", "epoch", "replicas", "isr", "offline"]
+    assert len(table) == 4
+    assert run("topics", "alter", name, "--partitions", "5").code == 0
+    listed = {entry["name"]: entry for entry in run("topics", "list", "--json").json}
+    assert listed[name]["partitions"] == 5
+    assert run("topics", "delete", name).out == f"deleted topic {name}\n"
+    assert name not in run("topics", "list").lines
+
+
+def test_topics_that_are_there_or_not(run: Fencepost, topic: str):
+    again = run("topics", "create", topic)
+    assert again.code == 1
+    assert "TOPIC_ALREADY_EXISTS" in again.err
+    assert again.err.count("\n") == 1
+    assert run("topics", "create", topic, "--if-not-exists").code == 0
+    missing = run("topics", "delete", f"{topic}-not")
+    assert (missing.code, missing.out) == (1, "")
+    assert run("topics", "delete", f"{topic}-not", "--if-exists").code == 0
+    described = run("topics", "describe", f"{topic}-not")
+    assert described.code == 1
+    assert "no such topic" in described.err
+    checked = run("topics", "create", f"{topic}-not", "--validate-only")
+    assert checked.out == f"topic {topic}-not could be created\n"
+    assert f"{topic}-not" not in run("topics", "list").lines
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topics", "create", "x", "--config", "nonsense"),
+        ("topics", "create", "x", "--assignment", "1:a"),
+        ("topics", "create", "x", "--assignment", "1", "--partitions", "2"),
+        ("configs", "alter", "--topic", "x"),
+        ("configs", "alter", "--topic", "x", "--set", "nonsense"),
+        ("groups", "offsets", "g", "--to", "earliest"),
+        ("topics", "list", "-X", "no.such.property=1"),
+        ("topics", "list", "-X", "nonsense"),
+        ("topics", "list", "--client-config", "surely/not/there"),
+        ("produce", "x", "surely/not/there"),
+        ("produce", "x", "--lines-json", "--key-separator", ":"),
+        ("consume", "x", "--max-messages", "0"),
+    ],
+)
+def test_wrong_command_lines_exit_with_2(run: Fencepost, words: tuple[str, ...]):
+    ran = run(*words)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert ran.err.startswith(f"fencepost {words[0]}: ")
+    assert ran.err.count("\n") == 1
+
+
+def test_nobody_listening_exits_with_1(run: Fencepost):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    ran = run("topics", "list", "-X", "default.api.timeout.ms=200", bootstrap=address)
+    assert ran.code == 1
+    assert address in ran.err
+
+
+def test_configs(run: Fencepost, topic: str):
+    changed = run("configs", "alter", "--topic", topic, "--set", "retention.ms=5000")
+    assert changed.code == 0
+    shown = {
+        entry["name"]: entry
+        for entry in run("configs", "describe", "--topic", topic, "--json").json
+    }
+    assert (shown["retention.ms"]["value"], shown["retention.ms"]["source"]) == ("5000", "topic")
+    everything = run("configs", "describe", "--topic", topic, "--all", "--json").json
+    assert len(everything) > 20
+    (one,) = run("configs", "describe", "--topic", topic, "retention.ms", "--json").json
+    assert one["value"] == "5000"
+    assert run("configs", "alter", "--topic", topic, "--delete", "retention.ms").code == 0
+    assert "retention.ms" not in run("configs", "describe", "--topic", topic).out
+    wrong = run("configs", "alter", "--topic", topic, "--set", "retention.ms=soon")
+    assert wrong.code == 1
+    assert "retention.ms" in wrong.err
+    assert run("configs", "describe", "--topic", topic, "no.such.config").code == 2
+    assert "node.id" in run("configs", "describe", "--broker", "1", "--all").out
+    nobody = run("configs", "describe", "--broker", "77")
+    assert nobody.code == 1
+    assert "no broker '77'" in nobody.err
+
+
+def test_text_in_text_out(run: Fencepost, topic: str, produce: Callable[..., Ran]):
+    written = produce(topic, "".join(f"{n}\n" for n in range(20)), "--partition", "1")
+    assert written.err == f"20 record(s) written to {topic}\n"
+    assert run("consume", topic).lines == [str(n) for n in range(20)]
+    assert run("consume", topic, "--max-messages", "3").lines == ["0", "1", "2"]
+    assert run("consume", topic, "--offset", "17").lines == ["17", "18", "19"]
+    assert run("consume", topic, "--offset", "-2").lines == ["18", "19"]
+    assert run("consume", topic, "--offset", "latest").lines == []
+    assert run("consume", topic, "--partition", "0").lines == []
+    assert run("consume", topic, "--partition", "7").code == 2
+
+
+def test_keys_headers_and_json(run: Fencepost, topic: str, produce: Callable[..., Ran]):
+    produce(topic, "a:1\nb:2:3\n", "--key-separator", ":", "--partition", "0", "--header", "h=x")
+    assert run("consume", topic, "--key-separator", "=").lines == ["a=1", "b=2:3"]
+    record = {"key": None, "value": None, "headers": {"n": None}, "timestamp": 1700000000123}
+    assert produce(
+        topic, json.dumps(record), "--lines-json", "--partition", "0", "--json"
+    ).json == {
+        "topic": topic,
+        "records": 1,
+    }
+    found = [json.loads(line) for line in run("consume", topic, "--json").lines]
+    assert [(r["offset"], r["key"], r["value"]) for r in found] == [
+        (0, "a", "1"),
+        (1, "b", "2:3"),
+        (2, None, None),
+    ]
+    assert [r["headers"] for r in found] == [[["h", "x"]], [["h", "x"]], [["n", None]]]
+    assert found[2]["timestamp"] == 1700000000123
+
+
+def test_reading_from_a_time_on(run: Fencepost, topic: str, produce: Callable[..., Ran]):
+    base = int(time.time()) * 1000 - 100_000
+    for number in range(5):
+        record = {"value": str(number), "timestamp": base + number, "partition": 0}
+        assert produce(topic, json.dumps(record), "--lines-json").code == 0
+    assert run("consume", topic, "--timestamp", str(base + 3)).lines == ["3", "4"]
+    moment = datetime.fromtimestamp(base / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.004Z")
+    assert run("consume", topic, "--timestamp", moment).lines == ["4"]
+    assert run("consume", topic, "--timestamp", "yesterday").code == 2
+
+
+def test_compressed_records(run: Fencepost, topic: str, produce: Callable[..., Ran]):
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        assert produce(topic, "x" * 500, "--compression", codec, "--partition", "0").code == 0
+    assert run("consume", topic).lines == ["x" * 500] * 4
+    assert produce(topic, "x", "--compression", "brotli").code == 2
+
+
+def test_groups_and_their_offsets(run: Fencepost, topic: str, produce: Callable[..., Ran]):
+    produce(topic, "1\n2\n3\n", "--partition", "0")
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    moved = run("groups", "offsets", group, "--topic", topic, "--to", "1", "--json")
+    assert [(r["partition"], r["offset"], r["end"], r["lag"]) for r in moved.json] == [
+        (0, 1, 3, 2),
+        (1, 0, 0, 0),
+    ]
+    assert run("groups", "offsets", group, "--topic", topic, "--to", "latest").code == 0
+    table = run("groups", "offsets", group).lines
+    assert table[0].split() == ["topic", "partition", "offset", "end", "lag"]
+    assert table[1].split() == [topic, "0", "3", "3", "0"]
+    assert run("groups", "offsets", group, "--topic", topic, "--to", "sideways").code == 2
+    assert group in {entry["group_id"] for entry in run("groups", "list", "--json").json}
+    assert run("groups", "describe", group, "--json").json["state"] == "Empty"
+    assert run("groups", "delete", group).out == f"deleted group {group}\n"
+    assert group not in run("groups", "list").out
+    assert run("groups", "delete", group).code == 1
+
+
+def test_epochs_of_a_young_topic(run: Fencepost, topic: str, produce: Callable[..., Ran]):
+    produce(topic, "1\n2\n", "--partition", "0")
+    assert run("epochs", topic, "--partition", "0", "--json").json == {
+        "topic": topic,
+        "epochs": [{"partition": 0, "leader_epoch": 0, "start_offset": 0, "end_offset": 2}],
+    }
+    assert run("epochs", topic, "--partition", "9").code == 2
+
+
+def test_epochs_of_an_eventful_one(run: Fencepost):
+    with FakeCluster(brokers=2) as fake:
+        fake.create_topic("t")
+        partition = fake.partition("t")
+        partition.append(batch(b"a", b"b", b"c"))
+        partition.elect(2)
+        partition.append(batch(b"d"))
+        partition.elect(1, cut_to=3)
+        partition.append(batch(b"e", b"f"))
+        shown = run("epochs", "t", bootstrap=fake.bootstrap_servers).lines
+    assert shown == [
+        "partition  leader epoch  start offset  end offset",
+        "        0             0             0           3",
+        "        0             2             3           5",
+    ]
+
+
+def test_properties_come_from_a_file_and_the_command_line_wins(run: Fencepost, tmp_path: Path):
+    path = tmp_path / "client.properties"
+    path.write_text("# a comment\n\nclient.id = me\nrequest.timeout.ms=nonsense\n")
+    assert "request.timeout.ms" in run("topics", "list", "--client-config", str(path)).err
+    ran = run("topics", "list", "--client-config", str(path), "-X", "request.timeout.ms=5000")
+    assert ran.code == 0
+
+
+def test_the_environment_names_the_cluster(servers: str):
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost.cli.main", "topics", "list", "--json"],
+        env={**os.environ, BOOTSTRAP_VARIABLE: servers},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert isinstance(json.loads(done.stdout), list)
+
+
+@pytest.mark.parametrize("name", ["topics", "configs", "groups", "produce", "consume", "epochs"])
+def test_help_has_examples(name: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    assert f"fencepost {name} " in capsys.readouterr().out.split("examples:")[1]
+
+
+def test_lines_become_records():
+    assert list(records_of([b"a\n", b"b\r\n", b""], None, False)) == [
+        LineRecord(b"a"),
+        LineRecord(b"b"),
+        LineRecord(b""),
+    ]
+    with pytest.raises(UsageError, match="line 2 has no key separator"):
+        list(records_of([b"a=1\n", b"b\n"], "=", False))
+    for text, complaint in (
+        (b"{", "is not JSON"),
+        (b"[1]", "must be an object of"),
+        (b'{"valeu":"x"}', "must be an object of"),
+        (b'{"value":5}', "value must be text"),
+        (b'{"headers":["x"]}', "headers must be an object"),
+        (b'{"partition":"0"}', "partition must be a whole number"),
+    ):
+        with pytest.raises(UsageError, match=f"line 1.*{complaint}"):
+            list(records_of([text], None, True))
+
+
+def test_times():
+    assert parse_time_ms("1700000000123") == 1700000000123
+    assert parse_time_ms("2023-11-14T22:13:20") == 1700000000000
+    assert parse_time_ms("2023-11-14T23:13:20+01:00") == 1700000000000
+
+
+def test_bytes_that_are_no_text_are_shown_in_hex():
+    from fencepost.batch.records import Record
+
+    shown = json_record(TopicPartition("t", 0), Record(0, 1, 1, b"\xff\x00", b"ok", ()))
+    assert (shown["key"], shown["value"]) == ({"hex": "ff00"}, "ok")
+    assert shown["timestamp_type"] == "append"
