@@ -1,13 +1,15 @@
-"""Builds the optional C extension; everything declarative is in pyproject.toml.
+"""Builds the optional C extensions; everything declarative is in pyproject.toml.
 
 Every module listed here is an accelerator with a pure-Python twin that passes the same tests, so a
 machine without a compiler (or with FENCEPOST_PURE_BUILD=1) installs and runs all the same.
 """
 
 import os
+import shutil
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 SOURCES = ["fencepost/batch/_kernels.pyx", "fencepost/wire/_codec.pyx"]
 
@@ -34,4 +36,15 @@ def extensions() -> list[Extension]:
     return cythonize(modules, language_level=3) if modules else []
 
 
-setup(ext_modules=extensions())
+class BuildWithExample(build_py):
+    """Puts the demo's pipeline, which lives in examples/, beside the module that runs it."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            target = Path(self.build_lib, "fencepost", "cli", "demo", "flights")
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree("examples/flights", target, ignore=ignored, dirs_exist_ok=True)
+
+
+setup(ext_modules=extensions(), cmdclass={"build_py": BuildWithExample})
