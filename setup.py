@@ -26,7 +26,11 @@ def extensions() -> list[Extension]:
         Extension(
             source.removesuffix(".pyx").replace("/", "."),
             [f"src/{source}"],
-            depends=[str(header) for header in Path("src", source).parent.glob("*.h")],
+            depends=[
+                str(path)
+                for kind in ("*.h", "*.pxi")
+                for path in Path("src", source).parent.glob(kind)
+            ],
             extra_compile_args=["-O3"],
             optional=True,
         )

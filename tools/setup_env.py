@@ -30,7 +30,8 @@ def digest(paths: list[Path]) -> str:
 
 def native_sources() -> list[Path]:
     """What the C extensions are made of."""
-    return [*ROOT.glob("src/**/*.pyx"), *ROOT.glob("src/**/*.pxd"), *ROOT.glob("src/**/*.h")]
+    kinds = ("pyx", "pxi", "pxd", "h")
+    return [path for kind in kinds for path in ROOT.glob(f"src/**/*.{kind}")]
 
 
 def step(name: str, command: list[str]) -> None:
