@@ -25,10 +25,15 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 from libc.string cimport memcmp, memcpy, memmove
 
 from fencepost.wire import runtime
-from fencepost.wire.diagnose import explain_decode, explain_encode, trailing_bytes
+from fencepost.wire.diagnose import (
+    explain_decode,
+    explain_encode,
+    too_many_elements,
+    trailing_bytes,
+)
 from fencepost.wire.runtime import DECODE_FAILURES, ENCODE_FAILURES, Malformed, as_view
 from fencepost.wire.schema import MISSING, records_size
-from fencepost.wire.types import MAX_STRING_BYTES, Primitive, Uuid
+from fencepost.wire.types import ELEMENTS_UNLIMITED, MAX_STRING_BYTES, Primitive, Uuid
 
 
 cdef extern from "Python.h":
@@ -164,6 +169,7 @@ cdef enum:
     TAGS_MAX = 64
 
 cdef Py_ssize_t STRING_BYTES_MAX = MAX_STRING_BYTES
+cdef int64_t ELEMENTS_MAX = ELEMENTS_UNLIMITED
 cdef object ZERO_UUID = Uuid.ZERO
 cdef object UUID_CLASS = Uuid
 cdef object NEW_BYTES = bytes.__new__
@@ -200,22 +206,22 @@ cdef class CompiledCodec:
         self._layout = layout
         self._plan = plan_of(layout)
 
-    def decode(self, data):
+    def decode(self, data, int64_t max_elements=ELEMENTS_MAX):
         """The message that fills `data`."""
         cdef Py_ssize_t end = 0
         cdef Py_ssize_t size = 0
-        message = self._read(data, 0, &end, &size)
+        message = self._read(data, 0, max_elements, &end, &size)
         if end != size:
             raise trailing_bytes(end, size)
         return message
 
-    def read(self, data, Py_ssize_t pos):
+    def read(self, data, Py_ssize_t pos, int64_t max_elements=ELEMENTS_MAX):
         """The message that begins at `pos`, and the position behind it."""
         cdef Py_ssize_t end = 0
         cdef Py_ssize_t size = 0
         if pos < 0:
             raise ValueError("a position is not negative")
-        message = self._read(data, pos, &end, &size)
+        message = self._read(data, pos, max_elements, &end, &size)
         return message, end
 
     def encode(self, message):
@@ -227,7 +233,14 @@ cdef class CompiledCodec:
         """The message in pieces, with records uncopied."""
         return self._write(message, 1, True)
 
-    cdef object _read(self, object data, Py_ssize_t pos, Py_ssize_t *end, Py_ssize_t *size):
+    cdef object _read(
+        self,
+        object data,
+        Py_ssize_t pos,
+        int64_t max_elements,
+        Py_ssize_t *end,
+        Py_ssize_t *size,
+    ):
         cdef Py_buffer buffer
         cdef Cursor c
         cdef PyObject *found
@@ -238,6 +251,7 @@ cdef class CompiledCodec:
         c.start = <const uint8_t *>buffer.buf
         c.end = c.start + buffer.len
         c.pos = c.start + (pos if pos < buffer.len else buffer.len)
+        c.elements_left = max_elements
         c.source = <PyObject *>data
         c.view = NULL
         found = read_struct(&self._plan.c, &c)
@@ -246,6 +260,8 @@ cdef class CompiledCodec:
         PyBuffer_Release(&buffer)
         Py_XDECREF(c.view)
         if found == NULL:
+            if c.elements_left < 0:
+                raise too_many_elements(max_elements, end[0])
             try:
                 raise_pending()
             except DECODE_FAILURES as error:

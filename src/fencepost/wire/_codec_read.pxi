@@ -4,6 +4,7 @@ cdef struct Cursor:
     const uint8_t *start
     const uint8_t *pos
     const uint8_t *end
+    int64_t elements_left  # of arrays, and tags nobody declared; below 0 when there were too many
     PyObject *source
     PyObject *view
 
@@ -187,6 +188,9 @@ cdef PyObject *read_array(const Op *op, Cursor *c, bint is_flexible) noexcept:
         return NULL
     if count * op.element_min_size > c.end - c.pos:
         return NULL
+    c.elements_left -= count
+    if c.elements_left < 0:
+        return NULL
     grows = count > PREALLOCATED
     items = PyList_New(0 if grows else count)
     if items == NULL:
@@ -312,6 +316,9 @@ cdef int keep_unknown(
     cdef PyObject *key
     cdef PyObject *value
     cdef int result = -1
+    c.elements_left -= 1
+    if c.elements_left < 0:
+        return -1
     if tags == Py_None:
         tags = PyDict_New()
         if set_slot(self, plan.unknown_tags, tags) < 0:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fencepost.wire.layout import Layout
-from fencepost.wire.types import Buffer
+from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 class Codec(Protocol):
     """Reads and writes one message class at one version."""
 
-    def decode(self, data: Buffer) -> Any:
+    def decode(self, data: Buffer, max_elements: int = ELEMENTS_UNLIMITED) -> Any:
         """The message that fills `data`."""
 
-    def read(self, data: Buffer, pos: int) -> tuple[Any, int]:
+    def read(
+        self, data: Buffer, pos: int, max_elements: int = ELEMENTS_UNLIMITED
+    ) -> tuple[Any, int]:
         """The message that begins at `pos`, and the position behind it."""
 
     def encode(self, message: Any) -> bytes:

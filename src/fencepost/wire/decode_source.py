@@ -5,7 +5,7 @@ follows them where that byte is a length, a count of elements or a count of tags
 first byte is nearly always its last). Nested structs and loops over arrays are written in place.
 
 Names in the source: `b` the input, `v` a view of it for records, `p` the position, `end` the size
-of the input, `n1`, `o2`, ... locals. Decoders check lengths and counts against `end` before they
+of the input, `left` how many elements its arrays may still have, `n1`, `o2`, ... locals. Decoders check lengths and counts against `end` before they
 allocate, and leave it to `struct` and indexing to fail on fields of fixed size.
 """
 
@@ -25,6 +25,7 @@ FEW_ELEMENTS = 4
 
 _ENVIRONMENT: dict[str, Any] = {
     "Malformed": runtime.Malformed,
+    "TooMany": runtime.TooMany,
     "uvarint": runtime.read_uvarint,
     "read_uuids": runtime.read_uuids,
     "unpack": struct.unpack_from,
@@ -36,7 +37,7 @@ _ENVIRONMENT: dict[str, Any] = {
 
 
 def decoder_source(layout: Layout, *, from_view: bool) -> tuple[str, dict[str, Any]]:
-    """Source of `decode(b, v, p, end) -> (message, position)` and the globals it needs.
+    """Source of `decode(b, v, p, end, left) -> (message, position)` and the globals it needs.
 
     `from_view`: `b` may be a memoryview; otherwise it is `bytes`, which is faster.
     """
@@ -44,7 +45,7 @@ def decoder_source(layout: Layout, *, from_view: bool) -> tuple[str, dict[str, A
     writer.write_struct(layout, "o")
     writer.flush()
     writer.emit("return o, p")
-    header = "def decode(b, v, p, end):\n"
+    header = "def decode(b, v, p, end, left):\n"
     return header + "\n".join(writer.lines) + "\n", writer.environment
 
 
@@ -175,6 +176,7 @@ class _DecodeWriter(Emitter):
         self.emit(f"{name}.unknown_tags = {unknown}")
 
     def _keep_unknown(self, unknown: str, tag: str, stop: str) -> None:
+        self._spend("1")
         with self.block(f"if {unknown} is None:"):
             self.emit(f"{unknown} = {{}}")
         self.emit(f"{unknown}[{tag}] = bytes(b[p:{stop}])")
@@ -270,7 +272,14 @@ class _DecodeWriter(Emitter):
         with self.block("else:"):
             self._write_elements(slot, target, count)
 
+    def _spend(self, count: str) -> None:
+        """Take `count` elements from what the message may have in all."""
+        self.emit(f"left -= {count}")
+        with self.block("if left < 0:"):
+            self.emit("raise TooMany(p)")
+
     def _write_elements(self, slot: Slot, target: str, count: str) -> None:
+        self._spend(count)
         primitive = slot.field.primitive
         if primitive in FIXED_CODES:
             code, size = FIXED_CODES[primitive]

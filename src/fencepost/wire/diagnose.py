@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from fencepost.wire.errors import DecodeError, EncodeError
+from fencepost.wire.errors import DecodeError, EncodeError, TooManyElementsError
 from fencepost.wire.layout import Layout, Slot
 from fencepost.wire.types import (
     FIXED_CODES,
@@ -28,6 +28,11 @@ _ONE_SIZE = {*FIXED_CODES, Primitive.UUID}
 def trailing_bytes(end: int, size: int) -> DecodeError:
     """The error for a message that ends before its buffer does."""
     return DecodeError(f"{size - end} bytes left over", "", end)
+
+
+def too_many_elements(limit: int, position: int) -> TooManyElementsError:
+    """The error for a message whose arrays have more elements than its reader wants."""
+    return TooManyElementsError(f"its lists have more than {limit} elements", "", position)
 
 
 def explain_decode(layout: Layout, data: Buffer, pos: int, cause: Exception) -> DecodeError:

@@ -37,6 +37,10 @@ class DecodeError(WireError):
         return f"{where}{self.reason} (at byte {self.position})"
 
 
+class TooManyElementsError(DecodeError):
+    """The message may be well-formed, but has more array elements than its reader allows."""
+
+
 class EncodeError(WireError):
     """The object has a value that cannot be written at this version; `path` names the field."""
 

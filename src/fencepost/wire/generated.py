@@ -10,17 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.wire.decode_source import decoder_source
-from fencepost.wire.diagnose import explain_decode, explain_encode, trailing_bytes
+from fencepost.wire.diagnose import (
+    explain_decode,
+    explain_encode,
+    too_many_elements,
+    trailing_bytes,
+)
 from fencepost.wire.encode_source import encoder_source
 from fencepost.wire.layout import Layout
-from fencepost.wire.runtime import DECODE_FAILURES, ENCODE_FAILURES, as_view, gather
-from fencepost.wire.types import Buffer
+from fencepost.wire.runtime import DECODE_FAILURES, ENCODE_FAILURES, TooMany, as_view, gather
+from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
 VIEW_THRESHOLD_BYTES = 1 << 16
 """Inputs with records larger than this are decoded in place; smaller ones from a copy, since
 reading strings and numbers out of `bytes` is faster than out of a view."""
 
-Decoder = Callable[[Buffer, Any, int, int], tuple[Any, int]]
+Decoder = Callable[[Buffer, Any, int, int, int], tuple[Any, int]]
 Encoder = Callable[[Any, list[Buffer], list[int]], None]
 
 
@@ -36,15 +41,17 @@ class GeneratedCodec:
         self._decode_view: Decoder | None = None
         self._encode: Encoder | None = None
 
-    def decode(self, data: Buffer) -> Any:
+    def decode(self, data: Buffer, max_elements: int = ELEMENTS_UNLIMITED) -> Any:
         """The message that fills `data`."""
-        message, end = self.read(data, 0)
+        message, end = self.read(data, 0, max_elements)
         size = data.nbytes if isinstance(data, memoryview) else len(data)
         if end != size:
             raise trailing_bytes(end, size)
         return message
 
-    def read(self, data: Buffer, pos: int) -> tuple[Any, int]:
+    def read(
+        self, data: Buffer, pos: int, max_elements: int = ELEMENTS_UNLIMITED
+    ) -> tuple[Any, int]:
         """The message that begins at `pos`, and the position behind it."""
         if pos < 0:
             raise ValueError("a position is not negative")
@@ -60,7 +67,9 @@ class GeneratedCodec:
         if decode is None:
             decode = self._compile_decoder(False)
         try:
-            return decode(source, view, pos, len(source))
+            return decode(source, view, pos, len(source), max_elements)
+        except TooMany as error:
+            raise too_many_elements(max_elements, error.args[0]) from None
         except DECODE_FAILURES as error:
             raise explain_decode(self._layout, source, pos, error) from None
 

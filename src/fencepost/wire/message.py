@@ -41,7 +41,7 @@ from fencepost.wire.schema import (
     field,
     resolve_fields,
 )
-from fencepost.wire.types import Buffer
+from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
 __all__ = ["Field", "Message", "Struct", "VersionRange", "field"]
 
@@ -212,15 +212,21 @@ class Message(Struct, metaclass=MessageMeta):
         return cls.flexible_from is not None and version >= cls.flexible_from
 
     @classmethod
-    def decode(cls, data: Buffer, version: int) -> Self:
-        """Read a message that fills `data`; DecodeError when it does not, or is malformed."""
-        message: Self = cls._codecs[version].decode(data)
+    def decode(cls, data: Buffer, version: int, *, max_elements: int = ELEMENTS_UNLIMITED) -> Self:
+        """Read a message that fills `data`; DecodeError when it does not, or is malformed.
+
+        All arrays together may have `max_elements` elements, or it is a TooManyElementsError: for
+        readers who decode what strangers send, since a byte on the wire can be an object here.
+        """
+        message: Self = cls._codecs[version].decode(data, max_elements)
         return message
 
     @classmethod
-    def read(cls, data: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def read(
+        cls, data: Buffer, pos: int, version: int, *, max_elements: int = ELEMENTS_UNLIMITED
+    ) -> tuple[Self, int]:
         """Read a message that begins at `pos`; returns it and the position behind it."""
-        message: tuple[Self, int] = cls._codecs[version].read(data, pos)
+        message: tuple[Self, int] = cls._codecs[version].read(data, pos, max_elements)
         return message
 
     def encode(self, version: int) -> bytes:

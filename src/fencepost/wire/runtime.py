@@ -17,6 +17,10 @@ class Malformed(Exception):
     """Something does not fit; never leaves the package."""
 
 
+class TooMany(Exception):
+    """More elements than the caller allows, at this position; never leaves the package."""
+
+
 DECODE_FAILURES: Final = (Malformed, struct.error, IndexError, ValueError)
 """What bad bytes can raise in a generated decoder (UnicodeDecodeError is a ValueError)."""
 

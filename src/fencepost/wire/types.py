@@ -28,6 +28,9 @@ Buffer = bytes | bytearray | memoryview
 
 MAX_STRING_BYTES: Final = 0x7FFF
 
+ELEMENTS_UNLIMITED: Final = (1 << 63) - 1
+"""No bound on the elements of a message's arrays but the bytes they take."""
+
 
 class Primitive(Enum):
     """A primitive type; the value is Kafka's name for it."""

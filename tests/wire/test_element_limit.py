@@ -1,0 +1,73 @@
+"""What a reader may say of strangers' messages: so many array elements and no more."""
+
+import time
+
+import pytest
+
+from fencepost.wire.api import FetchRequest, MetadataRequest, MetadataResponse
+from fencepost.wire.api.fetch import FetchPartition, FetchTopic
+from fencepost.wire.api.metadata import (
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from fencepost.wire.errors import DecodeError, TooManyElementsError
+
+
+def fetch(topics: int, partitions: int) -> FetchRequest:
+    return FetchRequest(
+        topics=[
+            FetchTopic(topic=f"t{n}", partitions=[FetchPartition() for _ in range(partitions)])
+            for n in range(topics)
+        ]
+    )
+
+
+@pytest.mark.parametrize("version", [4, 12])
+@pytest.mark.parametrize("view", [bytes, memoryview])
+def test_elements_of_all_arrays_are_counted_together(version, view):
+    request = fetch(3, 5)
+    data = view(request.encode(version))
+    assert FetchRequest.decode(data, version, max_elements=18) == request
+    assert FetchRequest.read(data, 0, version, max_elements=18)[0] == request
+    for limit in (17, 3, 2, 0):
+        with pytest.raises(TooManyElementsError, match=f"more than {limit} elements"):
+            FetchRequest.decode(data, version, max_elements=limit)
+        with pytest.raises(TooManyElementsError):
+            FetchRequest.read(data, 0, version, max_elements=limit)
+
+
+def test_numbers_and_strings_in_arrays_count_too():
+    partition = MetadataResponsePartition(replica_nodes=[1, 2, 3], isr_nodes=[1])
+    response = MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=[partition])])
+    data = response.encode(9)
+    assert MetadataResponse.decode(data, 9, max_elements=6) == response
+    with pytest.raises(TooManyElementsError):
+        MetadataResponse.decode(data, 9, max_elements=5)
+
+
+def test_tags_nobody_declared_count_too():
+    request = MetadataRequest(topics=None)
+    request.unknown_tags = {tag: b"" for tag in range(100, 150)}
+    data = request.encode(9)
+    assert MetadataRequest.decode(data, 9, max_elements=50) == request
+    with pytest.raises(TooManyElementsError):
+        MetadataRequest.decode(data, 9, max_elements=49)
+
+
+def test_a_malformed_message_is_still_just_that():
+    data = MetadataRequest(topics=[MetadataRequestTopic(name="t")]).encode(4)
+    with pytest.raises(DecodeError) as caught:
+        MetadataRequest.decode(data[:-2], 4, max_elements=5)
+    assert not isinstance(caught.value, TooManyElementsError)
+
+
+@pytest.mark.slow
+def test_a_hundred_megabytes_of_nothing_are_refused_at_once():
+    count = 100 * 1024 * 1024 // 16
+    head = fetch(1, 0).encode(4)
+    data = head[:-4] + count.to_bytes(4, "big") + bytes(16 * count)
+    began = time.perf_counter()
+    with pytest.raises(TooManyElementsError):
+        FetchRequest.decode(memoryview(data), 4, max_elements=100_000)
+    assert time.perf_counter() - began < 0.5
