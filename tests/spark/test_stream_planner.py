@@ -325,7 +325,7 @@ def test_ranges_know_their_log(fake: FakeCluster, options: Any):
     query = Query(options(startingOffsets="earliest"))
     query.trigger()
     topic_id = str(fake.topics["t"].topic_id)
-    assert query.batches == [[OffsetRange(P0, 0, 3, 1, topic_id, True)]]
+    assert query.batches == [[OffsetRange(P0, 0, 3, 1, topic_id)]]
 
 
 # -- cut logs ------------------------------------------------------------------------------------
@@ -458,6 +458,23 @@ def test_a_deleted_topic(fake: FakeCluster, options: Any):
     query.restart()
     with pytest.raises(DataLossError, match="t-0: deleted, offsets 10 to the end"):
         query.trigger()
+
+
+def test_records_that_aged_out_between_plan_and_read_are_lost_in_the_first_batch_too(
+    fake: FakeCluster, options: Any
+):
+    from fencepost.spark.projection import Projection
+    from fencepost.spark.tasks import read_range
+
+    from .schemas import schema
+
+    fill(fake, 10)
+    query = Query(options(startingOffsets="earliest"))
+    query.trigger()
+    fake.partition("t").delete_before(10)
+    ((planned,),) = query.batches
+    with pytest.raises(DataLossError, match="t-0: aged out, offsets 0 to 10"):
+        list(read_range(query.options, Projection(schema("offset bigint")), planned))
 
 
 def test_records_that_aged_out_unread(fake: FakeCluster, options: Any):

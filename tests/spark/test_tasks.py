@@ -118,7 +118,55 @@ def test_later_epochs_beyond_the_range_are_fine(fake: FakeCluster, options: Any)
     assert offsets(options(), OffsetRange(P0, 2, 10, leader_epoch=0)) == list(range(2, 10))
 
 
-def test_records_deleted_before_the_task_came(fake: FakeCluster, options: Any):
+def test_retention_that_overtakes_a_read_is_noticed(fake: FakeCluster, options: Any):
+    # A broker that answers from where its log begins now, instead of refusing the offset.
+    fill(fake, 10)
+    answer = fake._fetch
+
+    def overtaken(node: int, name: str | None, wanted: Any) -> Any:
+        if wanted.fetch_offset == 5:
+            fake.partition("t").delete_before(7)
+            wanted.fetch_offset = 7
+        return answer(node, name, wanted)
+
+    fake._fetch = overtaken  # type: ignore[method-assign]
+    chosen = options(**{"kafka.max.partition.fetch.bytes": "1"})
+    with pytest.raises(DataLossError, match="t-0: aged out, offsets 5 to 7"):
+        offsets(chosen, OffsetRange(P0, 0, 10))
+
+
+def test_a_leader_that_is_behind_for_a_moment_loses_nothing(fake: FakeCluster, options: Any):
+    fill(fake, 10)
+    answer = fake._fetch
+    refusals = [1, 1]
+
+    def behind(node: int, name: str | None, wanted: Any) -> Any:
+        found = answer(node, name, wanted)
+        if refusals:
+            found.error_code = refusals.pop()
+        return found
+
+    fake._fetch = behind  # type: ignore[method-assign]
+    assert offsets(options(), OffsetRange(P0, 4, 8)) == [4, 5, 6, 7]
+
+
+def test_foreign_partitions_are_an_error_not_silence(options: Any):
+    from pyspark.sql.datasource import InputPartition
+
+    batch_reader = BatchReader(options(streaming=False), Projection(OFFSETS))
+    assert list(batch_reader.read(InputPartition(None))) == []  # Spark's, for a plan of nothing
+    stream_reader = StreamReader(options(), Projection(OFFSETS))
+    for reader, partition in (
+        (batch_reader, InputPartition(5)),
+        (stream_reader, InputPartition(None)),
+    ):
+        with pytest.raises(TypeError, match="planned no partition"):
+            list(reader.read(partition))
+
+
+def test_records_deleted_before_the_task_came(
+    fake: FakeCluster, options: Any, caplog: pytest.LogCaptureFixture
+):
     fill(fake, 10)
     fake.partition("t").delete_before(4)
     wanted = OffsetRange(P0, 2, 8, leader_epoch=0)
@@ -126,7 +174,9 @@ def test_records_deleted_before_the_task_came(fake: FakeCluster, options: Any):
         offsets(options(), wanted)
     assert offsets(options(failOnDataLoss="false"), wanted) == [4, 5, 6, 7]
     asked_for_earliest = OffsetRange(P0, 2, 8, leader_epoch=0, from_earliest=True)
-    assert offsets(options(), asked_for_earliest) == [4, 5, 6, 7]
+    with caplog.at_level(logging.WARNING):
+        assert offsets(options(), asked_for_earliest) == [4, 5, 6, 7]
+    assert "t-0: aged out, offsets 2 to 4" in caplog.text
     fake.partition("t").delete_before(9)
     with pytest.raises(DataLossError, match="t-0: aged out, offsets 2 to 8"):
         offsets(options(), wanted)

@@ -69,9 +69,17 @@ class BatchReader(DataSourceReader):
         return [RangePartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A task's rows. Spark hands over a partition without a range when there was none."""
-        if isinstance(partition, RangePartition):
-            yield from read_range(self.options, self.projection, partition.wanted)
+        """A task's rows. Of a plan without ranges Spark makes one task, with None for a range."""
+        if type(partition) is InputPartition and partition.value is None:
+            return
+        yield from read_range(self.options, self.projection, wanted_range(partition))
+
+
+def wanted_range(partition: InputPartition) -> OffsetRange:
+    """The range of a task; TypeError for a partition that is not ours, never silence."""
+    if not isinstance(partition, RangePartition):
+        raise TypeError(f"fencepost planned no partition {partition!r}")
+    return partition.wanted
 
 
 def plan_batch(options: SourceOptions, survey: Survey, narrowing: Narrowing) -> list[OffsetRange]:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fencepost.spark.options import SourceOptions
 from fencepost.spark.projection import Projection
-from fencepost.spark.reader import RangePartition
+from fencepost.spark.reader import RangePartition, wanted_range
 from fencepost.spark.stream_planner import StreamPlanner
 from fencepost.spark.survey import Survey
 from fencepost.spark.tasks import read_range
@@ -89,8 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A task's rows."""
-        if isinstance(partition, RangePartition):
-            yield from read_range(self.options, self.projection, partition.wanted)
+        yield from read_range(self.options, self.projection, wanted_range(partition))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: the checkpoint has the offsets, and Kafka is told none."""

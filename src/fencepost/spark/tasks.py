@@ -15,7 +15,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from fencepost.batch.columns import decode_columns
-from fencepost.batch.header import iter_headers
+from fencepost.batch.header import iter_headers, read_header
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import (
     ClientError,
@@ -56,6 +56,7 @@ class _Task:
         self.options = options
         self.columns = projection.columns
         self.cluster = cluster
+        self._second_tries = 3
 
     def batches(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """Decoded columns of the range, going on after a loss where that is allowed."""
@@ -65,6 +66,7 @@ class _Task:
             position = left.start
             try:
                 for fetched in self._fetch(left, last_epoch):
+                    self._check_beginning(replace(left, start=position), fetched)
                     yield from self._decode(left, fetched)
                     position, last_epoch = fetched.next_offset, fetched.last_epoch
                 return
@@ -98,6 +100,16 @@ class _Task:
             aborted=fetched.aborted,
             check_crc=self.options.client.check_crcs,
         )
+
+    def _check_beginning(self, left: OffsetRange, fetched: Fetched) -> None:
+        """Retention may have overtaken the read. Other gaps (compaction, markers, aborted
+        transactions) are what a log may have, and nobody can tell them from loss."""
+        if fetched.log_start_offset <= left.start:
+            return
+        first = read_header(fetched.records).base_offset
+        if first > left.start:
+            detail = f"the log begins at offset {fetched.log_start_offset} now"
+            self._report_aged_out(left, min(first, left.end), detail)
 
     def _check_epochs(self, left: OffsetRange, fetched: Fetched) -> None:
         """The blob has batches of a later epoch; fine beyond the range, a rewrite within it."""
@@ -137,12 +149,23 @@ class _Task:
             detail = (
                 f"the log begins at offset {earliest} now; records were deleted before the read"
             )
-            if not left.from_earliest:
-                self._report(Loss("aged out", where, left.start, lost_to, detail), error)
+            self._report_aged_out(left, lost_to, detail, error)
             return replace(left, start=lost_to)
+        if left.start <= latest and self._second_tries > 0:
+            self._second_tries -= 1  # a leader that was just elected may have been behind
+            return left
         detail = f"the log ends at offset {latest} now"
         self._report(Loss("truncated", where, latest, left.end, detail), error)
         return replace(left, start=left.end)
+
+    def _report_aged_out(
+        self, left: OffsetRange, lost_to: int, detail: str, cause: ClientError | None = None
+    ) -> None:
+        loss = Loss("aged out", left.partition, left.start, lost_to, detail)
+        if left.from_earliest:
+            log.warning("%s; the read was to start at the earliest offset and goes on", loss)
+        else:
+            self._report(loss, cause)
 
     def _report(self, loss: Loss, cause: ClientError | None = None) -> None:
         if self.options.fail_on_data_loss:
