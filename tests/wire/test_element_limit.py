@@ -48,7 +48,7 @@ def test_numbers_and_strings_in_arrays_count_too():
 
 def test_tags_nobody_declared_count_too():
     request = MetadataRequest(topics=None)
-    request.unknown_tags = {tag: b"" for tag in range(100, 150)}
+    request.unknown_tags = dict.fromkeys(range(100, 150), b"")
     data = request.encode(9)
     assert MetadataRequest.decode(data, 9, max_elements=50) == request
     with pytest.raises(TooManyElementsError):

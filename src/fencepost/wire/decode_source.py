@@ -5,8 +5,9 @@ follows them where that byte is a length, a count of elements or a count of tags
 first byte is nearly always its last). Nested structs and loops over arrays are written in place.
 
 Names in the source: `b` the input, `v` a view of it for records, `p` the position, `end` the size
-of the input, `left` how many elements its arrays may still have, `n1`, `o2`, ... locals. Decoders check lengths and counts against `end` before they
-allocate, and leave it to `struct` and indexing to fail on fields of fixed size.
+of the input, `left` how many elements arrays may still have, `n1`, `o2`, ... locals. Decoders check
+lengths and counts against `end` before they allocate, and leave it to `struct` and indexing to fail
+on fields of fixed size.
 """
 
 from __future__ import annotations
