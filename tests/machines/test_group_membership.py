@@ -151,6 +151,13 @@ def test_ids_given_out_are_bounded() -> None:
     assert world.error(world.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+@pytest.mark.parametrize("said", [{"client": "é" * 16_383}, {"instance": "i" * 32_767}])
+def test_an_id_that_would_be_too_long_to_write_is_refused(said: dict[str, str]) -> None:
+    world = GroupWorld()
+    assert world.error(world.join(**said)) is ErrorCode.INVALID_REQUEST
+    assert not world.coordinator.groups
+
+
 def test_a_pending_id_is_not_for_static_members() -> None:
     world = GroupWorld()
     member_id = world.new_id()

@@ -63,9 +63,16 @@ class GroupHost:
 
     def shard_of(self, group_id: str) -> GroupShard | ErrorCode:
         """The shard the group belongs to, or why it is not here."""
-        partition = self.partition_of(group_id)
-        shard = None if partition is None else self._shards.get(partition)
-        return ErrorCode.NOT_COORDINATOR if shard is None else shard
+        topic = self._node.image.topics_by_name.get(OFFSETS_TOPIC)
+        if topic is None or self._closed:
+            return ErrorCode.NOT_COORDINATOR
+        index = partition_for(group_id, len(topic.partitions))
+        shard = self._shards.get(index)
+        if shard is not None:
+            return shard
+        if topic.partitions[index].leader == self._node.config.node_id:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # its log is still being opened
+        return ErrorCode.NOT_COORDINATOR
 
     def partition_of(self, group_id: str) -> int | None:
         """The group's partition of `__consumer_offsets`; None while there is no such topic."""

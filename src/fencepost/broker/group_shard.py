@@ -69,6 +69,7 @@ _RECORD_OVERHEAD_BYTES: Final = 32
 
 OnReply = Callable[[ErrorCode, Any], None]
 Decide = Callable[[GroupCoordinator, Any], Decision]
+_Item = tuple[bytes, bytes | None]
 
 _FOR_CLIENTS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -114,6 +115,8 @@ class GroupShard:
         self._life = 0  # which coordinator it is; answers to an earlier one's writes are void
         self._next_offset = 0
         self._load_timer: Timer | None = None
+        self._busy = False
+        self._next: deque[Callable[[], None]] = deque()
 
     # -- life ------------------------------------------------------------------------------
 
@@ -203,7 +206,8 @@ class GroupShard:
         self._state = ErrorCode.NONE
         if self._coordinator.groups:
             log.info("%s: loaded %d groups", self.hosted.key, len(self._coordinator.groups))
-        self._carry_out(self._coordinator.finish_loading(self._ports.clock.now_ms()))
+        now_ms = self._ports.clock.now_ms()
+        self.tell(lambda coordinator: coordinator.finish_loading(now_ms))
         self._on_loaded(self)
 
     # -- deciding --------------------------------------------------------------------------
@@ -213,30 +217,63 @@ class GroupShard:
 
         `decide` is given the coordinator and the token to decide with.
         """
-        if self._state is not ErrorCode.NONE:
-            on_reply(self._state, None)
+        if self._busy:
+            # An answer that left made its client's next request arrive: first finish this one.
+            self._next.append(lambda: self.submit(decide, on_reply))
+        elif self._state is not ErrorCode.NONE:
+            _tell(on_reply, self._state, None)
         elif len(self._held) >= MAX_WAITING:
-            on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+            _tell(on_reply, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
         else:
-            self._carry_out(decide(self._coordinator, on_reply))
+            self._decide(lambda: decide(self._coordinator, on_reply), on_reply)
 
     def tell(self, decide: Callable[[GroupCoordinator], Decision]) -> None:
         """Decide something nobody asked for, if the shard is active."""
-        if self._state is ErrorCode.NONE:
-            self._carry_out(decide(self._coordinator))
+        if self._busy:
+            self._next.append(lambda: self.tell(decide))
+        elif self._state is ErrorCode.NONE:
+            self._decide(lambda: decide(self._coordinator), None)
 
-    def _carry_out(self, decision: Decision) -> None:
+    def _decide(self, decide: Callable[[], Decision], on_reply: OnReply | None) -> None:
+        """Decide and carry it out. A mistake of ours on the way costs the shard its soft state."""
+        self._busy = True
+        told = on_reply is None
+        try:
+            decision = decide()
+            batches = self._encode(decision.records)
+            told = True
+            self._carry_out(decision, batches)
+        except Exception:
+            log.exception("%s: a decision failed; loading again", self.hosted.key)
+            told = told or on_reply in self._coordinator.waiting_tokens()
+            self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if on_reply is not None and not told:
+                _tell(on_reply, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        finally:
+            self._busy = False
+        while self._next and not self._busy:
+            self._next.popleft()()
+
+    def _carry_out(self, decision: Decision, batches: list[list[_Item]]) -> None:
+        """Apply, arm, hold the replies back; then write, and let go what may leave.
+
+        A write may be answered within `_append`, with success or not: everything that depends on it
+        must be in place before.
+        """
         for note in decision.notes:
             log.info("%s", note)
-        if decision.records:
-            self._write(decision.records)
+        first = self._written + 1
+        self._written += len(batches)
+        self._held += [(self._written, token, reply) for token, reply in decision.replies]
+        for key, value in decision.records:
+            self._coordinator.apply(key, value)
         for name, deadline_ms in decision.timers:
             self._set_timer(name, deadline_ms)
-        for on_reply, reply in decision.replies:
-            if self._committed == self._written:
-                _tell(on_reply, ErrorCode.NONE, reply)
-            else:
-                self._held.append((self._written, on_reply, reply))
+        life = self._life
+        for number, items in enumerate(batches, first):
+            if life == self._life:
+                self._append(number, items)
+        self._release()
 
     def _set_timer(self, name: TimerName, deadline_ms: int | None) -> None:
         armed = self._timers.pop(name, None)
@@ -252,32 +289,23 @@ class GroupShard:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def _write(self, records: list[tuple[Message, Message | None]]) -> None:
-        """Apply the records and have them appended, as one batch if it does not get too large.
-
-        They are numbered before they are fed: a shell that acknowledges from the page cache
-        answers within `feed`.
-        """
+    def _encode(self, records: list[tuple[Message, Message | None]]) -> list[list[_Item]]:
+        """The records as one batch, or several if it gets too large."""
         batch_bytes_max = self.hosted.log.config.max_message_bytes
-        batch: list[tuple[bytes, bytes | None]] = []
+        batches: list[list[_Item]] = []
         size_bytes = 0
-        batches = [batch]
         for key, value in records:
-            self._coordinator.apply(key, value)
             data = None if value is None else encode_value(value, value_version(value))
             item = (encode_key(key), data)
             item_bytes = len(item[0]) + len(data or b"") + _RECORD_OVERHEAD_BYTES
-            if batch and size_bytes + item_bytes > batch_bytes_max:
-                batch, size_bytes = [], 0
-                batches.append(batch)
-            batch.append(item)
+            if not batches or size_bytes + item_bytes > batch_bytes_max:
+                batches.append([])
+                size_bytes = 0
+            batches[-1].append(item)
             size_bytes += item_bytes
-        numbers = range(self._written + 1, self._written + 1 + len(batches))
-        self._written = numbers[-1]
-        for number, items in zip(numbers, batches, strict=True):
-            self._append(number, items)
+        return batches
 
-    def _append(self, number: int, items: list[tuple[bytes, bytes | None]]) -> None:
+    def _append(self, number: int, items: list[_Item]) -> None:
         now_ms = self._ports.clock.now_ms()
         data = build_batch(items, timestamp_ms=now_ms, compression=self._settings.compression)
         life = self._life
@@ -296,9 +324,13 @@ class GroupShard:
             self._release()
         else:
             log.error("%s: a write failed (%s); loading again", self.hosted.key, error.name)
-            self.close(_FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR))
-            if self.hosted.machine.is_leader:
-                self.load()
+            self._start_over(_FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _start_over(self, error: ErrorCode) -> None:
+        """Tell everybody who waits, and go on with what the log says."""
+        self.close(error)
+        if self.hosted.machine.is_leader:
+            self.load()
 
     def _release(self) -> None:
         """Let the replies go that waited for what is committed now."""

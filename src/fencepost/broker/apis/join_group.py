@@ -48,6 +48,6 @@ def _response(
 ) -> JoinGroupResponse:
     if response is None:
         response = JoinGroupResponse(error_code=int(error), member_id=request.member_id)
-    if context.api_version < NULL_PROTOCOL_FROM and response.protocol_name is None:
-        response.protocol_name = ""
+    if response.error_code != ErrorCode.NONE:
+        response.protocol_name = None if context.api_version >= NULL_PROTOCOL_FROM else ""
     return response

@@ -63,6 +63,9 @@ REQUIRES_MEMBER_ID_FROM: Final = 4  # KIP-394
 REQUIRES_PROTOCOL_FROM: Final = 5  # of SyncGroup, KIP-559
 SKIPS_ASSIGNMENT_FROM: Final = 9  # KIP-814
 
+STRING_BYTES_MAX: Final = 32_767
+"""The longest string on the wire, and so the longest member id."""
+
 _EMPTY: Final = GroupState.EMPTY
 _PREPARING: Final = GroupState.PREPARING_REBALANCE
 _COMPLETING: Final = GroupState.COMPLETING_REBALANCE
@@ -169,15 +172,17 @@ class Membership:
     def _join_new(self, join: _Join) -> None:
         group, request, caller = join.group, join.request, join.caller
         instance_id = request.group_instance_id
+        new_id = f"{caller.client_id if instance_id is None else instance_id}-{caller.uuid}"
+        if len(new_id.encode()) > STRING_BYTES_MAX:
+            join.refuse(ErrorCode.INVALID_REQUEST)
+            return
         if instance_id is not None:
-            new_id = f"{instance_id}-{caller.uuid}"
             old_id = group.static_members.get(instance_id)
             if old_id is None:
                 self._add(join, new_id)
             else:
                 self._replace_static(join, old_id, new_id)
             return
-        new_id = f"{caller.client_id}-{caller.uuid}"
         if caller.api_version < REQUIRES_MEMBER_ID_FROM:
             self._add(join, new_id)
         elif len(group.pending_members) >= MAX_PENDING_MEMBERS:
