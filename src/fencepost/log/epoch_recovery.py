@@ -74,9 +74,13 @@ def _from_batches(segments: Sequence[Segment], start_offset: int) -> LeaderEpoch
 
 def _agree(epochs: LeaderEpochCache, segments: Sequence[Segment], start_offset: int) -> bool:
     newest = list(epochs)[-BOUNDARIES_CHECKED_MAX:]
-    if not newest:
-        first = next(_headers(segments), None)
-        return first is None or first.partition_leader_epoch < 0
+    earliest = epochs.earliest()
+    if earliest is None or earliest.start_offset > start_offset:
+        # The first batches have no entry: right if they are of before there were epochs.
+        headers = (header for header in _headers(segments) if header.last_offset >= start_offset)
+        first = next(headers, None)
+        if first is not None and first.partition_leader_epoch >= 0:
+            return False
     return all(_is_boundary(entry, segments, start_offset) for entry in newest)
 
 

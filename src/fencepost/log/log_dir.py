@@ -206,17 +206,17 @@ class LogDir:
             now_ms=now_ms,
             topic_id=topic_id,
             cache=self._cache,
-            lower_checkpoints=lambda offset: self._lower(key, offset),
+            lower_checkpoints=lambda point, start: self._lower(key, point, start),
             accept_loss=accept_loss,
         )
-        self._lower(key, opened.recovery_point)
+        self._lower(key, opened.recovery_point, opened.start_offset)
         self.logs[key] = opened
         self.failed.pop(key, None)
         self._untouched.discard(key)
         return opened
 
-    def _lower(self, key: TopicPartition, offset: int) -> None:
-        for checkpoint in (self._points, self._starts):
+    def _lower(self, key: TopicPartition, recovery_point: int, start_offset: int) -> None:
+        for checkpoint, offset in ((self._points, recovery_point), (self._starts, start_offset)):
             if checkpoint.offsets.get(key, 0) > offset:
                 checkpoint.write({**checkpoint.offsets, key: offset})
 

@@ -16,8 +16,8 @@ further call raises LogFailedError, and the truth is found out by recovery when 
 anew. A sync is never repeated in the hope of a better answer.
 
 Cutting the log below what is written down as durable, or as its start, must be written down, too,
-before it happens, or recovery would miss what was cut: `lower_checkpoints` is called first and must
-have made it durable when it returns.
+before it happens, or recovery would miss what was cut: `lower_checkpoints(recovery_point, start)`
+is called first and must have made it durable when it returns.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class PartitionLog:
         partition: int,
         config: LogConfig,
         loaded: LoadedLog,
-        lower_checkpoints: Callable[[int], None],
+        lower_checkpoints: Callable[[int, int], None],
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -124,7 +124,7 @@ class PartitionLog:
         now_ms: int,
         topic_id: Uuid | None = None,
         cache: SegmentCache | None = None,
-        lower_checkpoints: Callable[[int], None] | None = None,
+        lower_checkpoints: Callable[[int, int], None] | None = None,
         accept_loss: bool = False,
     ) -> PartitionLog:
         """Open the log in `directory`, which is made if it is not there.
@@ -424,7 +424,7 @@ class PartitionLog:
             # Nothing is left that anybody may see.
             self.truncate_fully_and_start_at(min(offset, self._start_offset))
             return
-        self._prepare_cut(cut)
+        self._prepare_cut(cut, min(cut, self._start_offset))
         try:
             self._row.retire_behind(offset)
             assert self._row.active is segment
@@ -437,7 +437,8 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empty the log, durably; its next record gets `offset`. LogFailedError, OSError."""
         self.check_usable()
-        self._prepare_cut(0)  # half-way there may be nothing left to promise anything about
+        # Half-way there may be nothing left that could be promised to be durable.
+        self._prepare_cut(0, min(offset, self._start_offset))
         try:
             self._row.retire_behind(-1)
             self._row.start_over(offset)
@@ -450,11 +451,11 @@ class PartitionLog:
             self.fail(f"a truncation failed: {error}")
             raise
 
-    def _prepare_cut(self, offset: int) -> None:
+    def _prepare_cut(self, offset: int, start_offset: int) -> None:
         """Take back what was promised about the offsets that are about to go. OSError."""
         self._is_changed = True
-        if offset < max(self._recovery_point, self._start_offset):
-            self._lower_checkpoints(offset)
+        if offset < self._recovery_point or start_offset < self._start_offset:
+            self._lower_checkpoints(offset, start_offset)
             self._recovery_point = min(self._recovery_point, offset)
         for job in self._jobs:
             job.end_offset = min(job.end_offset, offset)
@@ -626,5 +627,5 @@ class PartitionLog:
         return target
 
 
-def _nobody_to_tell(recovery_point: int) -> None:
+def _nobody_to_tell(recovery_point: int, start_offset: int) -> None:
     """A log on its own has no checkpoint that could say too much."""

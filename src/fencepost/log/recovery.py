@@ -255,7 +255,7 @@ class _Loader:
                     scanned[-1].size_bytes,
                 )
             self.report.lost_from_offset = end_offset
-        self._cut(scanned, end_offset > recovery_point or accept_loss)
+        self._cut(scanned)
 
     def start_over(self, start_offset: int) -> None:
         """All there is lies below the log's start: nobody may see it, and its end is not the log's.
@@ -334,7 +334,7 @@ class _Loader:
         if epoch >= 0 and (not self.scanned_epochs or self.scanned_epochs[-1].epoch != epoch):
             self.scanned_epochs.append(EpochEntry(epoch, header.base_offset))
 
-    def _cut(self, scanned: list[Segment], has_news: bool) -> None:
+    def _cut(self, scanned: list[Segment]) -> None:
         """Remove what lies behind the last scanned batch, and sync what was found."""
         last = scanned[-1]
         while self.segments[-1] is not last:
@@ -343,19 +343,16 @@ class _Loader:
         for snapshot in [offset for offset in self.snapshots if offset > last.next_offset]:
             self._disk.unlink(self._path(offset_file(snapshot, SNAPSHOT_SUFFIX)))
             self.snapshots.discard(snapshot)
-            has_news = True
         for segment in scanned:
             file = segment.file
             if file.size() != segment.size_bytes:
                 file.truncate(segment.size_bytes)
-                has_news = True
             if segment is not last:
                 segment.time_index.maybe_append(*segment.largest_timestamp())
                 for written in segment.write_indexes():
                     written.sync()
                     written.close()
-            if has_news:
-                file.sync()
+            file.sync()  # also where nothing was cut now: the last process may have cut, unsynced
             segment.synced_bytes = segment.size_bytes
         self.is_durable = True
 

@@ -54,7 +54,7 @@ def load_producers(
             row.snapshots.discard(offset)
             continue
         producers.load(entries, offset)
-        begin = max(offset, start_offset)
+        begin = offset  # what is below the start may be gone, but while it is there it counts
         break
     for segment in row.from_offset(begin):
         start = segment.position_of(begin)
