@@ -1,0 +1,298 @@
+"""Idempotence: every row of the table, the window, the wrap, and a model that forgets nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fencepost.batch.header import BatchHeader
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.producers import (
+    BATCHES_KEPT,
+    PRODUCER_ID_EXPIRATION_MS,
+    ProducerStates,
+    decode_snapshot,
+)
+from fencepost.wire.errors import ErrorCode
+
+MAX = (1 << 31) - 1
+
+
+def header(
+    producer_id: int = 1,
+    epoch: int = 0,
+    sequence: int = 0,
+    count: int = 1,
+    timestamp_ms: int = 1000,
+    *,
+    transactional: bool = False,
+    control: bool = False,
+) -> BatchHeader:
+    attributes = (0x10 if transactional else 0) | (0x20 if control else 0)
+    return BatchHeader(
+        0, 49, 0, 2, 0, attributes, count - 1, timestamp_ms, timestamp_ms,
+        producer_id, epoch, sequence, count,
+    )  # fmt: skip
+
+
+def verdict_of(states: ProducerStates, batch: BatchHeader) -> ErrorCode:
+    return states.check(batch).error_code
+
+
+def after(*batches: BatchHeader) -> ProducerStates:
+    """The states of a log of these batches."""
+    states = ProducerStates()
+    offset = 0
+    for batch in batches:
+        states.update(batch, offset)
+        offset += batch.last_offset_delta + 1
+    return states
+
+
+def test_no_producer_id_is_accepted_and_not_remembered():
+    states = after(header(producer_id=-1, epoch=-1, sequence=-1, count=3))
+    assert len(states) == 0
+    assert states.end_offset == 3
+    assert states.check(header(producer_id=-1, epoch=-1, sequence=-1)).is_ok
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 77, MAX])
+def test_an_unknown_producer_is_accepted_with_any_sequence(sequence):
+    assert ProducerStates().check(header(sequence=sequence)).is_ok
+
+
+def test_the_next_sequence_is_accepted_and_others_are_out_of_order():
+    states = after(header(sequence=0, count=10))
+    assert verdict_of(states, header(sequence=10)) == ErrorCode.NONE
+    for sequence in (9, 11, 5, 1, MAX):
+        assert (
+            verdict_of(states, header(sequence=sequence)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        )
+
+
+def test_a_duplicate_gets_the_original_offsets():
+    states = ProducerStates()
+    states.update(header(sequence=0, count=3, timestamp_ms=5), 100)
+    states.update(header(sequence=3, count=4, timestamp_ms=6), 200)
+    verdict = states.check(header(sequence=0, count=3))
+    assert verdict.is_duplicate
+    assert not verdict.is_ok
+    assert (verdict.first_offset, verdict.last_offset, verdict.timestamp_ms) == (100, 102, 5)
+    # the same first sequence with another length is no duplicate
+    assert verdict_of(states, header(sequence=0, count=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_the_window_is_five_batches():
+    batches = [header(sequence=at) for at in range(BATCHES_KEPT + 1)]
+    states = after(*batches)
+    assert verdict_of(states, batches[0]) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert all(states.check(batch).is_duplicate for batch in batches[1:])
+    assert [states.check(batch).first_offset for batch in batches[1:]] == [1, 2, 3, 4, 5]
+
+
+def test_epochs_fence():
+    states = after(header(epoch=3, sequence=0, count=5))
+    assert verdict_of(states, header(epoch=2, sequence=5)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    # an older epoch is fenced even where it repeats itself
+    assert verdict_of(states, header(epoch=2, sequence=0, count=5)) == (
+        ErrorCode.INVALID_PRODUCER_EPOCH
+    )
+    assert verdict_of(states, header(epoch=4, sequence=5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert verdict_of(states, header(epoch=4, sequence=0)) == ErrorCode.NONE
+    states.update(header(epoch=4, sequence=0), 5)
+    assert verdict_of(states, header(epoch=3, sequence=5)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.check(header(epoch=4, sequence=0)).first_offset == 5
+
+
+def test_sequences_wrap_to_zero():
+    states = after(header(sequence=MAX - 1, count=1))
+    assert verdict_of(states, header(sequence=MAX)) == ErrorCode.NONE
+    assert verdict_of(states, header(sequence=0)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    states.update(header(sequence=MAX), 1)
+    assert verdict_of(states, header(sequence=0)) == ErrorCode.NONE
+    # a batch that wraps within
+    states.update(header(sequence=0, count=MAX - 1), 2)
+    wrapping = header(sequence=MAX - 1, count=5)
+    assert states.check(wrapping).is_ok
+    states.update(wrapping, 1 << 31)
+    assert states.get(1).last_sequence == 2
+    assert verdict_of(states, header(sequence=3)) == ErrorCode.NONE
+    assert states.check(wrapping).is_duplicate
+    assert states.check(wrapping).first_offset == 1 << 31
+
+
+def test_transactions_are_followed():
+    states = ProducerStates()
+    states.update(header(producer_id=1, transactional=True, count=2), 10)
+    states.update(header(producer_id=2, transactional=True, count=2), 12)
+    states.update(header(producer_id=1, sequence=2, transactional=True), 14)
+    assert states.first_undecided_offset() == 10
+    assert states.get(1).current_txn_first_offset == 10
+    marker = header(producer_id=1, sequence=-1, control=True)._replace(base_offset=15)
+    assert states.complete_transaction(marker, 7) == 10
+    assert states.first_undecided_offset() == 12
+    assert states.get(1).coordinator_epoch == 7
+    assert states.end_offset == 16
+    # a marker without a transaction, of a producer nobody knows, with a newer epoch
+    lone = header(producer_id=9, epoch=4, sequence=-1, control=True)._replace(base_offset=16)
+    assert states.complete_transaction(lone, 8) == -1
+    assert states.get(9).producer_epoch == 4
+    assert verdict_of(states, header(producer_id=9, epoch=4, sequence=0)) == ErrorCode.NONE
+    assert verdict_of(states, header(producer_id=9, epoch=4, sequence=1)) == (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+
+
+def test_silent_producers_expire_unless_in_a_transaction():
+    states = ProducerStates()
+    states.update(header(producer_id=1, timestamp_ms=1000), 0)
+    states.update(header(producer_id=2, timestamp_ms=2000), 1)
+    states.update(header(producer_id=3, timestamp_ms=1000, transactional=True), 2)
+    assert states.remove_expired(1000 + PRODUCER_ID_EXPIRATION_MS - 1) == 0
+    assert states.remove_expired(1000 + PRODUCER_ID_EXPIRATION_MS) == 1
+    assert states.get(1) is None
+    assert states.get(2) is not None
+    assert states.get(3) is not None
+    assert states.remove_expired(10_000, 5_000) == 1
+
+
+def test_the_snapshot_is_kafkas():
+    states = ProducerStates()
+    states.update(header(producer_id=0x0102030405060708, epoch=9, sequence=5, count=3), 100)
+    data = states.encode()
+    assert data[:2] == b"\0\1"
+    assert data[6:10] == b"\0\0\0\1"
+    assert data[10:].hex() == (
+        "0102030405060708"  # producer id
+        "0009"  # epoch
+        "00000007"  # last sequence
+        "0000000000000066"  # last offset
+        "00000002"  # offset delta
+        "00000000000003e8"  # timestamp
+        "ffffffff"  # coordinator epoch
+        "ffffffffffffffff"  # no transaction
+    )
+    assert len(data) == 56
+    assert ProducerStates().encode()[6:] == b"\0\0\0\0"
+
+
+def test_a_snapshot_keeps_the_last_batch_only():
+    batches = [header(sequence=at) for at in range(4)]
+    states = ProducerStates()
+    states.load(decode_snapshot("file", after(*batches).encode()), 4)
+    assert states.end_offset == 4
+    assert states.check(batches[3]).is_duplicate
+    assert verdict_of(states, batches[2]) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert verdict_of(states, header(sequence=4)) == ErrorCode.NONE
+
+
+def test_a_snapshot_keeps_transactions():
+    states = ProducerStates()
+    states.update(header(producer_id=5, transactional=True), 33)
+    loaded = ProducerStates()
+    loaded.load(decode_snapshot("file", states.encode()), 34)
+    assert loaded.first_undecided_offset() == 33
+
+
+def test_every_cut_and_every_flipped_bit_of_a_snapshot_is_noticed():
+    data = after(header(producer_id=1, count=3), header(producer_id=2)).encode()
+    for size in range(len(data)):
+        with pytest.raises(CorruptFileError):
+            decode_snapshot("file", data[:size])
+    with pytest.raises(CorruptFileError):
+        decode_snapshot("file", data + b"\0")
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptFileError):
+            decode_snapshot("file", bytes(damaged))
+
+
+class ProducerModel(RuleBasedStateMachine):
+    """Every batch ever appended against what the states say of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states = ProducerStates()
+        self.appended: dict[int, list[tuple[BatchHeader, int]]] = {}
+        self.epochs: dict[int, int] = {}
+        self.kept: dict[int, int] = {}
+        self.offset = 0
+
+    producer_ids = st.integers(0, 2)
+
+    def expected_sequence(self, producer_id: int) -> int:
+        last = self.appended[producer_id][-1][0]
+        return (last.last_sequence + 1) & MAX
+
+    @rule(producer_id=producer_ids, count=st.integers(1, 4), first=st.sampled_from([0, 7, MAX - 3]))
+    def append_next(self, producer_id: int, count: int, first: int) -> None:
+        known = producer_id in self.appended
+        sequence = self.expected_sequence(producer_id) if known else first
+        batch = header(producer_id, self.epochs.get(producer_id, 0), sequence, count)
+        assert self.states.check(batch).is_ok
+        self.note(batch)
+
+    @rule(producer_id=producer_ids, count=st.integers(1, 4))
+    def append_in_a_new_epoch(self, producer_id: int, count: int) -> None:
+        epoch = self.epochs.get(producer_id, 0) + 1
+        batch = header(producer_id, epoch, 0, count)
+        assert self.states.check(batch).is_ok
+        self.epochs[producer_id] = epoch
+        self.appended[producer_id] = []
+        self.note(batch)
+
+    def note(self, batch: BatchHeader) -> None:
+        self.states.update(batch, self.offset)
+        self.appended.setdefault(batch.producer_id, []).append((batch, self.offset))
+        kept = self.kept.get(batch.producer_id, 0) if self.appended[batch.producer_id][1:] else 0
+        self.kept[batch.producer_id] = min(kept + 1, BATCHES_KEPT)
+        self.offset += batch.last_offset_delta + 1
+
+    @precondition(lambda self: self.appended)
+    @rule(data=st.data())
+    def retry(self, data: st.DataObject) -> None:
+        producer_id = data.draw(st.sampled_from(sorted(self.appended)))
+        history = self.appended[producer_id]
+        back = data.draw(st.integers(1, min(len(history), 8)))
+        batch, offset = history[-back]
+        verdict = self.states.check(batch)
+        if back <= self.kept[producer_id]:
+            assert verdict.is_duplicate
+            assert verdict.first_offset == offset
+            assert verdict.last_offset == offset + batch.last_offset_delta
+        else:
+            assert verdict.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    @precondition(lambda self: self.appended)
+    @rule(data=st.data(), skip=st.integers(1, 100))
+    def leave_a_gap(self, data: st.DataObject, skip: int) -> None:
+        producer_id = data.draw(st.sampled_from(sorted(self.appended)))
+        sequence = (self.expected_sequence(producer_id) + skip) & MAX
+        batch = header(producer_id, self.epochs.get(producer_id, 0), sequence)
+        assert verdict_of(self.states, batch) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    @precondition(lambda self: any(epoch > 0 for epoch in self.epochs.values()))
+    @rule(data=st.data())
+    def speak_from_the_past(self, data: st.DataObject) -> None:
+        fenced = sorted(pid for pid, epoch in self.epochs.items() if epoch > 0)
+        producer_id = data.draw(st.sampled_from(fenced))
+        batch = header(producer_id, self.epochs[producer_id] - 1, data.draw(st.integers(0, 9)))
+        assert verdict_of(self.states, batch) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+    @rule()
+    def restart(self) -> None:
+        loaded = ProducerStates()
+        loaded.load(decode_snapshot("file", self.states.encode()), self.offset)
+        self.states = loaded
+        self.kept = dict.fromkeys(self.kept, 1)
+
+    @invariant()
+    def end_offset_is_the_logs(self) -> None:
+        assert self.states.end_offset == self.offset
+
+
+ProducerModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestProducerModel = ProducerModel.TestCase
