@@ -35,16 +35,20 @@ class RunningNode:
         self.data_dir = data_dir
         self._config = {**QUICK, **config, "log.dirs": str(data_dir)}
         self._thread = LoopThread()
-        self.node = self._start()
+        try:
+            self.node = self.start()
+        except BaseException:
+            self._thread.close()
+            raise
 
-    def _start(self) -> Node:
+    def start(self) -> Node:
+        """Make a node on the data and start it; whatever it raises if it cannot start."""
         config = BrokerConfig.load(None, self._config)
         node = self._thread.call(Node, config, self._thread.loop)
         try:
             self._thread.call(node.start)
         except BaseException:
             self._thread.call(node.stop)
-            self._thread.close()
             raise
         return node
 
@@ -69,7 +73,7 @@ class RunningNode:
     def restart(self) -> None:
         """Stop in order and start again on the same data; the port changes."""
         self.call(self.node.stop)
-        self.node = self._start()
+        self.node = self.start()
 
     def close(self) -> None:
         """Stop in order."""

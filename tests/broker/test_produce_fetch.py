@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from fencepost.batch.header import read_header
 from fencepost.batch.records import BatchBuilder, build_batch, read_records
 from fencepost.wire.api import (
     ApiVersionsRequest,
@@ -154,6 +155,28 @@ def test_batches_come_back_as_they_went(client, topic, codec):
     (part,) = fetch(client, topic, 0)
     assert bytes(part.records)[21:] == sent[21:]
     assert values(part) == [b"x" * 1000, b"y" * 1000]
+
+
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("sent", ["none", "gzip", "zstd"])
+def test_a_topic_may_want_a_codec_of_its_own(client, wanted, sent):
+    topic = make_topic(client, compression_type=wanted)
+    records = batch(b"x" * 1000, b"y" * 1000, compression=sent, producer_id=-1)
+    assert produce(client, topic, records).error_code == 0
+    (part,) = fetch(client, topic, 0)
+    header = read_header(part.records)
+    assert (
+        header.compression
+        == {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}[wanted]
+    )
+    assert values(part) == [b"x" * 1000, b"y" * 1000]
+
+
+def test_a_batch_that_grows_over_the_limit_is_refused(client):
+    topic = make_topic(client, compression_type="uncompressed", max_message_bytes=5000)
+    answer = produce(client, topic, batch(b"x" * 100_000, compression="zstd"))
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert "uncompressed" in answer.error_message
 
 
 def test_advertised_produce_begins_at_0(client):

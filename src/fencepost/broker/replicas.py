@@ -26,6 +26,7 @@ from fencepost.broker.config_view import topic_log_config
 from fencepost.broker.ports import AsyncPorts
 from fencepost.broker.storage import Storage
 from fencepost.log.config import LogConfig
+from fencepost.log.configdef import ConfigError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.image import ClusterImage, ImageDelta, PartitionDelta
 from fencepost.machines.partition import (
@@ -197,7 +198,7 @@ class ReplicaManager:
         present = self._hosted.get(change.topic, {}).get(change.index)
         if present is not None:
             return present
-        config = topic_log_config(self._config, image, change.topic)
+        config = self._config_of(image, change.topic)
         partition_log = self._storage.open_partition(
             change.topic, change.index, change.topic_id, config
         )
@@ -254,10 +255,21 @@ class ReplicaManager:
             partitions = self._hosted.get(topic)
             if not partitions:
                 continue
-            config = topic_log_config(self._config, image, topic)
+            config = self._config_of(image, topic)
             for hosted in partitions.values():
                 hosted.log.config = config
                 self._ports.driver.feed(hosted.key, ConfigChanged(partition_config(config)))
+
+    def _config_of(self, image: ClusterImage, topic: str) -> LogConfig:
+        """The configs in force for the topic; this broker's own if they do not go together.
+
+        The controller checks a topic's configs, but not against those of every broker.
+        """
+        try:
+            return topic_log_config(self._config, image, topic)
+        except ConfigError as error:
+            log.error("the configs of %s are not applied: %s", topic, error)
+            return self._config.log_config({})
 
     # -- what machines and disks report ------------------------------------------------------
 

@@ -18,6 +18,7 @@ from fencepost.batch.header import BatchHeader
 from fencepost.batch.validate import validate_produced
 from fencepost.broker.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.leaders import LeaderHints
+from fencepost.broker.recompression import maybe_recompress
 from fencepost.broker.registry import RequestContext, handles
 from fencepost.broker.replicas import HostedPartition
 from fencepost.log.config import LogConfig
@@ -110,6 +111,7 @@ class _ProduceJob:
             return
         try:
             header = self._validate(hosted, records)
+            records, header = maybe_recompress(records, header, hosted.log.config)
         except BatchError as error:
             _refuse(answer, error)
             return
