@@ -51,6 +51,7 @@ from fencepost.log.reading import (
     TimestampedOffset,
     find_max_timestamp,
     find_timestamp,
+    measure_batches,
     read_batches,
 )
 from fencepost.log.recovery import LoadedLog, RecoveryReport, load_log
@@ -366,6 +367,15 @@ class PartitionLog:
             return ReadResult([], 0, offset)
         segments = self._row.from_offset(offset)
         return read_batches(segments, offset, max_bytes, bound, min_one_batch)
+
+    def measure(self, offset: int, max_bytes: int, upper_bound_offset: int) -> int:
+        """How many bytes of whole batches `read` would give, one segment after the other.
+
+        Reads none of them. Raises as `read`.
+        """
+        self._check_readable(offset)
+        bound = min(upper_bound_offset, self._end_offset)
+        return measure_batches(self._row.from_offset(offset), offset, max_bytes, bound)
 
     def _check_readable(self, offset: int) -> None:
         self.check_usable()

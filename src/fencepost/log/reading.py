@@ -55,6 +55,23 @@ def read_batches(
     return ReadResult([], 0, offset)
 
 
+def measure_batches(segments: Sequence[Segment], offset: int, max_bytes: int, bound: int) -> int:
+    """How many bytes there are from `offset` on and below `bound`, as far as `max_bytes` reaches.
+
+    Unlike a read it goes on to later segments, and it looks at indexes and headers only: asking
+    again and again, as for a fetch that waits, costs the same however much there is.
+    CorruptFileError, OSError.
+    """
+    found_bytes = 0
+    for segment in segments:
+        left_bytes = max_bytes - found_bytes
+        if segment.base_offset >= bound or left_bytes <= 0:
+            break
+        start = segment.position_of(offset)
+        found_bytes += _end_of_read(segment, start, left_bytes, bound, False) - start
+    return found_bytes
+
+
 def _end_of_read(
     segment: Segment, start: int, max_bytes: int, bound: int, min_one_batch: bool
 ) -> int:
