@@ -20,7 +20,9 @@ Bounds. Dispatching stops, and reading with it, while any of these is reached:
 * `OUTPUT_HIGH_WATER_BYTES` of output the client has not taken.
 
 So what a connection holds is at most one frame (`socket.request.max.bytes`), these bounds, and one
-response over the high water; times `max.connections` it is what the node holds.
+response over the high water; `held` bounds the sum over all connections. A request may have
+`route.max_elements` array elements, because a byte on the wire can become an object here, and a
+client that has sent many requests gives the others a turn every `TURN_S`.
 
 Whatever is not a well-formed request of a served version closes the connection with one log line.
 """
@@ -32,8 +34,10 @@ import logging
 import os
 import struct
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.refusals import MIN_FRAME_BYTES, explain_length
 from fencepost.broker.registry import API_VERSIONS_KEY, ROUTES, RequestContext
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.frame import read_request_header
@@ -59,24 +63,13 @@ TRANSPORT_CHUNK_BYTES = 64 * 1024
 """What the transport is given, to be told when the socket takes bytes again."""
 WRITEV_PARTS = 512
 REMEMBERED_HEADER_BYTES = 256
-
-MIN_FRAME_BYTES = 8
-"""Api key, version and correlation id: no request is shorter."""
+TURN_S = 0.005
+"""After so much time on requests of one client, the others come first."""
+YOUNGEST_FRAME_S = 0.1
+"""A frame's rate is not told before it is so old."""
 
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hhi")
-_HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI ")
-
-
-def explain_bytes(start: bytes) -> str:
-    """What a client that does not speak Kafka's protocol seems to speak, as a hint, or ''."""
-    if start[:4] in _HTTP_METHODS:
-        return "; this looks like HTTP, and this port speaks Kafka's protocol only"
-    if len(start) >= 2 and start[0] == 0x16 and start[1] == 0x03:
-        return "; this looks like a TLS handshake, and this listener is plaintext"
-    if start[:4] == b"SSH-":
-        return "; this looks like SSH"
-    return ""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -99,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._own: bytearray | None = None  # the buffer of a long frame
         self._own_view = memoryview(b"")
         self._filled = 0
+        self._frame_began = 0.0
         self._reading_paused = False
         self._resume_scheduled = False
         self._dispatching = False
@@ -109,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting_bytes = 0
         self._out: deque[Buffer] = deque()
         self._out_bytes = 0
+        self._out_moved = 0.0
         self._write_paused = False
         self._draining = False
 
@@ -132,9 +127,8 @@ class Connection(asyncio.BufferedProtocol):
         """The connection is gone: forget what was in flight."""
         self.closed = True
         waiting, self._waiting = self._waiting, deque()
-        self._out.clear()
-        self._own = None
-        self._own_view = memoryview(b"")
+        self._drop_out()
+        self._drop_own()
         self._tail = b""
         for context in waiting:
             context.abandoned()
@@ -149,8 +143,16 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Hang up after what is already on its way out, with one log line."""
         if not self.closed:
-            log.info("closing %s: %s", self, reason)
+            self._listener.refusals.note(self, reason)
             self.hang_up()
+
+    def give_way(self, reason: str) -> None:
+        """Hang up at once and let go of everything, with one log line."""
+        if not self.closed:
+            self._listener.refusals.note(self, reason)
+        self._drop_out()
+        self._drop_own()
+        self.abort()
 
     def hang_up(self) -> None:
         """Close without a word; output that is under way is still offered to the client."""
@@ -170,6 +172,24 @@ class Connection(asyncio.BufferedProtocol):
     def idle(self) -> bool:
         """Whether nobody waits for anything here."""
         return not self._waiting and not self._out
+
+    @property
+    def incoming_rate(self) -> float | None:
+        """Bytes per second of the long frame that is arriving; None if none is."""
+        if self._own is None or not self._filled:
+            return None
+        age_s = self._listener.loop.time() - self._frame_began
+        return self._filled / max(age_s, YOUNGEST_FRAME_S)
+
+    @property
+    def room_bytes(self) -> int:
+        """How large an answer should be at most, if that can be chosen."""
+        return self._listener.held.room()
+
+    @property
+    def output_stalled_since(self) -> float | None:
+        """The loop's time at which the client last took output; None if there is none to take."""
+        return self._out_moved if self._out else None
 
     def sweep(self) -> None:
         """Called now and then: give back the buffer of a long frame that is done."""
@@ -208,6 +228,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             return
         self._keep(view, done, end)
+        if self.closed:  # there was no room to keep it
+            return
         self._write_out()
         if self._stalled or self._blocked():
             if not self._reading_paused:
@@ -219,13 +241,15 @@ class Connection(asyncio.BufferedProtocol):
         """Dispatch frames until one is not whole or a bound is met; where that is."""
         start = 0
         self._stalled = False
+        turn_ends = perf_counter() + TURN_S
         while end - start >= 4:
-            if self._blocked():
+            if self._blocked() or perf_counter() > turn_ends:
                 self._stalled = True
                 break
             (size_bytes,) = _LENGTH.unpack_from(view, start)
             if size_bytes < MIN_FRAME_BYTES or size_bytes > self._limit_bytes:
-                self._refuse_frame(size_bytes, bytes(view[start : min(end, start + 16)]))
+                first_bytes = bytes(view[start : min(end, start + 16)])
+                self.close(explain_length(size_bytes, self._limit_bytes, first_bytes))
                 return end
             frame_end = start + 4 + size_bytes
             if frame_end > end:
@@ -249,8 +273,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep_in_own(self, start: int, end: int) -> None:
         left_bytes = end - start
-        if start and left_bytes:
-            self._own_view[:left_bytes] = self._own_view[start:end]
+        if start:
+            self._frame_began = self.last_activity
+            if left_bytes:
+                self._own_view[:left_bytes] = self._own_view[start:end]
         self._filled = left_bytes
         if not left_bytes and len(self._own_view) > RETAINED_BUFFER_BYTES:
             self._drop_own()
@@ -277,24 +303,17 @@ class Connection(asyncio.BufferedProtocol):
         own = bytearray(min(frame_bytes, 2 * have_bytes))
         view = memoryview(own)
         view[:have_bytes] = content
+        if self._own is None:
+            self._frame_began = self.last_activity
+        more_bytes = len(own) - len(self._own_view)
         self._own, self._own_view, self._filled = own, view, have_bytes
+        self._listener.held.add_incoming(more_bytes)
 
     def _drop_own(self) -> None:
+        self._listener.held.add_incoming(-len(self._own_view))
         self._own = None
         self._own_view = memoryview(b"")
         self._filled = 0
-
-    def _refuse_frame(self, size_bytes: int, start: bytes) -> None:
-        if size_bytes < 0:
-            what = f"the frame length {size_bytes} is negative"
-        elif size_bytes < MIN_FRAME_BYTES:
-            what = f"a frame of {size_bytes} bytes is too short for a request header"
-        else:
-            what = (
-                f"a frame of {size_bytes} bytes is over socket.request.max.bytes="
-                f"{self._limit_bytes}"
-            )
-        self.close(what + explain_bytes(start))
 
     def _dispatch(self, frame: memoryview) -> None:
         """Hand one frame to its handler."""
@@ -317,7 +336,9 @@ class Connection(asyncio.BufferedProtocol):
                 context.client_id, body_start = self._read_header(frame, api_key, version)
             # What is left over is passed over, as Kafka does: librdkafka (2.16) sends three bytes
             # too many with Metadata v13 when it asks for all topics.
-            request, _ = route.request_class.read(frame, body_start, version)
+            request, _ = route.request_class.read(
+                frame, body_start, version, max_elements=route.max_elements
+            )
         except DecodeError as error:
             self.close(f"malformed {route.name} v{version}: {error}")
             return
@@ -422,9 +443,17 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("the answer to %s from %s failed", context.route.name, self)
             self.close(f"{context.route.name} could not be answered")
             return
-        for part in parts:
-            self._out_bytes += len(part)
+        size_bytes = sum(len(part) for part in parts)
+        if not self._out:
+            self._out_moved = self._listener.loop.time()
+        self._out_bytes += size_bytes
         self._out.extend(parts)
+        self._listener.held.add_outgoing(size_bytes)
+
+    def _drop_out(self) -> None:
+        self._listener.held.add_outgoing(-self._out_bytes)
+        self._out.clear()
+        self._out_bytes = 0
 
     def flush(self) -> None:
         """Give the output to the socket, as far as it takes it; room may start the reading."""
@@ -435,8 +464,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._out and not self._write_paused and not self._transport.is_closing():
             if self._out_bytes <= SMALL_OUTPUT_BYTES:
                 data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-                self._out.clear()
-                self._out_bytes = 0
+                self._drop_out()
                 self._transport.write(data)
             else:
                 self._write_large()
@@ -453,8 +481,7 @@ class Connection(asyncio.BufferedProtocol):
             except (BlockingIOError, InterruptedError):
                 pass  # the socket is full: let the transport wait for it
             except OSError:
-                self._out.clear()  # the transport will find out, and why, by itself
-                self._out_bytes = 0
+                self._drop_out()  # the transport will find out, and why, by itself
                 self._transport.abort()
                 return
         chunk = memoryview(self._out[0])[:TRANSPORT_CHUNK_BYTES]
@@ -464,6 +491,8 @@ class Connection(asyncio.BufferedProtocol):
     def _sent(self, count_bytes: int) -> None:
         """Drop `count_bytes` from the front of the output."""
         self._out_bytes -= count_bytes
+        self._listener.held.add_outgoing(-count_bytes)
+        self._out_moved = self._listener.loop.time()
         out = self._out
         while count_bytes:
             first = out[0]

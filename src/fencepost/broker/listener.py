@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.endpoints import BindError, ConnectionLimits, Endpoint, bind
+from fencepost.broker.held import Held
+from fencepost.broker.refusals import Refusals
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -47,6 +49,8 @@ class Listener:
         self.max_frame_bytes = limits.max_frame_bytes
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.connections: set[Connection] = set()
+        self.held = Held(loop, lambda: list(self.connections), limits.max_frame_bytes)
+        self.refusals = Refusals()
         self._per_host: dict[str, int] = {}
         self._sockets: list[tuple[str, socket.socket]] = []
         self._servers: list[asyncio.AbstractServer] = []
@@ -96,6 +100,7 @@ class Listener:
         self.close_sockets()
         if self._sweeper is not None:
             self._sweeper.cancel()
+        self.held.close()
         for connection in list(self.connections):
             connection.hang_up()
         if self.connections:
@@ -169,5 +174,13 @@ class Listener:
                     connection.abort()
             elif 0 <= idle_s < quiet_s and connection.idle:
                 connection.close(f"idle for {quiet_s:.0f} s (connections.max.idle.ms)")
+            elif 0 <= idle_s < quiet_s and _stalled_s(connection, now) > idle_s:
+                connection.give_way(f"took no answer for {idle_s:.0f} s (connections.max.idle.ms)")
         every_s = min(SWEEP_EVERY_S, max(0.05, idle_s / 2)) if idle_s >= 0 else SWEEP_EVERY_S
         self._sweeper = self.loop.call_later(every_s, self._sweep)
+
+
+def _stalled_s(connection: Connection, now: float) -> float:
+    """For how long there has been output that the client does not take."""
+    since = connection.output_stalled_since
+    return 0.0 if since is None else now - since

@@ -41,6 +41,8 @@ Buffer = bytes | bytearray | memoryview
 Handler = Callable[["RequestContext", Any], Message | None]
 
 API_VERSIONS_KEY = 18
+MAX_ELEMENTS = 100_000
+"""Array elements a request may have, unless its handler says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Route:
     max_version: int
     advertised_min_version: int
     handler: Handler
+    max_elements: int = MAX_ELEMENTS
 
 
 class DuplicateRouteError(Exception):
@@ -70,11 +73,17 @@ def parse_versions(versions: str) -> tuple[int, int]:
 
 
 def handles(
-    request_class: type[Message], *, versions: str, advertise_from: int | None = None
+    request_class: type[Message],
+    *,
+    versions: str,
+    advertise_from: int | None = None,
+    max_elements: int = MAX_ELEMENTS,
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function as the handler of `request_class` in `versions`.
 
     `advertise_from` is a lower minimum to advertise than is served (Produce, KAFKA-18659).
+    Clients whose requests have more than `max_elements` array elements are hung up on: nothing else
+    happens in the node while a request is being decoded and handled.
     """
     min_version, max_version = parse_versions(versions)
     assert request_class.min_version <= min_version <= max_version <= request_class.max_version
@@ -92,6 +101,7 @@ def handles(
             max_version=max_version,
             advertised_min_version=min_version if advertise_from is None else advertise_from,
             handler=handler,
+            max_elements=max_elements,
         )
         return handler
 
@@ -114,6 +124,11 @@ class Replier(Protocol):
     @property
     def closed(self) -> bool:
         """Whether nothing can be sent any more."""
+        ...
+
+    @property
+    def room_bytes(self) -> int:
+        """How large an answer should be at most, if that can be chosen."""
         ...
 
     def settled(self, context: RequestContext) -> None:
@@ -180,6 +195,11 @@ class RequestContext:
     def disconnected(self) -> bool:
         """Whether the client is gone; answering is then allowed and in vain."""
         return self.connection.closed
+
+    @property
+    def room_bytes(self) -> int:
+        """How large an answer should be at most, if that can be chosen: memory may be short."""
+        return self.connection.room_bytes
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call `callback` if the client leaves before the answer: stop waiting on its behalf."""

@@ -104,6 +104,7 @@ class Caller:
 
     client_host = "127.0.0.1"
     closed = False
+    room_bytes = 1 << 26
 
     def __init__(self, listener_name: str = "PLAINTEXT") -> None:
         self.listener_name = listener_name

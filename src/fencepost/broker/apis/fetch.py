@@ -8,9 +8,11 @@ A fetch is answered at once if it does not want to wait, has no partitions, foun
 met an error or a diverging epoch. Otherwise it waits until a partition moves or its time is up. The
 bytes are read when the connection is ready to send them (`reply_lazily`), never earlier.
 
-Sizes: the response is bounded by the request's and the broker's `max_bytes`, each partition by its
-own; only the first partition with data may exceed both, by its first batch, so that a batch larger
-than a limit cannot stop a reader for good. Partitions are read in the order of the session.
+Sizes: the response is bounded by the request's and the broker's `max_bytes`, and by the room that
+answers nobody has taken yet leave in memory (`broker.held`), each partition by its own; only the
+first partition with data may exceed all of them, by its first batch, so that a batch larger than a
+limit cannot stop a reader for good. Partitions are read in the order of the session. One that a
+request names twice counts once, as named last.
 
 Version rules: topics go by id from v13; up to v5 KAFKA_STORAGE_ERROR is told as
 NOT_LEADER_OR_FOLLOWER; before v10 topics stored as zstd are UNSUPPORTED_COMPRESSION_TYPE; before
@@ -89,19 +91,21 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | No
 
 
 def _wanted(request: FetchRequest, by_id: bool) -> list[FetchWanted[SessionKey]]:
-    """The partitions the request names."""
-    return [
-        FetchWanted(
-            (topic.topic_id if by_id else topic.topic, partition.partition),
-            partition.fetch_offset,
-            partition.partition_max_bytes,
-            partition.current_leader_epoch,
-            partition.last_fetched_epoch,
-            partition.log_start_offset,
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    """The partitions the request names, each once."""
+    wanted: dict[SessionKey, FetchWanted[SessionKey]] = {}
+    for topic in request.topics:
+        name = topic.topic_id if by_id else topic.topic
+        for partition in topic.partitions:
+            key = (name, partition.partition)
+            wanted[key] = FetchWanted(
+                key,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
+            )
+    return list(wanted.values())
 
 
 @dataclass(slots=True)
@@ -250,8 +254,13 @@ class _Fetch:
             return 0
         if self._min_bytes <= 1:
             return 1
-        data = self._read(found, min(found.wanted.partition_max_bytes, self._max_bytes), False)
-        return 1 if isinstance(data, ErrorCode) else data.size_bytes
+        wanted, hosted, bounds = found.wanted, found.hosted, found.bounds
+        assert hosted is not None and bounds is not None, "only what was found is measured"
+        limit_bytes = min(wanted.partition_max_bytes, self._max_bytes)
+        try:
+            return hosted.log.measure(wanted.fetch_offset, limit_bytes, bounds.upper_bound)
+        except (LogError, OSError):
+            return self._min_bytes  # reading it will say what is wrong
 
     # -- answering -------------------------------------------------------------------------
 
@@ -260,7 +269,7 @@ class _Fetch:
         found = self._found if self._found is not None else self._look()
         parts: list[PartitionData] = []
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
-        left_bytes = self._max_bytes
+        left_bytes = min(self._max_bytes, self._context.room_bytes)
         nothing_yet = True
         for one in found:
             part, size_bytes = self._read_partition(one, left_bytes, nothing_yet)
