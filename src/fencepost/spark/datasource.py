@@ -40,7 +40,7 @@ class FencepostDataSource(DataSource):
         """For `spark.readStream`."""
         options = source_options(self.options, streaming=True)
         if options.max_offsets_per_trigger is not None and not HAS_ADMISSION_CONTROL:
-            log.warning("before PySpark 4.2 the first batch after a restart cannot be limited")
+            log.warning("before PySpark 4.2 the first batch of every run cannot be limited")
         return StreamReader(options, Projection(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

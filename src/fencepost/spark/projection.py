@@ -8,6 +8,7 @@ everything is built in the types that `to_arrow_schema` gives.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,7 +75,7 @@ class Projection:
                     f"not as {field.dataType.simpleString()}"
                 )
             self.sources.append(source)
-        self.arrow_schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self.arrow_schema = _arrow_schema(schema)
         self.columns = tuple(dict.fromkeys(self.sources))
 
     def apply(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -85,6 +86,14 @@ class Projection:
                 for source, field in zip(self.sources, self.arrow_schema, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark will compare with: timestamps are in UTC, which PySpark 4.1
+    takes for granted and later versions want to be told."""
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -200,11 +200,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """A task's rows."""
         return write_rows(self.options, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
         """Everything is acknowledged already."""
         _log_written(messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
         """Records cannot be taken back."""
         _log_abandoned(messages)
 
