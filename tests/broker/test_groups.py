@@ -237,7 +237,9 @@ def test_other_coordinators_are_not_offered(client: Client, version: int, key_ty
     else:
         request.coordinator_keys = ["tx"]
         (answer,) = client.ask(request, version).coordinators
-    assert (answer.error_code, answer.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+    final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    expected = final if key_type == 1 else ErrorCode.INVALID_REQUEST
+    assert (answer.error_code, answer.node_id) == (expected, -1)
     assert "not of transactions" in answer.error_message
 
 

@@ -2,12 +2,16 @@
 
 The first request for a group creates `__consumer_offsets` and is answered when that is there.
 COORDINATOR_NOT_AVAILABLE means: ask again, the partition has no leader that this client can reach.
-Transactions and share groups are not offered: INVALID_REQUEST, which clients treat as final.
 v4 and later ask for several keys at once.
+
+Transactions and share groups are not offered. A transactional producer hears
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error that every client takes for final at this point
+(librdkafka asks again after INVALID_REQUEST, until it times out); the text says what is meant.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -23,7 +27,10 @@ from fencepost.wire.errors import ErrorCode
 
 BATCHED_FROM: Final = 4
 GROUP_KEY_TYPE: Final = 0
+TRANSACTION_KEY_TYPE: Final = 1
 NOT_OFFERED: Final = "only coordinators of groups are offered, not of transactions or share groups"
+
+log = logging.getLogger(__name__)
 
 
 class _Found(NamedTuple):
@@ -44,8 +51,7 @@ def handle(
     batched = context.api_version >= BATCHED_FROM
     keys = request.coordinator_keys if batched else [request.key]
     if request.key_type != GROUP_KEY_TYPE:
-        refusal = _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
-        return _response(context, keys, [refusal] * len(keys))
+        return _response(context, keys, [_refuse(context, request.key_type)] * len(keys))
     if OFFSETS_TOPIC in context.node.image.topics_by_name or not keys:
         return _response(context, keys, [_find(context, key) for key in keys])
 
@@ -71,6 +77,13 @@ def _find(context: RequestContext, group_id: str) -> _Found:
     if broker is None or broker.fenced or endpoint is None:
         return _not_available(f"{OFFSETS_TOPIC}-{partition} has no leader at the moment")
     return _Found(ErrorCode.NONE, None, leader, endpoint.host, endpoint.port)
+
+
+def _refuse(context: RequestContext, key_type: int) -> _Found:
+    if key_type != TRANSACTION_KEY_TYPE:
+        return _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
+    log.warning("client %r at %s wants transactions", context.client_id, context.client_host)
+    return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_OFFERED)
 
 
 def _not_available(why: str) -> _Found:
