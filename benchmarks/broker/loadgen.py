@@ -21,7 +21,7 @@ import struct
 import sys
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,24 @@ def create_topic(host: str, port: int, topic: str, partitions: int) -> None:
         raise SystemExit(f"cannot create {topic}: error {error}")
 
 
+def wait_until_led(load: Load) -> None:
+    """Produce to every partition until it is taken: a new topic may not have its leaders yet."""
+    deadline = time.monotonic() + TIMEOUT_S
+    with (
+        socket.create_connection((load.host, load.port), timeout=TIMEOUT_S) as sock,
+        sock.makefile("rb") as stream,
+    ):
+        for partition in range(load.partitions):
+            error = -1
+            while error:
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"partition {partition} is not served: error {error}")
+                sock.sendall(build_frame(load, partition))
+                (size,) = LENGTH.unpack(stream.read(4))
+                _, response = decode_response(ProduceResponse, VERSION, stream.read(size))
+                error = response.responses[0].partition_responses[0].error_code
+
+
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run all processes and put their figures together."""
     host, _, port = arguments.bootstrap.rpartition(":")
@@ -205,21 +223,23 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     queue: Any = multiprocessing.Queue()
     per_process = max(1, arguments.connections // arguments.processes)
     processes = []
+    load = Load(
+        host=host,
+        port=int(port),
+        topic=arguments.topic,
+        partitions=arguments.partitions,
+        batch_bytes=arguments.batch_bytes,
+        acks=arguments.acks,
+        connections=per_process,
+        depth=arguments.depth,
+        seconds=arguments.seconds,
+        first_partition=0,
+    )
+    wait_until_led(load)
     cpu_before = cpu_seconds(arguments.pid) if arguments.pid else 0.0
     for number in range(arguments.processes):
-        load = Load(
-            host=host,
-            port=int(port),
-            topic=arguments.topic,
-            partitions=arguments.partitions,
-            batch_bytes=arguments.batch_bytes,
-            acks=arguments.acks,
-            connections=per_process,
-            depth=arguments.depth,
-            seconds=arguments.seconds,
-            first_partition=number * per_process,
-        )
-        process = multiprocessing.Process(target=work, args=(load, queue))
+        mine = replace(load, first_partition=number * per_process)
+        process = multiprocessing.Process(target=work, args=(mine, queue))
         process.start()
         processes.append(process)
     results = [queue.get(timeout=arguments.seconds + TIMEOUT_S) for _ in processes]
