@@ -181,6 +181,8 @@ def test_configs(run: Fencepost, topic: str):
     assert "retention.ms" in wrong.err
     assert run("configs", "describe", "--topic", topic, "no.such.config").code == 2
     assert "node.id" in run("configs", "describe", "--broker", "1", "--all").out
+    assert "log.dirs" in run("configs", "describe", "--broker", "1").out
+    assert "log.dirs" not in run("configs", "describe", "--topic", topic).out
     nobody = run("configs", "describe", "--broker", "77")
     assert nobody.code == 1
     assert "no broker '77'" in nobody.err
@@ -253,7 +255,27 @@ def test_groups_and_their_offsets(run: Fencepost, topic: str, produce: Callable[
     assert run("groups", "describe", group, "--json").json["state"] == "Empty"
     assert run("groups", "delete", group).out == f"deleted group {group}\n"
     assert group not in run("groups", "list").out
-    assert run("groups", "delete", group).code == 1
+    for action in ("delete", "describe", "offsets"):
+        gone = run("groups", action, group)
+        assert (gone.code, gone.out) == (1, "")
+        assert group in gone.err
+
+
+def test_offsets_beyond_the_end(run: Fencepost, topic: str, produce: Callable[..., Ran]):
+    produce(topic, "1\n2\n", "--partition", "0")
+    ran = run("consume", topic, "--offset", "1")
+    assert (ran.code, ran.lines) == (0, ["2"])
+    assert f"{topic}-1 ends at offset 0" in ran.err
+    ran = run("consume", topic, "--offset", "100")
+    assert (ran.code, ran.out) == (1, "")
+    assert f"nothing to read: {topic}-0 ends at offset 2, {topic}-1 ends at offset 0" in ran.err
+
+
+def test_mistakes_are_told_at_once(run: Fencepost, topic: str):
+    began = time.monotonic()
+    assert run("topics", "describe", f"{topic}-not").code == 1
+    assert run("consume", f"{topic}-not").code == 1
+    assert time.monotonic() - began < 2
 
 
 def test_epochs_of_a_young_topic(run: Fencepost, topic: str, produce: Callable[..., Ran]):

@@ -20,10 +20,13 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import ClientError, ConfigError
 from fencepost.client.metadata import TopicPartition
+from fencepost.client.retry import Deadline, retrying
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # Shorter than a program's: somebody is looking at the prompt.
 API_TIMEOUT_MS = 15_000
+# To the first broker that answers; one that is just starting takes about a second.
+CONNECT_TIMEOUT_MS = 3_000
 BOOTSTRAP_VARIABLE = "FENCEPOST_BOOTSTRAP"
 
 Run = Callable[[argparse.Namespace], int]
@@ -62,7 +65,10 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
-    """The cluster the options name; `defaults` are client properties with _ for dots."""
+    """The cluster the options name, connected; `defaults` are client properties with _ for dots.
+
+    Raises UsageError and ConfigError for the options, ClientError when nobody answers.
+    """
     props: dict[str, object] = {"default.api.timeout.ms": API_TIMEOUT_MS}
     props.update({key.replace("_", "."): value for key, value in defaults.items()})
     if arguments.client_config is not None:
@@ -77,7 +83,12 @@ def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
         )
     props.update(pair(text, "-X") for text in arguments.properties)
     props["bootstrap.servers"] = arguments.bootstrap_server
-    return Cluster(config=ClientConfig.from_props(props))
+    cluster = Cluster(config=ClientConfig.from_props(props))
+    # Brokers learn of new topics within milliseconds; a misspelt name should not take seconds.
+    cluster.unknown_topic_attempts = 2
+    limit = min(CONNECT_TIMEOUT_MS, cluster.config.api_timeout_ms)
+    retrying("connecting", cluster.any_connection, Deadline(limit), cluster.backoff())
+    return cluster
 
 
 def command(function: Run) -> Run:
@@ -120,13 +131,17 @@ def print_json(value: Any) -> None:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as they need to be, two blanks apart; numbers to the right."""
+    """Columns as wide as they need to be, two blanks apart; numbers to the right. Without rows
+    nothing but a note on stderr."""
     lines = [tuple(map(_cell, row)) for row in rows]
+    if not lines:
+        print("(none)", file=sys.stderr)
+        return
     widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
     numeric = [all(line[i].lstrip("-").isdecimal() for line in lines) for i in range(len(header))]
     for line in (tuple(header), *lines):
         cells = (
-            cell.rjust(width) if right and lines else cell.ljust(width)
+            cell.rjust(width) if right else cell.ljust(width)
             for cell, width, right in zip(line, widths, numeric, strict=True)
         )
         print("  ".join(cells).rstrip())

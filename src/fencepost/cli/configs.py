@@ -74,7 +74,7 @@ def _resource(arguments: argparse.Namespace) -> tuple[int, str]:
 @command
 def describe(arguments: argparse.Namespace) -> int:
     """Configs with where they come from."""
-    from fencepost.client.admin import Admin
+    from fencepost.client.admin import CONFIG_SOURCES, STATIC_SOURCE, Admin
 
     with open_cluster(arguments) as cluster:
         entries = Admin(cluster).describe_configs(*_resource(arguments), arguments.keys or None)
@@ -82,7 +82,9 @@ def describe(arguments: argparse.Namespace) -> int:
     if unknown:
         raise UsageError(f"there is no config {', '.join(sorted(unknown))}")
     if not arguments.all and not arguments.keys:
-        entries = [entry for entry in entries if not entry.is_default]
+        # What a topic inherits from a broker's file is not set on the topic.
+        passed_over = CONFIG_SOURCES[STATIC_SOURCE] if arguments.topic is not None else None
+        entries = [e for e in entries if not e.is_default and e.source != passed_over]
     if arguments.json:
         print_json(
             [

@@ -93,6 +93,7 @@ class _Reader:
         partitions = _partitions(cluster, arguments)
         latest = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
         starts = _starts(cluster, partitions, arguments, {p: latest[p].offset for p in partitions})
+        _check_within(starts, {p: latest[p].offset for p in partitions})
         self.positions: dict[TopicPartition, FetchPosition] = {
             partition: FetchPosition(offset) for partition, offset in starts.items()
         }
@@ -140,6 +141,19 @@ def _partitions(cluster: Cluster, arguments: argparse.Namespace) -> list[TopicPa
         if number not in existing:
             raise UsageError(f"topic {arguments.topic} has no partition {number}")
     return [TopicPartition(arguments.topic, number) for number in chosen]
+
+
+def _check_within(starts: dict[TopicPartition, int], latest: dict[TopicPartition, int]) -> None:
+    """Say where logs end that do not reach an offset asked for; ClientError if none does."""
+    from fencepost.client.errors import ClientError
+
+    short = {partition: end for partition, end in latest.items() if starts[partition] > end}
+    texts = [f"{partition} ends at offset {end}" for partition, end in short.items()]
+    if texts and len(short) == len(latest):
+        raise ClientError(f"nothing to read: {', '.join(texts)}")
+    for partition, text in zip(list(short), texts, strict=True):
+        print(f"fencepost consume: {text}", file=sys.stderr)
+        del starts[partition]
 
 
 def _starts(

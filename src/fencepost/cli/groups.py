@@ -14,8 +14,10 @@ from fencepost.cli.cluster_options import (
     print_json,
     print_table,
 )
+from fencepost.client.errors import ClientError
 
 if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
     from fencepost.client.cluster import Cluster
     from fencepost.client.metadata import TopicPartition
 
@@ -129,6 +131,8 @@ def group_offsets(arguments: argparse.Namespace) -> int:
         if arguments.to is not None:
             _set_offsets(cluster, arguments)
         committed = admin.group_offsets(arguments.group)
+        if not committed:
+            _require_group(admin, arguments.group)
         if arguments.topic is not None:
             committed = {p: at for p, at in committed.items() if p.topic == arguments.topic}
         ends = list_offsets(cluster, dict.fromkeys(committed, LATEST))
@@ -150,6 +154,12 @@ def group_offsets(arguments: argparse.Namespace) -> int:
         names = ("topic", "partition", "offset", "end", "lag")
         print_table(names, [[row[name] for name in names] for row in rows])
     return 0
+
+
+def _require_group(admin: Admin, group: str) -> None:
+    """Raise ClientError for a group that does not exist; brokers answer for it as if it did."""
+    if group not in {listed.group_id for listed in admin.list_groups()}:
+        raise ClientError(f"no such group: {group}")
 
 
 def _set_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:

@@ -49,6 +49,8 @@ BROKER_DEFAULT = -1  # partitions and replication factor as the broker's configu
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
+STATIC_SOURCE = 4
+DEFAULT_SOURCE = 5
 CONFIG_SOURCES = {
     0: "unknown",
     1: "topic",
@@ -72,7 +74,8 @@ class CreatedTopic(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One effective configuration; `value` is None when sensitive."""
+    """One effective configuration; `value` is None when sensitive. `is_default` means that nobody
+    set it anywhere."""
 
     name: str
     value: str | None
@@ -214,7 +217,7 @@ class Admin(GroupAdmin):
                 entry.name,
                 entry.value,
                 CONFIG_SOURCES.get(entry.config_source, str(entry.config_source)),
-                entry.config_source in (4, 5),
+                entry.config_source == DEFAULT_SOURCE,
                 entry.read_only,
                 entry.is_sensitive,
             )

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from fencepost.batch.header import read_header, stamp_producer
-from fencepost.client.cluster import UNKNOWN_TOPIC_ATTEMPTS, Cluster
+from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection, Token
 from fencepost.client.errors import (
     BrokerError,
@@ -265,7 +265,7 @@ class BatchProducer:
     def _cannot_send(self, queue: PartitionQueue, batch: QueuedBatch, error: ClientError) -> None:
         if isinstance(error, UnknownTopic):
             queue.unknown_topic_attempts += 1
-        if error.retriable and queue.unknown_topic_attempts < UNKNOWN_TOPIC_ATTEMPTS:
+        if error.retriable and queue.unknown_topic_attempts < self.cluster.unknown_topic_attempts:
             self.cluster.note_failure(error)
             queue.retry_at = time.monotonic() + queue.backoff.next_ms() / 1000
             queue.last_error = error

@@ -80,6 +80,7 @@ class Cluster:
         self.config = config
         self.bootstrap = parse_servers(config.bootstrap_servers)
         self.metadata = Metadata()
+        self.unknown_topic_attempts = UNKNOWN_TOPIC_ATTEMPTS
         self._connections: dict[int, Connection] = {}
         self._anyone: Connection | None = None  # to a bootstrap server; its node id is unknown
         self._coordinators: dict[str, Node] = {}
@@ -189,7 +190,7 @@ class Cluster:
             self.note_failure(error)
             if isinstance(error, UnknownTopic):
                 attempts += 1
-                if attempts >= UNKNOWN_TOPIC_ATTEMPTS:
+                if attempts >= self.unknown_topic_attempts:
                     raise error
 
         return check
@@ -309,18 +310,21 @@ class Cluster:
         message: Message | Callable[[Connection], Message],
         error_of: ErrorOf | None = None,
         *,
+        what: str,
         highest: int | None = None,
         deadline: Deadline | None = None,
     ) -> Any:
         """Send `message` to the coordinator of `group`; a function is given the connection, for
-        requests whose layout depends on the version."""
+        requests whose layout depends on the version. `what` begins the text of errors."""
 
         def attempt() -> Any:
             node = self._find_coordinator(group)
             connection = self.connection(node)
             request = message if isinstance(message, Message) else message(connection)
             response = connection.request(request, highest=highest)
-            _check(response, error_of, request, node.address)
+            code = error_of(response) if error_of is not None else ErrorCode.NONE
+            if code != ErrorCode.NONE:
+                raise BrokerError.of(code, f"{what}: refused", host=node.address)
             return response
 
         def before_retry(error: ClientError) -> None:
@@ -328,7 +332,7 @@ class Cluster:
             self._coordinators.pop(group, None)
 
         return retrying(
-            f"the request for group {group}",
+            what,
             attempt,
             deadline or self.deadline(),
             self.backoff(),

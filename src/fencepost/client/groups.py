@@ -108,7 +108,10 @@ class GroupAdmin:
         """A classic group. Kafka answers for an unknown one with state Dead, or with
         GROUP_ID_NOT_FOUND (BrokerError) since version 6."""
         response = self.cluster.request_coordinator(
-            group, DescribeGroupsRequest(groups=[group]), lambda r: _error_in(r.groups)
+            group,
+            DescribeGroupsRequest(groups=[group]),
+            lambda r: _error_in(r.groups),
+            what=f"cannot describe group {group}",
         )
         found = response.groups[0]
         return GroupDescription(
@@ -132,7 +135,10 @@ class GroupAdmin:
     def delete_group(self, group: str) -> None:
         """Delete an empty group with its offsets. Raises BrokerError NON_EMPTY_GROUP and so on."""
         self.cluster.request_coordinator(
-            group, DeleteGroupsRequest(groups_names=[group]), lambda r: _error_in(r.results)
+            group,
+            DeleteGroupsRequest(groups_names=[group]),
+            lambda r: _error_in(r.results),
+            what=f"cannot delete group {group}",
         )
 
     def group_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
@@ -148,7 +154,13 @@ class GroupAdmin:
         def error_of(response: Any) -> int:
             return _error_in(response.groups) if response.groups else int(response.error_code)
 
-        response = self.cluster.request_coordinator(group, build, error_of, highest=OFFSETS_HIGHEST)
+        response = self.cluster.request_coordinator(
+            group,
+            build,
+            error_of,
+            what=f"cannot read the offsets of group {group}",
+            highest=OFFSETS_HIGHEST,
+        )
         topics = response.groups[0].topics if response.groups else response.topics
         offsets = {}
         for topic in topics:
@@ -189,7 +201,11 @@ class GroupAdmin:
             ],
         )
         self.cluster.request_coordinator(
-            group, request, _error_of_partitions, highest=OFFSETS_HIGHEST
+            group,
+            request,
+            _error_of_partitions,
+            what=f"cannot set the offsets of group {group}",
+            highest=OFFSETS_HIGHEST,
         )
 
     def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
@@ -208,7 +224,10 @@ class GroupAdmin:
             ],
         )
         self.cluster.request_coordinator(
-            group, request, lambda r: r.error_code or _error_of_partitions(r)
+            group,
+            request,
+            lambda r: r.error_code or _error_of_partitions(r),
+            what=f"cannot delete offsets of group {group}",
         )
 
 
