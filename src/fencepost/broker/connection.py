@@ -37,10 +37,12 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.piecework import TURN_S, Piecework
 from fencepost.broker.refusals import MIN_FRAME_BYTES, explain_length
 from fencepost.broker.registry import API_VERSIONS_KEY, ROUTES, RequestContext
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.frame import read_request_header
+from fencepost.wire.message import Message
 
 if TYPE_CHECKING:
     from fencepost.broker.listener import Listener
@@ -63,8 +65,6 @@ TRANSPORT_CHUNK_BYTES = 64 * 1024
 """What the transport is given, to be told when the socket takes bytes again."""
 WRITEV_PARTS = 512
 REMEMBERED_HEADER_BYTES = 256
-TURN_S = 0.005
-"""After so much time on requests of one client, the others come first."""
 YOUNGEST_FRAME_S = 0.1
 """A frame's rate is not told before it is so old."""
 
@@ -97,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resume_scheduled = False
         self._dispatching = False
         self._stalled = False  # frames that are here already wait for room
+        self._at_work = False  # a handler works in pieces
         self._headers: dict[tuple[int, int], tuple[bytes, str | None]] = {}
         # out
         self._waiting: deque[RequestContext] = deque()
@@ -345,12 +346,20 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting.append(context)
         self._waiting_bytes += len(frame)
         try:
-            response = route.handler(context, request)
-            if response is not None:
-                context.reply(response)
+            answer = route.handler(context, request)
+            if isinstance(answer, Message):
+                context.reply(answer)
+            elif answer is not None:
+                work = Piecework(self._listener.loop, context, answer, self._work_done)
+                self._at_work = not work.go_on()
         except Exception:
             log.exception("%s v%d from %s failed", route.name, version, self)
             context.fail()
+
+    def _work_done(self) -> None:
+        """A handler that worked in pieces is through: on to what came behind its request."""
+        self._at_work = False
+        self.flush()
 
     def _read_header(self, frame: memoryview, api_key: int, version: int) -> tuple[str | None, int]:
         """The client id, and where the body starts.
@@ -385,6 +394,7 @@ class Connection(asyncio.BufferedProtocol):
     def _blocked(self) -> bool:
         return (
             self._write_paused
+            or self._at_work
             or len(self._waiting) >= MAX_REQUESTS_IN_FLIGHT
             or self._waiting_bytes > MAX_FRAME_BYTES_IN_FLIGHT
             or self._out_bytes > OUTPUT_HIGH_WATER_BYTES

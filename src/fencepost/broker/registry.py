@@ -15,6 +15,8 @@ request, and either returns the response or returns None and answers later throu
 * `no_reply()`: the protocol has no response here (Produce with acks=0).
 * `close(reason)`: the protocol says to hang up.
 
+A handler that may have much to do is a generator function, see `piecework`.
+
 Responses leave in the order of the requests, whatever the order of the answers.
 
 `memoryview`s inside a request (`Records`) point into a receive buffer that is used again: they are
@@ -24,7 +26,7 @@ good until the handler returns. Everything else in a request is the handler's to
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Buffer = bytes | bytearray | memoryview
-Handler = Callable[["RequestContext", Any], Message | None]
+Pieces = Generator[None, None, Message | None]
+Handler = Callable[["RequestContext", Any], Message | Pieces | None]
 
 API_VERSIONS_KEY = 18
 MAX_ELEMENTS = 100_000

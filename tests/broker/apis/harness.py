@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,10 +136,21 @@ def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT")
     assert route.min_version <= version <= route.max_version
     arrived = type(request).decode(request.encode(version), version)
     context = RequestContext(node, Caller(listener), route, version, 7, "harness")
-    answer = route.handler(context, arrived)
+    answer = to_its_end(route.handler(context, arrived))
     if answer is not None:
         context.reply(answer)
     return context
+
+
+def to_its_end(answer: Any) -> Any:
+    """The response of a handler, also of one that works in pieces."""
+    if not isinstance(answer, Generator):
+        return answer
+    while True:
+        try:
+            next(answer)
+        except StopIteration as done:
+            return done.value
 
 
 def answer_of(context: RequestContext) -> Any:

@@ -15,7 +15,7 @@ metrics nor dynamic group configs are offered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from fencepost.broker import loggers
 from fencepost.broker.config_view import (
@@ -39,6 +39,8 @@ from fencepost.wire.api.describe_configs import (
 from fencepost.wire.errors import ErrorCode
 
 RESOURCE_BROKER_LOGGER = 8
+MAX_RESOURCES_AND_KEYS = 20_000
+"""A resource of three bytes is answered with thousands."""
 
 
 class _Refused(Exception):
@@ -50,12 +52,16 @@ class _Refused(Exception):
         self.message = message
 
 
-@handles(DescribeConfigsRequest, versions="1-4")
-def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+@handles(DescribeConfigsRequest, versions="1-4", max_elements=MAX_RESOURCES_AND_KEYS)
+def handle(
+    context: RequestContext, request: DescribeConfigsRequest
+) -> Generator[None, None, DescribeConfigsResponse]:
     """Describe each resource of the request, in its order."""
-    return DescribeConfigsResponse(
-        results=[_describe(context, request, resource) for resource in request.resources]
-    )
+    results = []
+    for resource in request.resources:
+        results.append(_describe(context, request, resource))
+        yield
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

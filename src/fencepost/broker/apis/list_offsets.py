@@ -2,7 +2,7 @@
 
 Per partition, in this order:
 
-1. named twice in its topic: 42, once;
+1. named twice: 42, once per topic of the request that names it;
 2. a negative timestamp that the version does not have: 35;
 3. not hosted here though it exists: 6; no such partition: 3; log directory offline: 56;
 4. `current_leader_epoch` (v4+; -1: not checked) older than ours: 74, newer: 75;
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from fencepost.batch.errors import BatchError
@@ -73,17 +74,25 @@ FIRST_VERSIONS = {
 
 
 @handles(ListOffsetsRequest, versions="1-11")
-def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer every partition of the request, in its order; a repeated one once."""
+def handle(
+    context: RequestContext, request: ListOffsetsRequest
+) -> Generator[None, None, ListOffsetsResponse]:
+    """Answer every partition of the request, in its order; a repeated one once per topic."""
+    counts = Counter(
+        (topic.name, question.partition_index)
+        for topic in request.topics
+        for question in topic.partitions
+    )
     topics = []
     for topic in request.topics:
-        counts = Counter(question.partition_index for question in topic.partitions)
-        answers = {
-            question.partition_index: _answer(context, request, topic.name, question)
-            if counts[question.partition_index] == 1
-            else _failed(question, ErrorCode.INVALID_REQUEST)
-            for question in topic.partitions
-        }
+        answers = {}
+        for question in topic.partitions:
+            index = question.partition_index
+            if counts[topic.name, index] == 1:
+                answers[index] = _answer(context, request, topic.name, question)
+                yield
+            else:
+                answers[index] = _failed(question, ErrorCode.INVALID_REQUEST)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values())))
     return ListOffsetsResponse(topics=topics)
 
