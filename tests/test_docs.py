@@ -1,0 +1,321 @@
+"""The documents say what is so: tables are current, what they name exists, what they show runs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from fencepost.cli.main import build_parser
+from fencepost.spark import options as spark_options
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+OURS = [path for path in DOCS if path.name != "ARCHITECTURE.md"]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+RUN_TIMEOUT_S = 110
+SPARK_TIMEOUT_S = 600
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document."""
+
+    path: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path.name}:{self.line}"
+
+    def begins_with(self, mark: str) -> bool:
+        return self.text.split("\n", 1)[0] == mark
+
+
+def blocks() -> list[Block]:
+    found = []
+    for path in OURS:
+        text = path.read_text()
+        for match in FENCE.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(Block(path, line, match[1], match[2]))
+    return found
+
+
+BLOCKS = blocks()
+
+
+def marked(language: str, mark: str) -> list[Block]:
+    return [one for one in BLOCKS if one.language == language and one.begins_with(mark)]
+
+
+def document(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def prose(path: Path) -> str:
+    """A document without its fenced blocks."""
+    return FENCE.sub("", path.read_text())
+
+
+# -- what they say ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def docs_tables() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "tools" / "docs_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_tables_are_current(path: Path, docs_tables: ModuleType):
+    text = path.read_text()
+    assert docs_tables.rewritten(text) == text, "run python tools/docs_tables.py"
+
+
+def test_every_table_is_in_a_document(docs_tables: ModuleType):
+    used = {match[2] for path in DOCS for match in docs_tables.MARK.finditer(path.read_text())}
+    assert used == set(docs_tables.TABLES)
+
+
+def test_a_key_that_nothing_reads_is_found_out(docs_tables: ModuleType):
+    read = docs_tables.read_keys()
+    assert {"retention.ms", "log.retention.hours", "num.partitions", "segment.bytes"} <= read
+    assert "no.such.key" not in read
+    assert "log.cleaner.min.cleanable.ratio" not in read
+
+
+PATH_NAMED = re.compile(
+    r"`((?:src|tests|tools|docs|benchmarks|examples|requirements|\.ci)/[\w./<>*-]+)`"
+)
+LINK = re.compile(r"\]\(((?!https?:)[^)#]*)(?:#([\w-]+))?\)")
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_files_that_are_named_exist(path: Path):
+    missing = [name for name in PATH_NAMED.findall(path.read_text()) if not list(ROOT.glob(name))]
+    assert not missing
+
+
+def anchors(path: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path):
+    for name, anchor in LINK.findall(path.read_text()):
+        target = (path.parent / name).resolve() if name else path
+        assert target.exists(), name
+        assert not anchor or anchor in anchors(target), f"{name}#{anchor}"
+
+
+DOTTED = re.compile(r"`(fencepost(?:\.\w+)+)`")
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
+def test_python_names_exist(path: Path):
+    from fencepost.broker.config_keys import BROKER_CONFIGS
+
+    for dotted in sorted(set(DOTTED.findall(path.read_text())) - BROKER_CONFIGS.keys()):
+        module_name, _, attribute = dotted.rpartition(".")
+        try:
+            importlib.import_module(dotted)
+        except ModuleNotFoundError:
+            assert hasattr(importlib.import_module(module_name), attribute), dotted
+
+
+ENVIRONMENT = re.compile(r"\bFENCEPOST_[A-Z_]+\b")
+
+
+def test_environment_variables_are_looked_at():
+    sources = "".join(
+        path.read_text()
+        for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"), ROOT / "setup.py"]
+        if path != Path(__file__).resolve()
+    )
+    named = {name for path in DOCS for name in ENVIRONMENT.findall(path.read_text())}
+    assert named
+    assert {name for name in named if f'"{name}"' not in sources} == set()
+
+
+def command_lines() -> Iterator[tuple[str, list[str]]]:
+    """Every command in shell blocks and code spans, split into words."""
+    for block in BLOCKS:
+        if block.language == "sh":
+            joined = re.sub(r"\|\n\s*", "| ", block.text.replace("\\\n", " "))
+            for line in joined.splitlines():
+                for part in re.split(r"\s\|\s|\s&&\s", line):
+                    words = shlex.split(part, comments=True)
+                    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+                        del words[0]
+                    if words:
+                        yield str(block), words
+    for path in DOCS:
+        for span in re.findall(r"`((?:fencepost|make|python)(?: [^`\n]+)?)`", prose(path)):
+            if "..." not in span:
+                yield path.name, shlex.split(span)
+
+
+def test_commands_that_are_shown_exist(capsys: pytest.CaptureFixture[str]):
+    makefile = (ROOT / "Makefile").read_text()
+    checked = 0
+    for where, words in command_lines():
+        program = Path(words[0]).name
+        if program == "make" and len(words) > 1:
+            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), f"{where}: {words}"
+        elif program == "python" and words[1].endswith(".py"):
+            assert (ROOT / words[1]).is_file(), f"{where}: {words}"
+        elif program == "fencepost" and len(words) > 1:
+            for index, word in enumerate(words):
+                if word in (">", "<", "2>", "&"):
+                    words = words[:index]
+                    break
+            assert accepted(words[1:]), f"{where}: {words}: {capsys.readouterr().err}"
+        else:
+            continue
+        checked += 1
+    assert checked > 20
+
+
+def accepted(words: list[str]) -> bool:
+    """Whether the command line takes these words; in prose an action may stand alone."""
+    if words == ["--version"] or (len(words) > 1 and words[1:] == ["--help"]):
+        return True
+    parser = build_parser(words[0])
+    try:
+        parser.parse_args(words)
+    except SystemExit:
+        # `fencepost topics`, `fencepost configs alter --topic`: spoken of, not to be typed.
+        return bool(re.fullmatch(r"[a-z]+( [a-z]+)?( --[a-z-]+( \d+)?)?", " ".join(words))) and (
+            words[0] in parser.format_help()
+        )
+    return True
+
+
+def test_apis_that_are_said_to_be_missing_are(docs_tables: ModuleType):
+    from fencepost.broker import apis
+    from fencepost.broker.registry import ROUTES
+
+    apis.load_all()
+    served = {route.name for route in ROUTES.values()}
+    text = document("GUIDE.md").split("### What is not there")[1].split("### What is different")[0]
+    said = {
+        name
+        for sentence in re.findall(r"not\s+served:(.*?)\.(?:\s|$)", text, re.DOTALL | re.IGNORECASE)
+        for name in re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", sentence, flags=re.DOTALL))
+    }
+    assert len(said) > 30
+    assert said & served == set()
+
+
+def test_every_option_of_the_data_source_is_in_the_table():
+    rows = re.findall(
+        r"^\| `([\w.]+)` \| (?:read|stream|write)", document("SPARK.md"), re.MULTILINE
+    )
+    assert sorted(rows) == sorted({*spark_options.NAMES, *spark_options.WITHOUT_EFFECT})
+
+
+def test_refused_properties_are_named():
+    text = document("SPARK.md")
+    for key in (*spark_options.REJECTED_FOR_SOURCES, *spark_options.REJECTED_FOR_SINKS):
+        assert f"`kafka.{key}`" in text
+
+
+def test_blocks_are_marked_or_meant_for_reading():
+    """A Python block without a mark would never be tried."""
+    unmarked = [
+        str(one) for one in BLOCKS if one.language == "python" and not one.text.startswith("# runs")
+    ]
+    assert not unmarked
+
+
+# -- what they show --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    """What a user's shell has who activated the environment, and a broker to talk to."""
+    from fencepost.testing import Cluster
+
+    with Cluster(group_initial_rebalance_delay_ms=0) as cluster:
+        yield {
+            **os.environ,
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "FENCEPOST_BOOTSTRAP": cluster.bootstrap_servers,
+        }
+
+
+def run(
+    command: list[str], environment: dict[str, str], place: Path, timeout_s: float = RUN_TIMEOUT_S
+) -> str:
+    done = subprocess.run(
+        command,
+        env=environment,
+        cwd=place,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, f"exit code {done.returncode}\n{output[-6000:]}"
+    return output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", marked("python", "# runs"), ids=str)
+def test_python_blocks_run(block: Block, environment: dict[str, str], tmp_path: Path):
+    script = tmp_path / "block.py"
+    script.write_text(block.text)
+    run([sys.executable, str(script)], environment, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.clients
+@pytest.mark.parametrize("block", marked("python", "# runs with pytest"), ids=str)
+def test_test_blocks_pass(block: Block, environment: dict[str, str], tmp_path: Path):
+    script = tmp_path / "test_block.py"
+    script.write_text(block.text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(script)]
+    assert "1 passed" in run(command, environment, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", marked("sh", "# runs"), ids=str)
+def test_shell_blocks_run(block: Block, environment: dict[str, str], tmp_path: Path):
+    run(["bash", "-euo", "pipefail", "-c", block.text], environment, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(SPARK_TIMEOUT_S + 60)
+def test_spark_blocks_run(environment: dict[str, str], tmp_path: Path):
+    """All blocks of the page in one session, in order, as a reader would try them."""
+    found = marked("python", "# runs in Spark")
+    assert len(found) > 4
+    end = textwrap.dedent("""
+        spark.stop()
+        print("all blocks ran")
+    """)
+    script = tmp_path / "blocks.py"
+    script.write_text("\n".join(f"# {one}\n{one.text}" for one in found) + end)
+    output = run([sys.executable, str(script)], environment, tmp_path, SPARK_TIMEOUT_S)
+    assert "all blocks ran" in output

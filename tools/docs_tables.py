@@ -1,0 +1,308 @@
+"""Writes the tables of docs/ that say what the code already says.
+
+    python tools/docs_tables.py [--check]
+
+A section of a document between `<!-- table NAME -->` and `<!-- end NAME -->` belongs to the
+function of that name in TABLES and is replaced by what it returns. `--check` changes nothing and
+exits with 1 if something is out of date; tests/test_docs.py does the same.
+
+Whether a configuration key does anything is found out by looking at the sources: a key counts as
+read if the broker asks for it by name, or looks at the attribute that a topic's key becomes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from fencepost.broker import apis
+from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
+from fencepost.broker.config_view import DYNAMIC_BROKER_KEYS
+from fencepost.broker.registry import ROUTES
+from fencepost.cli.commands import COMMANDS
+from fencepost.client.config import KNOWN, ClientConfig
+from fencepost.client.security import Security
+from fencepost.log.config import TOPIC_CONFIGS
+from fencepost.log.configdef import INT_MAX, LONG_MAX, ConfigDef, Validator
+from fencepost.wire import api
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+SOURCES = ROOT / "src" / "fencepost"
+MARK = re.compile(r"(<!-- table ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
+LARGEST = {INT_MAX: "2^31-1", LONG_MAX: "2^63-1"}
+FIXED = frozenset({"process.roles", "remote.storage.enable"})
+"""Keys that have one allowed value: nobody needs to ask for it."""
+CHECKS_ONLY = frozenset({"_check_pairs"})
+"""Functions that compare values with each other and do nothing with them."""
+
+
+# -- which keys are read ---------------------------------------------------------------------
+
+
+def _trees(*places: str) -> Iterator[tuple[Path, ast.Module]]:
+    for place in places:
+        path = SOURCES / place
+        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            yield file, ast.parse(file.read_text())
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those inside of CHECKS_ONLY."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef) and child.name in CHECKS_ONLY:
+            continue
+        yield child
+        yield from _nodes(child)
+
+
+def _derived_attributes() -> dict[str, set[str]]:
+    """Properties of LogConfig, and the configs that each looks at."""
+    found: dict[str, set[str]] = {}
+    for _, tree in _trees("log/config.py"):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and any(
+                isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list
+            ):
+                found[node.name] = {
+                    inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)
+                }
+    return found
+
+
+@cache
+def read_keys() -> frozenset[str]:
+    """Broker and topic keys that some code of the broker looks at."""
+    tables = {SOURCES / "broker" / "config_keys.py", SOURCES / "log" / "config.py"}
+    texts: set[str] = set()
+    attributes: set[str] = set()
+    for path, tree in _trees("broker", "log", "machines"):
+        if path in tables:
+            continue
+        for node in _nodes(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.add(node.value)
+            elif isinstance(node, ast.Attribute):
+                attributes.add(node.attr)
+    for name, uses in _derived_attributes().items():
+        if name in attributes:
+            attributes |= uses
+    topic_keys = {
+        name
+        for name, definition in TOPIC_CONFIGS.items()
+        if definition.attribute in attributes or name in texts
+    }
+    synonyms = {synonym.key for name in topic_keys for synonym in TOPIC_CONFIGS[name].synonyms}
+    return frozenset(topic_keys | synonyms | (BROKER_CONFIGS.keys() & texts) | FIXED)
+
+
+# -- tables ----------------------------------------------------------------------------------
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; bars in cells are escaped."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+    )
+
+
+def _value(definition: ConfigDef) -> str:
+    if definition.default is None:
+        return ""
+    if definition.default in LARGEST and not isinstance(definition.default, bool):
+        return LARGEST[definition.default]
+    text = definition.format(definition.default)
+    return f"`{text}`" if text else "empty"
+
+
+def _allowed(validator: Validator | None) -> str:
+    if validator is None:
+        return ""
+    return validator.describes.replace("-9223372036854775808", "-2^63")
+
+
+def _what(definition: ConfigDef) -> str:
+    parts = [definition.doc.removesuffix(".")]
+    allowed = _allowed(definition.validator)
+    if allowed:
+        parts.append(f"({allowed})")
+    return " ".join(parts)
+
+
+def _name(name: str) -> str:
+    return f"`{name}`"
+
+
+def broker_configs() -> str:
+    """Keys of server.properties that do something, but for those that give topics' defaults."""
+    defaults = {s.key for definition in TOPIC_CONFIGS.values() for s in definition.synonyms}
+    return markdown(
+        ("key", "default", "what it is"),
+        (
+            (_name(name), _value(BROKER_CONFIGS[name]), _what(BROKER_CONFIGS[name]))
+            for name in sorted(BROKER_CONFIGS)
+            if name not in defaults and name in read_keys()
+        ),
+    )
+
+
+def topic_configs() -> str:
+    """Configs of topics that do something, with the broker's keys behind them."""
+    rows = []
+    for name in sorted(TOPIC_CONFIGS):
+        definition = TOPIC_CONFIGS[name]
+        if definition.internal or name not in read_keys():
+            continue
+        keys = ", ".join(
+            _name(synonym.key) + ("\\*" if synonym.key in DYNAMIC_BROKER_KEYS else "")
+            for synonym in definition.synonyms
+        )
+        rows.append((_name(name), _value(definition), keys, _what(definition)))
+    return markdown(("topic config", "default", "broker key", "what it is"), rows)
+
+
+def unread_configs() -> str:
+    """Keys that are checked, stored and shown, and nothing else."""
+    topic = [n for n, d in TOPIC_CONFIGS.items() if not d.internal and n not in read_keys()]
+    behind = {synonym.key for name in topic for synonym in TOPIC_CONFIGS[name].synonyms}
+    broker = [n for n in BROKER_CONFIGS if n not in read_keys() and n not in behind]
+    return markdown(
+        ("of", "keys"),
+        (
+            ("topics (and the broker keys behind them)", ", ".join(map(_name, sorted(topic)))),
+            ("brokers", ", ".join(map(_name, sorted(broker)))),
+        ),
+    )
+
+
+def other_configs() -> str:
+    """Kafka's keys that are accepted with a warning, and those that are refused."""
+    reasons: dict[str, list[str]] = {}
+    for prefix, reason in REFUSED:
+        reasons.setdefault(reason, []).append(prefix + ("\\*" if prefix.endswith(".") else ""))
+    rows = [(", ".join(map(_name, sorted(WITHOUT_EFFECT))), "accepted, one warning in the log")]
+    rows += [(_name(old), f"read as `{new}`") for old, new in sorted(ALIASES.items())]
+    rows += [
+        (", ".join(map(_name, names)), f"refused: {reason}") for reason, names in reasons.items()
+    ]
+    return markdown(("keys", "what happens"), rows)
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def served_apis() -> str:
+    """What ApiVersions advertises: the registry of handlers."""
+    apis.load_all()
+    rows = []
+    for key in sorted(ROUTES):
+        route = ROUTES[key]
+        versions = _span(route.min_version, route.max_version)
+        if route.advertised_min_version != route.min_version:
+            versions += f" (advertised from {route.advertised_min_version})"
+        released = route.request_class
+        rows.append(
+            (
+                str(key),
+                route.name,
+                versions,
+                _span(released.min_version, released.max_version),
+            )
+        )
+    return markdown(("key", "API", "versions served", "versions ever defined"), rows)
+
+
+def commands() -> str:
+    """The command line."""
+    return markdown(
+        ("command", "what it does"),
+        ((_name(f"fencepost {command.name}"), command.help) for command in COMMANDS),
+    )
+
+
+def codec_apis() -> str:
+    """What `fencepost.wire.api` has."""
+    rows = []
+    for key in sorted(api.API_NAMES):
+        request, response = api.request_class(key), api.response_class(key)
+        flexible = request.flexible_from
+        rows.append(
+            (
+                str(key),
+                api.API_NAMES[key],
+                _span(request.min_version, request.max_version),
+                "never" if flexible is None else f"{flexible}+",
+                _name(request.__module__.rpartition(".")[2]),
+            )
+        )
+        assert (request.min_version, request.max_version) == (
+            response.min_version,
+            response.max_version,
+        )
+    return markdown(("key", "API", "versions", "flexible", "module"), rows)
+
+
+def client_properties() -> str:
+    """Client properties, for `kafka.*` options in Spark and `-X` on the command line."""
+    plain, security = ClientConfig(), Security()
+    rows = []
+    for key, prop in KNOWN.items():
+        owner = plain if hasattr(plain, prop.attribute) else security
+        default = getattr(owner, prop.attribute)
+        text = _text(default)
+        if key == "acks":
+            text = "all"
+        rows.append((_name(key), f"`{text}`" if text != "" else ""))
+    return markdown(("property", "default"), rows)
+
+
+def _text(default: object) -> str:
+    if isinstance(default, bool):
+        return "true" if default else "false"
+    return "" if default is None else str(default)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "broker-configs": broker_configs,
+    "topic-configs": topic_configs,
+    "unread-configs": unread_configs,
+    "other-configs": other_configs,
+    "served-apis": served_apis,
+    "commands": commands,
+    "codec-apis": codec_apis,
+    "client-properties": client_properties,
+}
+
+
+def rewritten(text: str) -> str:
+    """A document with its tables as they should be. KeyError for a table nobody makes."""
+    return MARK.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
+
+
+def main() -> int:
+    """Rewrite the documents, or say which are out of date."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing, exit with 1 if stale")
+    check = parser.parse_args().check
+    stale = []
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text()
+        current = rewritten(text)
+        if current != text:
+            stale.append(str(path.relative_to(ROOT)))
+            if not check:
+                path.write_text(current)
+    for name in stale:
+        print(f"{name} {'is out of date' if check else 'rewritten'}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
