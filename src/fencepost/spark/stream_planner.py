@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from fencepost.client.errors import UnknownTopic
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.loss import DataLossError, Loss, PartitionState, judge, unseen_beginning
 from fencepost.spark.offsets import Position, StreamOffset
@@ -186,7 +187,10 @@ class StreamPlanner:
         until = self._clock() + HOLD_S
         pause = HOLD_PAUSE_S
         while True:
-            seen = self.survey.peek()
+            try:
+                seen = self.survey.peek()
+            except UnknownTopic:
+                return True  # something vanished; a full look will tell what
             self._latest = seen
             if self._differs(start, seen):
                 return True
