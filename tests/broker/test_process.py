@@ -365,3 +365,20 @@ def test_a_broker_without_c_extensions():
             assert client.ask(request, 13).responses[0].partition_responses[0].base_offset == 0
             (part,) = fetch(client, topic, 1, version=13)
             assert [record.value for record in read_records(part.records)] == [b"a", b"b"]
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_needed():
+    script = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, {hard}));" + (
+        "from fencepost.testing import Cluster; c = Cluster(max_connections=400); c.start();"
+        "print(resource.prlimit(c.pid, resource.RLIMIT_NOFILE)[0], 'ulimit' in c.log_text);"
+        "c.close()"
+    )
+    for hard, expected in ((4000, "1424 False"), (1000, "1000 True")):
+        done = subprocess.run(
+            [sys.executable, "-c", script.format(hard=hard)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        assert done.stdout.strip() == expected

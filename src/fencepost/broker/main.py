@@ -13,6 +13,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -28,6 +29,8 @@ log = logging.getLogger("fencepost")
 
 EXIT_FORCED = 130
 PARENT_POLL_S = 0.5
+FILES_BESIDE_CONNECTIONS = 1024
+"""Open files that logs and the like may take."""
 GC_THRESHOLD = 20_000
 """Requests leave no reference cycles behind, so the collector need not look often."""
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
@@ -45,9 +48,26 @@ def run(
     except EventLoopError as error:
         log.error("%s", error)
         return 2
+    raise_file_limit(config.get("max.connections"))
     log.info("node %d on Python %s, %s", config.node_id, sys.version.split()[0], name)
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(_serve(config, ready_file, stop_with_parent))
+
+
+def raise_file_limit(max_connections: int) -> None:
+    """Allow this process as many open files as it may have, and say if that is too few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max_connections + FILES_BESIDE_CONNECTIONS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < wanted:
+            log.warning(
+                "max.connections=%d needs %d open files and %d are allowed (ulimit -n)",
+                max_connections,
+                wanted,
+                soft,
+            )
 
 
 def set_up_logging() -> None:

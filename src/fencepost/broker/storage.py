@@ -67,8 +67,8 @@ class Storage:
         """Open or create the log of a partition. LogError, OSError."""
         opened = self._log_dir.create(topic, index, topic_id, config, now_ms=self._now_ms)
         report = opened.recovery
-        if report.was_unclean and report.end_offset:
-            log.info("recovered %s-%d: %s", topic, index, report)
+        if report.bytes_cut or report.lost_from_offset is not None or report.epochs_rebuilt:
+            log.warning("recovered %s-%d: %s", topic, index, report)
         return opened
 
     def delete_partition(self, partition_log: PartitionLog) -> None:
