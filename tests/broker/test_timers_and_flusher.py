@@ -163,6 +163,12 @@ def test_page_cache_mode_reports_at_once_and_flushes_quietly():
         await log.finished.wait()
         assert log.flushed == 3
         assert heard.persisted == [("k", 3)]
+        heard.news.clear()
+        log.end_offset = 4
+        heard.flusher.request("k", log, always=True)
+        assert heard.persisted == [("k", 3)]
+        await heard.heard()
+        assert heard.persisted == [("k", 3), ("k", 4)]
         heard.flusher.close()
 
     run(scenario())

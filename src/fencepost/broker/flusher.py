@@ -105,9 +105,12 @@ class Flusher:
         self._threads: list[threading.Thread] = []
         self._closed = False
 
-    def request(self, key: Hashable, target: FlushableLog) -> None:
-        """Make everything appended to `target` durable soon and report it."""
-        if not self._before_ack:
+    def request(self, key: Hashable, target: FlushableLog, *, always: bool = False) -> None:
+        """Make everything appended to `target` durable soon and report it.
+
+        With `always` also where appends count as durable without (`before_ack` False).
+        """
+        if not self._before_ack and not always:
             self._on_persisted(key, target.end_offset)
             return
         self._requests += 1

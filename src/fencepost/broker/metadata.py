@@ -76,7 +76,15 @@ class MetadataHost:
 
     def start(self) -> None:
         """Give the machine its first input; a lone voter then elects itself."""
-        self._ports.host(METADATA_KEY, self.machine, self.log, self._stepped, self._write_state)
+        # A vote and a commitment are promises: the metadata log is fsynced in Kafka, too.
+        self._ports.host(
+            METADATA_KEY,
+            self.machine,
+            self.log,
+            self._stepped,
+            self._write_state,
+            always_flush=True,
+        )
         jitter = [random.randrange(JITTER_BELOW) for _ in range(JITTER_NUMBERS)]
         self._ports.driver.feed(METADATA_KEY, Start(jitter))
 

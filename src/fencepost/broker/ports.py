@@ -45,6 +45,7 @@ class _Host:
     log: PartitionLog
     watch: Watcher
     write_state: Callable[[Any], None] | None
+    always_flush: bool
     timers: dict[str, Timer] = field(default_factory=dict)
 
 
@@ -80,9 +81,14 @@ class AsyncPorts:
         partition_log: PartitionLog,
         watch: Watcher,
         write_state: Callable[[Any], None] | None = None,
+        *,
+        always_flush: bool = False,
     ) -> None:
-        """Host `machine` on `partition_log`; `watch(machine)` is called after each step."""
-        self._hosts[key] = _Host(partition_log, watch, write_state)
+        """Host `machine` on `partition_log`; `watch(machine)` is called after each step.
+
+        `always_flush`: appends count only when fsynced, whatever `log.flush.before.ack` says.
+        """
+        self._hosts[key] = _Host(partition_log, watch, write_state, always_flush)
         self.driver.add(key, machine)
 
     def unhost(self, key: Hashable) -> None:
@@ -123,7 +129,8 @@ class AsyncPorts:
 
     def request_flush(self, key: Hashable) -> None:
         """Have the flusher make the log durable and tell the driver."""
-        self.flusher.request(key, self._hosts[key].log)
+        host = self._hosts[key]
+        self.flusher.request(key, host.log, always=host.always_flush)
 
     def truncate(self, key: Hashable, work: Truncate) -> None:
         """Cut the log, durably. OSError."""
