@@ -33,6 +33,7 @@ FILES_BESIDE_CONNECTIONS = 1024
 """Open files that logs and the like may take."""
 GC_THRESHOLD = 20_000
 """Requests leave no reference cycles behind, so the collector need not look often."""
+LINE_CHARACTERS_MAX = 2_000
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 
 
@@ -70,10 +71,30 @@ def raise_file_limit(max_connections: int) -> None:
             )
 
 
+class OneLineFormatter(logging.Formatter):
+    """One line per event, whatever is in it: messages repeat what clients and files say.
+
+    A name with a line feed must not look like two events, nor one of 32 KiB fill the disk. Our own
+    tracebacks keep their lines.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """See `logging.Formatter`."""
+        line = super().formatMessage(record)
+        if len(line) > LINE_CHARACTERS_MAX:
+            line = f"{line[:LINE_CHARACTERS_MAX]}... ({len(line)} characters)"
+        if line.isprintable():
+            return line
+        return "".join(
+            c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+            for c in line
+        )
+
+
 def set_up_logging() -> None:
     """One line per event on standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(LOG_FORMAT, "%Y-%m-%d %H:%M:%S"))
+    handler.setFormatter(OneLineFormatter(LOG_FORMAT, "%Y-%m-%d %H:%M:%S"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
@@ -122,7 +143,7 @@ def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None
 
 def _announce(ready_file: Path, node: Node) -> None:
     """Say in a file, whole or not at all, where clients are accepted."""
-    text = "".join(f"{endpoint}\n" for endpoint in node.bound)
+    text = "".join(f"{endpoint.local}\n" for endpoint in node.bound)
     partial = ready_file.with_name(ready_file.name + ".tmp")
     partial.write_text(text)
     partial.rename(ready_file)

@@ -27,6 +27,7 @@ from fencepost.broker.ports import AsyncPorts
 from fencepost.broker.storage import Storage
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
+from fencepost.log.errors import LogError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.image import ClusterImage, ImageDelta, PartitionDelta
 from fencepost.machines.partition import (
@@ -134,7 +135,7 @@ class ReplicaManager:
             return
         try:
             self._apply(image, delta)
-        except OSError as error:
+        except (OSError, LogError) as error:
             self.take_offline(f"a partition could not be set up: {error}")
 
     def _apply(self, image: ClusterImage, delta: ImageDelta) -> None:
@@ -213,6 +214,11 @@ class ReplicaManager:
         hosted = HostedPartition(
             change.topic, change.index, change.topic_id, key, partition_log, machine
         )
+        if config.is_compacted and not self._hosted.get(change.topic):
+            log.warning(
+                "%s has cleanup.policy=compact: there is no compaction, so all records stay",
+                change.topic,
+            )
         self._hosted.setdefault(change.topic, {})[change.index] = hosted
         self._names[change.topic_id] = change.topic
         self._ports.host(key, machine, partition_log, lambda _: self._stepped(hosted))

@@ -12,7 +12,7 @@ deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from uuid import uuid4
 
 from fencepost.broker.config import BrokerConfig
@@ -26,7 +26,7 @@ from fencepost.broker.metadata import (
 from fencepost.broker.ports import AsyncPorts
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
-from fencepost.log.errors import LogDirNotFormattedError, LogError
+from fencepost.log.errors import DurableDataLostError, LogDirNotFormattedError, LogError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir, read_meta_properties
 from fencepost.log.names import FILE_NAME_MAX, LOCK_FILE, parse_partition_dir, partition_dir
@@ -50,8 +50,16 @@ HARMLESS_FILES = frozenset({"lost+found", LOCK_FILE})
 class Storage:
     """The open log directory of a node."""
 
-    def __init__(self, log_dir: LogDir, cluster_id: str, directory_id: Uuid, now_ms: int) -> None:
+    def __init__(
+        self,
+        log_dir: LogDir,
+        cluster_id: str,
+        directory_id: Uuid,
+        now_ms: int,
+        accept_loss: Collection[str],
+    ) -> None:
         self._log_dir = log_dir
+        self._accept_loss = accept_loss
         self._now_ms = now_ms
         self.cluster_id = cluster_id
         self.directory_id = directory_id
@@ -65,10 +73,32 @@ class Storage:
         self, topic: str, index: int, topic_id: Uuid, config: LogConfig
     ) -> PartitionLog:
         """Open or create the log of a partition. LogError, OSError."""
-        opened = self._log_dir.create(topic, index, topic_id, config, now_ms=self._now_ms)
+        name = f"{topic}-{index}"
+        try:
+            opened = self._log_dir.create(
+                topic,
+                index,
+                topic_id,
+                config,
+                now_ms=self._now_ms,
+                accept_loss=name in self._accept_loss,
+            )
+        except DurableDataLostError as error:
+            raise LogError(
+                f"{error}; to go on without what is lost: -o fencepost.accept.loss={name}"
+            ) from error
         report = opened.recovery
-        if report.bytes_cut or report.lost_from_offset is not None or report.epochs_rebuilt:
-            log.warning("recovered %s-%d: %s", topic, index, report)
+        if report.lost_from_offset is not None:
+            log.warning("%s has lost records from offset %d on", name, report.lost_from_offset)
+        if report.bytes_cut:
+            log.warning(
+                "%s: %d bytes at the end were not whole and sound and are cut off; it ends at %d",
+                name,
+                report.bytes_cut,
+                report.end_offset,
+            )
+        if report.epochs_rebuilt:
+            log.warning("%s: the leader epochs were made anew from the records", name)
         return opened
 
     def delete_partition(self, partition_log: PartitionLog) -> None:
@@ -148,7 +178,9 @@ def open_storage(config: BrokerConfig, now_ms: int) -> Storage:
     log_dir = LogDir.open(disk, path)
     try:
         meta = log_dir.meta
-        if meta.node_id != config.node_id or meta.cluster_id is None:
+        if meta.node_id is None or meta.cluster_id is None:
+            raise LogError(f"{path}/meta.properties does not say whose the directory is")
+        if meta.node_id != config.node_id:
             raise LogError(
                 f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, "
                 f"and node.id is {config.node_id}"
@@ -160,7 +192,8 @@ def open_storage(config: BrokerConfig, now_ms: int) -> Storage:
         raise
     if not log_dir.was_clean and not is_new:
         log.info("%s was not closed in order: its logs are checked as they are opened", path)
-    return Storage(log_dir, meta.cluster_id, meta.directory_id, now_ms)
+    accept_loss = frozenset(config.get("fencepost.accept.loss"))
+    return Storage(log_dir, meta.cluster_id, meta.directory_id, now_ms, accept_loss)
 
 
 def _format(disk: OsDisk, path: str, node_id: int) -> None:

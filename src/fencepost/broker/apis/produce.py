@@ -12,6 +12,8 @@ are the brokers' to write: 17 INVALID_TOPIC_EXCEPTION, except for Kafka's admin 
 
 from __future__ import annotations
 
+from time import perf_counter
+
 from fencepost.batch.compression import Codec
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader
@@ -42,9 +44,13 @@ ZSTD_FROM = 7
 INT64_MAX = (1 << 63) - 1
 INT64_MIN = -(1 << 63)
 ADMIN_CLIENT_ID = "__admin_client"
+MAX_TOPICS_AND_PARTITIONS = 20_000
+WORK_S = 1.0
+"""Nothing else happens in the node while a request's batches are unpacked and looked at: those that
+are not begun after so long are 7 REQUEST_TIMED_OUT, and come again with the client's retry."""
 
 
-@handles(ProduceRequest, versions="3-13", advertise_from=0)
+@handles(ProduceRequest, versions="3-13", advertise_from=0, max_elements=MAX_TOPICS_AND_PARTITIONS)
 def handle(context: RequestContext, request: ProduceRequest) -> None:
     """Feed every partition's machine; answer when all of them have answered."""
     job = _ProduceJob(context, request)
@@ -58,6 +64,7 @@ class _ProduceJob:
 
     __slots__ = (
         "_acks",
+        "_began",
         "_context",
         "_deadline_ms",
         "_now_ms",
@@ -69,6 +76,7 @@ class _ProduceJob:
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
         self._acks = request.acks
+        self._began = perf_counter()
         self._now_ms = context.node.now_ms()
         self._deadline_ms = self._now_ms + max(request.timeout_ms, 0)
         self._response = ProduceResponse()
@@ -100,6 +108,10 @@ class _ProduceJob:
         if self._refusal is not None:
             answer.error_code = int(self._refusal[0])
             answer.error_message = self._refusal[1]
+            return
+        if perf_counter() - self._began > WORK_S:
+            answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+            answer.error_message = f"the request has taken {WORK_S} s already"
             return
         hosted = self._find(topic, partition.index)
         if isinstance(hosted, ErrorCode):

@@ -1,0 +1,202 @@
+"""What attacks share: a broker under watch, and a well-behaved client that must notice nothing.
+
+`Watch` samples the memory of the broker's process and reads its log; `Bystander` is librdkafka, in
+threads of its own, that writes numbered records, reads them back, and keeps the longest time one
+of them took. An attack is fine if the bystander lost and waited for nothing, memory stayed within
+bounds, and the log has no traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+from confluent_kafka import Consumer, KafkaError, Producer
+
+from fencepost.testing import Cluster
+from fencepost.wire.api import ApiVersionsRequest
+
+from .door import Client
+
+DEADLINE_S = 15.0
+POLL_S = 0.02
+MIB = 1024 * 1024
+ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+def connect(cluster: Cluster, timeout_s: float = DEADLINE_S) -> Client:
+    """A raw client of the broker."""
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    return Client(socket.create_connection((host, int(port)), timeout=timeout_s))
+
+
+def eventually(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until `condition()`."""
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not come to pass: {what}"
+        time.sleep(POLL_S)
+
+
+def assert_serves(cluster: Cluster) -> None:
+    """The broker accepts a new client and answers it."""
+    assert cluster.running, cluster.log_text[-4000:]
+    with connect(cluster) as client:
+        assert client.ask(ASK, 3).error_code == 0
+
+
+class Watch:
+    """Memory of the broker over the time of an attack, and its log since then."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._process = psutil.Process(cluster.pid)
+        self._log_start = len(cluster.log_text)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self.before_mib = self._rss_mib()
+        self.peak_mib = self.before_mib
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def growth_mib(self) -> float:
+        """By how much memory had grown at its peak."""
+        return self.peak_mib - self.before_mib
+
+    @property
+    def log_text(self) -> str:
+        """What the broker has logged since the start of the attack."""
+        return self._cluster.log_text[self._log_start :]
+
+    def cpu_s(self) -> float:
+        """CPU time the broker has used so far."""
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    def assert_quiet(self, growth_mib: float = 100) -> None:
+        """No traceback in the log, no critical line, and memory within `growth_mib`."""
+        text = self.log_text
+        assert "Traceback" not in text, text[-6000:]
+        assert "CRITICAL" not in text, text[-6000:]
+        assert self.growth_mib < growth_mib, f"memory grew by {self.growth_mib:.0f} MiB"
+
+    def _rss_mib(self) -> float:
+        return float(self._process.memory_info().rss) / MIB
+
+    def _sample(self) -> None:
+        while not self._stop.wait(POLL_S):
+            with contextlib.suppress(psutil.Error):
+                self.peak_mib = max(self.peak_mib, self._rss_mib())
+
+
+class Bystander:
+    """A well-behaved client at work; see the module docstring."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._topic = topic
+        self.errors: list[str] = []
+        self.sent: dict[int, float] = {}
+        self.acked: set[int] = set()
+        self.received: list[int] = []
+        self.slowest_s = 0.0
+        self._stop = threading.Event()
+        common = {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
+        self._producer = Producer({**common, "linger.ms": 0, "enable.idempotence": True})
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": "bystander",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        self._threads = [
+            threading.Thread(target=self._produce, daemon=True),
+            threading.Thread(target=self._consume, daemon=True),
+        ]
+
+    def __enter__(self) -> Bystander:
+        for thread in self._threads:
+            thread.start()
+        eventually(lambda: len(self.received) >= 3, "the bystander gets to work")
+        self.slowest_s = 0.0
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+        self._consumer.close()
+
+    def assert_undisturbed(self, slowest_s: float = 2.0) -> None:
+        """Everything sent arrived, once, in order, in time, without an error."""
+        wanted = len(self.sent)
+        eventually(lambda: len(self.acked) >= wanted, "all of the bystander's records are acked")
+        eventually(lambda: len(self.received) >= wanted, "and read back")
+        assert self.received == list(range(len(self.received)))
+        assert self.errors == []
+        assert self.slowest_s < slowest_s, f"a record took {self.slowest_s:.2f} s"
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.errors.append(str(error))
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            self.errors.append(str(error))
+        else:
+            number = int(message.value())
+            self.slowest_s = max(self.slowest_s, time.monotonic() - self.sent[number])
+            self.acked.add(number)
+
+    def _produce(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            self.sent[number] = time.monotonic()
+            self._producer.produce(
+                self._topic, str(number), partition=0, on_delivery=self._delivered
+            )
+            number += 1
+            self._producer.poll(0.02)
+        self._producer.flush(DEADLINE_S)
+
+    def _consume(self) -> None:
+        from confluent_kafka import TopicPartition
+
+        self._consumer.assign([TopicPartition(self._topic, 0, 0)])
+        while not (self._stop.is_set() and len(self.received) >= len(self.acked)):
+            message = self._consumer.poll(0.1)
+            if message is None:
+                if self._stop.is_set() and not self.acked:
+                    return
+                continue
+            if message.error() is not None:
+                self.errors.append(str(message.error()))
+                continue
+            number = int(message.value())
+            self.slowest_s = max(self.slowest_s, time.monotonic() - self.sent[number])
+            self.received.append(number)
+
+
+@contextlib.contextmanager
+def besieged(
+    cluster: Cluster, bystander_topic: str, slowest_s: float = 2.0, growth_mib: float = 100
+) -> Iterator[Watch]:
+    """A time of attack: watched, with a bystander, both of which are asserted on at its end."""
+    with Watch(cluster) as watch, Bystander(cluster.bootstrap_servers, bystander_topic) as other:
+        yield watch
+        assert_serves(cluster)
+        other.assert_undisturbed(slowest_s)
+        watch.assert_quiet(growth_mib)
