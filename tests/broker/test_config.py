@@ -26,7 +26,7 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         "controller.quorum.bootstrap.servers=localhost:9093\n"
         "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
         "inter.broker.listener.name=PLAINTEXT\n"
-        "advertised.listeners=PLAINTEXT://localhost:9092\n"
+        "advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
         "controller.listener.names=CONTROLLER\n"
         "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
         f"num.network.threads=3\nlog.dirs={tmp_path / 'd'}\nnum.partitions=1\n"
@@ -39,7 +39,9 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
     assert config.get("num.partitions") == 4
     assert config.log_config({}).retention_ms == 24 * 3_600_000
     assert config.log_config({"retention.ms": "5"}).retention_ms == 5
+    assert [e.name for e in config.advertised] == ["PLAINTEXT"]
     assert "num.network.threads has no effect here" in config.notes
+    assert "inter.broker.listener.name has no effect here" in config.notes
 
 
 @pytest.mark.parametrize(

@@ -382,3 +382,64 @@ def test_the_limit_of_open_files_is_raised_as_far_as_needed():
             check=True,
         )
         assert done.stdout.strip() == expected
+
+
+def cut_in_half(cluster: Cluster, topic_dir: str) -> None:
+    """Lose the second half of a partition's first segment."""
+    path = cluster.data_dir / topic_dir / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_lost_durable_records_stop_the_start_at_once_and_can_be_accepted():
+    with Cluster() as cluster:
+        with connect(cluster) as client:
+            topic = make_topic(client, name="damaged")
+            for number in range(50):
+                assert produce(client, topic, batch(b"%d" % number)).error_code == 0
+        cluster.stop()
+        (cluster.data_dir / MARKER).unlink()
+        cut_in_half(cluster, "damaged-0")
+        began = time.monotonic()
+        with pytest.raises(ClusterError) as caught:
+            cluster.start()
+        assert time.monotonic() - began < DEADLINE_S
+        assert "exit code 1" in str(caught.value)
+        assert "damaged-0" in str(caught.value)
+        assert "fencepost.accept.loss=damaged-0" in str(caught.value)
+        assert "Traceback" not in str(caught.value)
+        cluster._config["fencepost.accept.loss"] = "damaged-0"
+        cluster.start()
+        assert "damaged-0 has lost records from offset" in cluster.log_text
+        with connect(cluster) as client:
+            kept = read_everything(client, topic, 1)
+            assert kept == [b"%d" % number for number in range(len(kept))]
+            assert 0 < len(kept) < 50
+            assert produce(client, topic, batch(b"on")).base_offset == len(kept)
+
+
+def test_a_tail_that_is_cut_off_is_reported():
+    with Cluster() as cluster:
+        with connect(cluster) as client:
+            topic = make_topic(client, name="torn")
+            assert produce(client, topic, batch(b"a")).error_code == 0
+        cluster.kill()
+        with (cluster.data_dir / "torn-0" / "00000000000000000000.log").open("ab") as file:
+            file.write(b"\x01" * 100)
+        cluster.start()
+        assert "torn-0: 100 bytes at the end" in cluster.log_text
+        with connect(cluster) as client:
+            assert read_everything(client, topic, 1) == [b"a"]
+
+
+def test_a_wildcard_listener_is_ready_at_an_address_that_works():
+    with Cluster(config={"listeners": "PLAINTEXT://:0"}) as cluster:
+        assert cluster.bootstrap_servers.startswith("127.0.0.1:")
+        with connect(cluster) as client:
+            assert client.ask(ASK, 3).error_code == 0
+        assert "are told" in cluster.log_text
+
+
+def test_a_compacted_topic_is_warned_of():
+    with Cluster() as cluster, connect(cluster) as client:
+        make_topic(client, name="compacted", cleanup_policy="compact")
+        assert "compacted has cleanup.policy=compact: there is no compaction" in cluster.log_text

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
-from fencepost.broker.endpoints import ConnectionLimits, Endpoint, is_loopback
+from fencepost.broker.endpoints import WILDCARDS, ConnectionLimits, Endpoint, is_loopback
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigError
 from fencepost.log.errors import CorruptFileError
@@ -22,7 +22,6 @@ from fencepost.log.meta import decode_properties
 
 __all__ = ["BrokerConfig", "ConfigError"]
 
-WILDCARDS = ("", "0.0.0.0", "::")
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
 
 
@@ -168,6 +167,8 @@ class BrokerConfig:
             return [self._reachable(endpoint) for endpoint in self.listeners]
         told = [_endpoint("advertised.listeners", text) for text in texts]
         _check_distinct("advertised.listeners", told)
+        controllers = set(self.get("controller.listener.names"))
+        told = [endpoint for endpoint in told if endpoint.name not in controllers]
         names = {endpoint.name for endpoint in self.listeners}
         for endpoint in told:
             if endpoint.name not in names:
@@ -206,13 +207,7 @@ class BrokerConfig:
             )
 
     def _check_pairs(self) -> None:
-        for low, high in (
-            ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
-            ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
-            ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-            ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
-            ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
-        ):
+        for low, high in (("group.min.session.timeout.ms", "group.max.session.timeout.ms"),):
             if self.get(low) > self.get(high):
                 raise ConfigError(low, self.get(low), f"not over {high}={self.get(high)}")
         for key in ("default.replication.factor", "offsets.topic.replication.factor"):

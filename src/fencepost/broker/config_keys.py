@@ -11,7 +11,7 @@ Different defaults, each because one node in a test or on a laptop is the common
   auto-tuning is better at it.
 
 Own keys: `log.flush.before.ack` (true: acks=all means fsynced; false: Kafka's page-cache
-behaviour) and `fencepost.event.loop`.
+behaviour), `fencepost.event.loop` and `fencepost.accept.loss`.
 
 `WITHOUT_EFFECT` names keys of Kafka that are accepted with a log line, because a file written for
 Kafka has them and leaving them out changes nothing that a client could see. `REFUSED` are keys
@@ -30,7 +30,6 @@ from fencepost.log.configdef import (
     Validator,
     at_least,
     between,
-    each_of,
     non_empty,
     one_of,
 )
@@ -80,6 +79,13 @@ _NODE = (
     _key("log.dir", _STRING, DEFAULT_LOG_DIR, non_empty(), "The data directory if log.dirs is not"),
     _key("metadata.log.dir", _STRING, None, None, "Directory of the metadata log: log.dirs."),
     _key(
+        "fencepost.accept.loss",
+        _LIST,
+        (),
+        None,
+        "Partitions (topic-index) that may be opened although durable records of theirs are lost.",
+    ),
+    _key(
         "fencepost.event.loop",
         _STRING,
         "auto",
@@ -110,7 +116,6 @@ _SOCKETS = (
         None,
         "Security protocol of each listener name: only PLAINTEXT is offered.",
     ),
-    _key("inter.broker.listener.name", _STRING, None, None, "Listener other brokers would use."),
     _key("socket.request.max.bytes", _INT, 104_857_600, at_least(1), "Largest request, in bytes."),
     _key("socket.send.buffer.bytes", _INT, -1, at_least(-1), "SO_SNDBUF; -1: system's choice."),
     _key("socket.receive.buffer.bytes", _INT, -1, at_least(-1), "SO_RCVBUF; -1: system's choice."),
@@ -159,13 +164,6 @@ _LOG = (
         60_000,
         at_least(0),
         "How often recovery points are written down.",
-    ),
-    _key(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        _INT,
-        60_000,
-        at_least(0),
-        "How often log start offsets are written down; done with the recovery points.",
     ),
     _key(
         "log.initial.task.delay.ms",
@@ -222,7 +220,6 @@ _GROUPS = (
     ),
     _key("offset.metadata.max.bytes", _INT, 4096, at_least(0), "Longest note on an offset."),
     _key("offsets.commit.timeout.ms", _INT, 5000, at_least(1), "How long a commit may take."),
-    _key("offsets.load.buffer.size", _INT, 5_242_880, at_least(1), "Read size when loading."),
     _key("group.min.session.timeout.ms", _INT, 6000, at_least(0), "Least session timeout."),
     _key("group.max.session.timeout.ms", _INT, 1_800_000, at_least(0), "Most session timeout."),
     _key(
@@ -233,34 +230,6 @@ _GROUPS = (
         "How long the first rebalance of a group waits for more members.",
     ),
     _key("group.max.size", _INT, INT_MAX, at_least(1), "Most members of a classic group."),
-    _key(
-        "group.coordinator.rebalance.protocols",
-        _LIST,
-        ("classic", "consumer"),
-        each_of("classic", "consumer"),
-        "Group protocols that are offered.",
-    ),
-    _key("group.consumer.session.timeout.ms", _INT, 45_000, at_least(1), "Consumer protocol."),
-    _key("group.consumer.min.session.timeout.ms", _INT, 45_000, at_least(1), "Least of it."),
-    _key("group.consumer.max.session.timeout.ms", _INT, 60_000, at_least(1), "Most of it."),
-    _key("group.consumer.heartbeat.interval.ms", _INT, 5000, at_least(1), "Consumer protocol."),
-    _key("group.consumer.min.heartbeat.interval.ms", _INT, 5000, at_least(1), "Least of it."),
-    _key("group.consumer.max.heartbeat.interval.ms", _INT, 15_000, at_least(1), "Most of it."),
-    _key("group.consumer.max.size", _INT, INT_MAX, at_least(1), "Most members of such a group."),
-    _key(
-        "group.consumer.assignors",
-        _LIST,
-        ("uniform", "range"),
-        each_of("uniform", "range"),
-        "Server-side assignors, the first being the default.",
-    ),
-    _key(
-        "group.consumer.migration.policy",
-        _STRING,
-        "bidirectional",
-        one_of("bidirectional", "upgrade", "downgrade", "disabled"),
-        "Which conversions between the group protocols are allowed.",
-    ),
 )
 
 _CONTROLLER = (
@@ -275,13 +244,6 @@ _CONTROLLER = (
     ),
     _key("controller.quorum.fetch.timeout.ms", _INT, 2000, at_least(1), "Leader silence allowed."),
     _key("controller.quorum.request.timeout.ms", _INT, 2000, at_least(1), "Quorum requests."),
-    _key(
-        "metadata.log.max.record.bytes.between.snapshots",
-        _LONG,
-        20_971_520,
-        at_least(1),
-        "New metadata after which a snapshot is due.",
-    ),
 )
 
 
@@ -355,6 +317,20 @@ share.coordinator.state.topic.replication.factor share.coordinator.state.topic.m
 share.coordinator.state.topic.num.partitions
 group.coordinator.threads group.coordinator.append.linger.ms
 group.coordinator.cached.buffer.max.bytes
+metadata.log.max.record.bytes.between.snapshots
+group.consumer.migration.policy
+group.consumer.assignors
+group.consumer.max.size
+group.consumer.max.heartbeat.interval.ms
+group.consumer.min.heartbeat.interval.ms
+group.consumer.heartbeat.interval.ms
+group.consumer.max.session.timeout.ms
+group.consumer.min.session.timeout.ms
+group.consumer.session.timeout.ms
+group.coordinator.rebalance.protocols
+offsets.load.buffer.size
+log.flush.start.offset.checkpoint.interval.ms
+inter.broker.listener.name
 metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
 auto.include.jmx.reporter client.quota.callback.class
 quota.window.num quota.window.size.seconds replication.quota.window.num

@@ -10,6 +10,8 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
+WILDCARDS = ("", "0.0.0.0", "::")
+"""Hosts that stand for every interface."""
 LISTEN_BACKLOG = 512
 FREE_PORT_ATTEMPTS = 16
 
@@ -24,7 +26,13 @@ class Endpoint:
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{host or '*'}:{self.port}"
+
+    @property
+    def local(self) -> str:
+        """HOST:PORT to reach the listener at from this machine."""
+        reached = "127.0.0.1" if self.host in WILDCARDS else self.host
+        return str(Endpoint(self.name, reached, self.port))
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,11 @@ class Node:
         """The cluster this node belongs to."""
         return self.storage.cluster_id
 
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """Where clients are told to connect to, once bound."""
+        return self.config.advertised_endpoints(self.bound)
+
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
         return self.ports.clock.now_ms()
@@ -110,7 +115,7 @@ class Node:
         if self.failure is None:
             self.failure = reason
             log.critical("%s", reason)
-            self.loop.call_later(FAREWELL_S, self._end, reason, 1)
+            self.loop.call_later(FAREWELL_S if self._joined else 0, self._end, reason, 1)
 
     # -- life ------------------------------------------------------------------------------
 
@@ -123,7 +128,7 @@ class Node:
         self._wire()
         await self._lead()
         try:
-            await self.registration.join(self.config.advertised_endpoints(self.bound))
+            await self.registration.join(self.advertised)
         except RegistrationError as error:
             raise StartError(str(error)) from error
         self._joined = True
@@ -210,12 +215,17 @@ class Node:
         active: asyncio.Future[None] = self.loop.create_future()
         self.controller.on_active(lambda: None if active.done() else active.set_result(None))
         self.metadata.start()
-        try:
-            await asyncio.wait_for(active, START_TIMEOUT_S)
-        except TimeoutError:
-            raise StartError(
-                f"no leader of the metadata quorum in {START_TIMEOUT_S:.0f} s"
-            ) from None
+        await asyncio.wait(
+            (active, self._stop_reason),
+            timeout=START_TIMEOUT_S,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if self.failure is not None:
+            raise StartError(self.failure)
+        if self._stop_reason.done():
+            raise StartError(self._stop_reason.result()[0])
+        if not active.done():
+            raise StartError(f"no leader of the metadata quorum in {START_TIMEOUT_S:.0f} s")
         written: asyncio.Future[object] = self.loop.create_future()
         self.controller.submit(
             lambda c: c.decide_bootstrap({METADATA_VERSION.name: METADATA_VERSION.max_level}),
@@ -248,8 +258,11 @@ class Node:
             self._stop_reason.set_result((reason, code))
 
     def _say_where(self) -> None:
+        told = {endpoint.name: endpoint for endpoint in self.advertised}
         for endpoint in self.bound:
             log.info("listening on %s (%s)", endpoint, endpoint.name)
+            if str(told[endpoint.name]) != str(endpoint):
+                log.info("clients of %s are told %s", endpoint.name, told[endpoint.name])
         for endpoint in self.config.exposed_listeners():
             log.warning(
                 "!!! listener %s at %s is open to other machines, WITHOUT encryption or"
