@@ -158,6 +158,8 @@ class SimLock:
 class SimDisk:
     """See the module docstring, and `fencepost.log.disk.Disk`."""
 
+    sync_threads = 1
+
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
         self.root = Directory()

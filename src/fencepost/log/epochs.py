@@ -167,10 +167,16 @@ class LeaderEpochCache:
         for epoch, start in entries:
             self.assign(epoch, start)
 
-    def encode(self) -> bytes:
-        """The content of the checkpoint file."""
+    def encode(self, end_offset: int | None = None) -> bytes:
+        """The content of the checkpoint file, without epochs that begin at `end_offset` or later.
+
+        Those have no records, and opening the log would drop them.
+        """
+        entries = zip(self._epochs, self._starts, strict=True)
         return encode_lines(
-            f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)
+            f"{epoch} {start}"
+            for epoch, start in entries
+            if end_offset is None or start < end_offset
         )
 
 

@@ -13,11 +13,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fencepost.log.disk import ClosedFileError, File
+from fencepost.log.disk import ClosedFileError, Disk, File
 from fencepost.log.segment import Segment
 
 if TYPE_CHECKING:
     from fencepost.log.partition_log import PartitionLog
+
+
+def sync_path(disk: Disk, path: str) -> None:
+    """Make the content of a closed file durable. OSError."""
+    file = disk.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 class FlushJob:
@@ -27,14 +36,25 @@ class FlushJob:
     to the log's owner. `end_offset` sinks if the log is cut meanwhile.
     """
 
-    __slots__ = ("_log", "directories", "end_offset", "epochs", "files", "marks", "names_changed")
+    __slots__ = (
+        "_log",
+        "directories",
+        "end_offset",
+        "epochs",
+        "files",
+        "marks",
+        "names_changed",
+        "new_files",
+    )
 
     def __init__(self, log: PartitionLog, end_offset: int) -> None:
         self._log = log
         self.end_offset = end_offset
         self.files: list[tuple[Segment | None, File]] = []
         self.marks: list[tuple[Segment, int]] = []
-        self.epochs: tuple[int, bytes] | None = None
+        self.epochs: tuple[int, int, bytes] | None = None
+        """Of the leader-epoch file: whose turn it is, the cache's version, the content."""
+        self.new_files: list[str] = []
         self.directories: list[str] = []
         self.names_changed = 0
 
@@ -50,8 +70,10 @@ class FlushJob:
                     # A segment that was deleted meanwhile need not be durable.
                     if segment is None or not segment.is_retired:
                         raise
+            for path in self.new_files:
+                sync_path(log.disk, path)
             if self.epochs is not None:
-                log.write_epochs(*self.epochs)
+                log.write_epochs(self.epochs[0], self.epochs[2])
             for directory in self.directories:
                 log.disk.sync_dir(directory)
         except OSError as error:

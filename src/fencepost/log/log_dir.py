@@ -25,12 +25,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 from fencepost.log.checkpoints import OffsetCheckpoint, TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
 from fencepost.log.errors import CorruptFileError, InconsistentTopicIdError, LogError
+from fencepost.log.flush import FlushJob
 from fencepost.log.meta import (
     MetaProperties,
     read_clean_shutdown,
@@ -278,7 +280,7 @@ class LogDir:
         With `clean`, logs are flushed and the marker is left, unless a log has failed or could not
         be opened.
         """
-        problem: OSError | None = None
+        problem = self._flush_all() if clean else None
         for opened in self.logs.values():
             try:
                 opened.close(clean=clean)
@@ -294,3 +296,35 @@ class LogDir:
             self._lock.release()
         if problem is not None:
             raise problem
+
+    def _flush_all(self) -> OSError | None:
+        """Make all logs ready to be closed, many at a time; the first problem met, if any."""
+        jobs: list[tuple[PartitionLog, FlushJob]] = []
+        problem: OSError | None = None
+        for opened in self.logs.values():
+            try:
+                job = opened.begin_close()
+            except OSError as error:
+                problem = problem or error
+                continue
+            if job is not None:
+                jobs.append((opened, job))
+        if len(jobs) > 1 and self.disk.sync_threads > 1:
+            with ThreadPoolExecutor(self.disk.sync_threads) as pool:
+                errors = list(pool.map(_run, (job for _, job in jobs)))
+        else:
+            errors = [_run(job) for _, job in jobs]
+        for (opened, job), failure in zip(jobs, errors, strict=True):
+            if failure is None:
+                opened.finish_flush(job)
+            else:
+                problem = problem or failure
+        return problem
+
+
+def _run(job: FlushJob) -> OSError | None:
+    try:
+        job.run()
+    except OSError as error:
+        return error
+    return None

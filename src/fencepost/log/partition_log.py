@@ -43,8 +43,8 @@ from fencepost.log.errors import (
     OffsetOutOfRange,
     UnexpectedOffsetError,
 )
-from fencepost.log.flush import FlushJob
-from fencepost.log.names import LEADER_EPOCH_FILE, deleted_dir
+from fencepost.log.flush import FlushJob, sync_path
+from fencepost.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, deleted_dir
 from fencepost.log.producers import ProducerStates
 from fencepost.log.reading import (
     ReadResult,
@@ -102,11 +102,15 @@ class PartitionLog:
         self._recovery_point = loaded.recovery_point
         self._failure: str | None = None
         self._is_closed = False
-        self._is_changed = loaded.report.was_unclean
+        self._is_changed = loaded.report.was_unclean and loaded.row.size_bytes > 0
         self._jobs: list[FlushJob] = []
         self._names_synced = 0
         self._parent_synced = not loaded.is_new
-        self._epochs_written = -1 if loaded.epochs_changed else self.epochs.version
+        self._epochs_seen = -1 if loaded.epochs_changed else self.epochs.version
+        self._epochs_on_disk = b"" if loaded.epochs_changed else self.epochs.encode()
+        self._epochs_begun = 0
+        self._epochs_turn = 0
+        self._topic_id_synced = not loaded.topic_id_written
         self._epochs_lock = threading.Lock()
         self.config = config
 
@@ -530,6 +534,9 @@ class PartitionLog:
             raise
 
     def _sync_names(self) -> None:
+        if not self._topic_id_synced:
+            sync_path(self.disk, f"{self.directory}/{PARTITION_METADATA_FILE}")
+            self._topic_id_synced = True
         self.disk.sync_dir(self.directory)
         if not self._parent_synced:
             self.disk.sync_dir(self.directory.rpartition("/")[0] or "/")
@@ -561,8 +568,15 @@ class PartitionLog:
                 job.files.append((segment, segment.file))
                 job.marks.append((segment, segment.size_bytes))
         job.files.extend(row.unsynced)
-        if self._epochs_written != self.epochs.version:
-            job.epochs = self.epochs.version, self.epochs.encode()
+        if self._epochs_seen != self.epochs.version:
+            content = self.epochs.encode(self._end_offset)
+            if content != self._epochs_on_disk:
+                self._epochs_begun += 1
+                job.epochs = self._epochs_begun, self._epochs_version(), content
+            else:
+                self._epochs_seen = self._epochs_version()
+        if not self._topic_id_synced:
+            job.new_files.append(f"{self.directory}/{PARTITION_METADATA_FILE}")
         job.names_changed = row.names_changed
         if self._names_synced != row.names_changed or job.epochs is not None:
             job.directories.append(self.directory)
@@ -571,12 +585,23 @@ class PartitionLog:
         self._jobs.append(job)
         return job
 
-    def write_epochs(self, version: int, content: bytes) -> None:
-        """Replace the leader-epoch file, unless a newer version is there; any thread. OSError."""
+    def _epochs_version(self) -> int:
+        """The version that a file written now would be of; -1 if an epoch is still to be added.
+
+        An epoch without records is left out of the file, and belongs there with its first one.
+        """
+        latest = self.epochs.latest()
+        is_whole = latest is None or latest.start_offset < self._end_offset
+        return self.epochs.version if is_whole else -1
+
+    def write_epochs(self, turn: int, content: bytes) -> None:
+        """Replace the leader-epoch file, unless a later job has done so; any thread. OSError."""
         with self._epochs_lock:
-            if version > self._epochs_written:
+            if turn > self._epochs_turn:
                 path = f"{self.directory}/{LEADER_EPOCH_FILE}"
                 self.disk.write_atomic(path, content, sync_directory=False)
+                self._epochs_on_disk = content
+                self._epochs_turn = turn
 
     def finish_flush(self, job: FlushJob) -> None:
         """The job has run: what it covers is durable. LogFailedError."""
@@ -591,7 +616,9 @@ class PartitionLog:
                     file.close()
             self._row.unsynced = [item for item in self._row.unsynced if id(item[1]) not in done]
         if job.epochs is not None:
-            self._epochs_written = max(self._epochs_written, job.epochs[0])
+            self._epochs_seen = max(self._epochs_seen, job.epochs[1])
+        if job.new_files:
+            self._topic_id_synced = True
         if job.directories:
             self._names_synced = max(self._names_synced, job.names_changed)
             self._parent_synced = True
@@ -614,14 +641,30 @@ class PartitionLog:
             return
         try:
             if clean:
-                self.check_usable()
-                if self._is_changed:
-                    self._row.seal_active(self._end_offset, self.producers.encode())
-                self.flush()
+                job = self.begin_close()
+                if job is not None:
+                    job.run()
+                    self.finish_flush(job)
                 self._row.delete_old_files(0, 0)
         finally:
             self._is_closed = True
             self._row.close()
+
+    def begin_close(self) -> FlushJob | None:
+        """Write what a clean end needs; the job to be done before `close`, None if there is none.
+
+        A log that nobody has touched needs nothing: what an empty one may lose is made again.
+        Raises LogFailedError, OSError.
+        """
+        self.check_usable()
+        if self._is_changed:
+            self._is_changed = False
+            self._row.seal_active(self._end_offset, self.producers.encode())
+        job = self.begin_flush()
+        if job.files or job.epochs is not None:
+            return job
+        self._jobs.remove(job)
+        return None
 
     def delete(self, unique: str) -> str:
         """Close the log and rename its directory so that it is removed later; the new path.

@@ -34,6 +34,7 @@ from fencepost.log.errors import (
     DurableDataLostError,
     InconsistentTopicIdError,
 )
+from fencepost.log.flush import sync_path
 from fencepost.log.leftovers import settle
 from fencepost.log.meta import encode_partition_metadata, read_partition_metadata
 from fencepost.log.names import (
@@ -82,6 +83,8 @@ class LoadedLog:
     epochs_changed: bool
     producers: ProducerStates
     topic_id: Uuid | None
+    topic_id_written: bool
+    """Whether `partition.metadata` was written now, and is not durable yet."""
     is_new: bool
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
@@ -103,7 +106,7 @@ def load_log(
     is_new = not disk.is_dir(directory)
     if is_new:
         disk.mkdir(directory)
-    known_id, names_changed = _settle_topic_id(disk, directory, topic_id, recovery_point)
+    known_id, id_written = _settle_topic_id(disk, directory, topic_id, recovery_point)
     loader = _Loader(disk, cache, directory, config, now_ms)
     loader.report.was_unclean = not clean_shutdown and not is_new
     loader.find_segments(start_offset)
@@ -128,10 +131,15 @@ def load_log(
     load_producers(disk, row, producers, start, end_offset)
     producers.remove_expired(now_ms)
     if loader.report.was_unclean:
+        if known_id is not None:
+            sync_path(disk, f"{directory}/{PARTITION_METADATA_FILE}")
         disk.sync_dir(directory)
         disk.sync_dir(directory.rpartition("/")[0] or "/")
     loader.report.end_offset = end_offset
-    is_new = is_new or loader.made_first_segment or names_changed
+    if not loader.report.was_unclean and end_offset == 0:
+        # Untouched so far, perhaps for several lives: nothing of it has ever been synced.
+        is_new = id_written = True
+    is_new = is_new or loader.made_first_segment or id_written
     return LoadedLog(
         row,
         start,
@@ -141,6 +149,7 @@ def load_log(
         epochs.differs_from_file,
         producers,
         known_id,
+        id_written and known_id is not None and not loader.report.was_unclean,
         is_new,
         loader.report,
     )
@@ -151,7 +160,7 @@ def _settle_topic_id(
 ) -> tuple[Uuid | None, bool]:
     """The directory's topic id, and whether it was written now because there was none.
 
-    Its name becomes durable with the first flush.
+    It becomes durable with the first flush, so that a thousand new partitions cost no sync.
     """
     try:
         known = read_partition_metadata(disk, directory)
@@ -161,8 +170,12 @@ def _settle_topic_id(
             raise
         known = None
     if known is None and topic_id is not None:
-        data = encode_partition_metadata(topic_id)
-        disk.write_atomic(f"{directory}/{PARTITION_METADATA_FILE}", data, sync_directory=False)
+        file = disk.open(f"{directory}/{PARTITION_METADATA_FILE}", create=True)
+        try:
+            file.truncate(0)
+            file.write_at(encode_partition_metadata(topic_id), 0)
+        finally:
+            file.close()
         return topic_id, True
     if known is not None and topic_id is not None and known != topic_id:
         raise InconsistentTopicIdError(
