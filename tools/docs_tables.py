@@ -172,12 +172,12 @@ def unread_configs() -> str:
     topic = [n for n, d in TOPIC_CONFIGS.items() if not d.internal and n not in read_keys()]
     behind = {synonym.key for name in topic for synonym in TOPIC_CONFIGS[name].synonyms}
     broker = [n for n in BROKER_CONFIGS if n not in read_keys() and n not in behind]
+    rows = [
+        ("topics, and the broker keys behind them", sorted(topic)),
+        ("brokers", sorted(broker)),
+    ]
     return markdown(
-        ("of", "keys"),
-        (
-            ("topics (and the broker keys behind them)", ", ".join(map(_name, sorted(topic)))),
-            ("brokers", ", ".join(map(_name, sorted(broker)))),
-        ),
+        ("of", "keys"), ((whose, ", ".join(map(_name, keys))) for whose, keys in rows if keys)
     )
 
 
