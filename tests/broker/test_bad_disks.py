@@ -72,7 +72,7 @@ def read_all(client: Client, topic: str = TOPIC) -> list[bytes]:
         )
         part = client.ask(request, 12).responses[0].partitions[0]
         assert part.error_code == 0
-        records = [r for r in read_records(part.records, start_offset=offset)]
+        records = list(read_records(part.records, start_offset=offset))
         if not records:
             assert offset == part.high_watermark
             return found
