@@ -32,12 +32,16 @@ def extensions() -> list[Extension]:
                 for path in Path("src", source).parent.glob(kind)
             ],
             extra_compile_args=["-O3"],
-            optional=True,
         )
         for source in SOURCES
         if Path("src", source).exists()
     ]
-    return cythonize(modules, language_level=3) if modules else []
+    if not modules:
+        return []
+    compiled: list[Extension] = cythonize(modules, language_level=3)
+    for module in compiled:
+        module.optional = True  # set here: cythonize makes new extensions and forgets this
+    return compiled
 
 
 class BuildWithExample(build_py):
