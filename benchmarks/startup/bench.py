@@ -32,7 +32,7 @@ def first_record(bootstrap: str) -> None:
     with ClientCluster(bootstrap) as cluster:
         Admin(cluster).create_topic("first", partitions=1, replication_factor=1)
         with OurProducer(cluster) as producer:
-            producer.send_batch("first", 0, build_batch([(b"k", b"v", (), 0)]))
+            producer.send_batch("first", 0, build_batch([(b"k", b"v")], timestamp_ms=0))
             producer.flush()
 
 
