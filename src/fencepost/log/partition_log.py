@@ -480,7 +480,7 @@ class PartitionLog:
         self._row.remove_snapshots_above(end_offset)
         self._sync_names()
         self.epochs.truncate_from_end(end_offset)
-        load_producers(self.disk, self._row, self.producers, self._start_offset, end_offset)
+        load_producers(self.disk, self._row, self.producers, end_offset)
 
     def advance_start_offset(self, offset: int) -> None:
         """Records below `offset` are deleted; segments that have no others go at once.
@@ -607,14 +607,7 @@ class PartitionLog:
         """The job has run: what it covers is durable. LogFailedError."""
         self.check_usable()
         self._jobs.remove(job)
-        for segment, size in job.marks:
-            segment.synced_bytes = max(segment.synced_bytes, min(size, segment.size_bytes))
-        if self._row.unsynced:
-            done = {id(file) for _, file in job.files}
-            for _, file in self._row.unsynced:
-                if id(file) in done:
-                    file.close()
-            self._row.unsynced = [item for item in self._row.unsynced if id(item[1]) not in done]
+        self._row.note_synced(job.marks, [file for _, file in job.files])
         if job.epochs is not None:
             self._epochs_seen = max(self._epochs_seen, job.epochs[1])
         if job.new_files:

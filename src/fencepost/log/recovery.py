@@ -128,7 +128,7 @@ def load_log(
     producers = ProducerStates()
     row = SegmentRow(disk, cache, directory, loader.segments, loader.snapshots)
     row.remove_stray_snapshots(end_offset)
-    load_producers(disk, row, producers, start, end_offset)
+    load_producers(disk, row, producers, end_offset)
     producers.remove_expired(now_ms)
     if loader.report.was_unclean:
         if known_id is not None:

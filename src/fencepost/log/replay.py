@@ -36,15 +36,15 @@ def load_producers(
     disk: Disk,
     row: SegmentRow,
     producers: ProducerStates,
-    start_offset: int,
     end_offset: int,
 ) -> None:
     """Make `producers` the state at `end_offset`, from the newest sound snapshot and the log.
 
-    Snapshots that are not sound are removed. CorruptFileError (the log), OSError.
+    Batches below the log's start count as long as they are there. Snapshots that are not sound are
+    removed. CorruptFileError (the log), OSError.
     """
-    begin = start_offset
-    producers.clear(start_offset)
+    begin = row.segments[0].base_offset
+    producers.clear(begin)
     for offset in sorted((at for at in row.snapshots if at <= end_offset), reverse=True):
         path = row.path(offset_file(offset, SNAPSHOT_SUFFIX))
         try:
@@ -54,7 +54,7 @@ def load_producers(
             row.snapshots.discard(offset)
             continue
         producers.load(entries, offset)
-        begin = offset  # what is below the start may be gone, but while it is there it counts
+        begin = offset
         break
     for segment in row.from_offset(begin):
         start = segment.position_of(begin)

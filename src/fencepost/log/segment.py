@@ -71,20 +71,25 @@ class SegmentCache:
         self._index_bytes += size - self._used.get(segment, 0)
         self._used[segment] = size
         self._used.move_to_end(segment)
-        if len(self._used) > self._files_max or self._index_bytes > self._index_bytes_max:
-            self._evict(segment)
+        self.trim(segment)
 
     def forget(self, segment: Segment) -> None:
         """The segment is closed."""
         self._index_bytes -= self._used.pop(segment, 0)
 
-    def _evict(self, keep: Segment) -> None:
+    def trim(self, keep: Segment | None = None) -> None:
+        """Release what is too much; to be called when segments have become durable."""
+        if not self._is_over():
+            return
         for segment in list(self._used):
-            if len(self._used) <= self._files_max and self._index_bytes <= self._index_bytes_max:
-                return
             if segment is not keep and not segment.is_dirty:
                 self.forget(segment)
                 segment.release()
+                if not self._is_over():
+                    return
+
+    def _is_over(self) -> bool:
+        return len(self._used) > self._files_max or self._index_bytes > self._index_bytes_max
 
 
 class Segment:

@@ -218,6 +218,18 @@ class SegmentRow:
         self._deleted = waiting
         return len(due)
 
+    def note_synced(self, marks: list[tuple[Segment, int]], files: list[File]) -> None:
+        """A flush has made segments durable up to the given sizes, and synced these files."""
+        for segment, size in marks:
+            segment.synced_bytes = max(segment.synced_bytes, min(size, segment.size_bytes))
+        if self.unsynced:
+            done = {id(file) for file in files}
+            for _, file in self.unsynced:
+                if id(file) in done:
+                    file.close()
+            self.unsynced = [item for item in self.unsynced if id(item[1]) not in done]
+        self._cache.trim()
+
     def close(self) -> None:
         """Let go of all files."""
         for segment in self.segments:
