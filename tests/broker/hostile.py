@@ -9,6 +9,7 @@ bounds, and the log has no traceback.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import threading
 import time
@@ -106,6 +107,7 @@ class Bystander:
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._topic = topic
+        self._run = secrets.token_hex(4).encode()
         self.errors: list[str] = []
         self.sent: dict[int, float] = {}
         self.acked: set[int] = set()
@@ -157,7 +159,7 @@ class Bystander:
         if error is not None:
             self.errors.append(str(error))
         else:
-            number = int(message.value())
+            number = int(message.value().split()[1])
             self.slowest_s = max(self.slowest_s, time.monotonic() - self.sent[number])
             self.acked.add(number)
 
@@ -166,7 +168,7 @@ class Bystander:
         while not self._stop.is_set():
             self.sent[number] = time.monotonic()
             self._producer.produce(
-                self._topic, str(number), partition=0, on_delivery=self._delivered
+                self._topic, self._run + b" %d" % number, partition=0, on_delivery=self._delivered
             )
             number += 1
             self._producer.poll(0.02)
@@ -185,7 +187,10 @@ class Bystander:
             if message.error() is not None:
                 self.errors.append(str(message.error()))
                 continue
-            number = int(message.value())
+            run, text = message.value().split()
+            if run != self._run:
+                continue  # of an earlier bystander
+            number = int(text)
             self.slowest_s = max(self.slowest_s, time.monotonic() - self.sent[number])
             self.received.append(number)
 
