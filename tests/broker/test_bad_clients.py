@@ -222,9 +222,12 @@ def test_a_bomb_is_refused_without_going_off(cluster, codec):
 
 def test_a_flood_of_requests_whose_answers_nobody_reads(cluster):
     request = encode_request(MetadataRequest(topics=None), 9, 1, "flood") * 500
-    with besieged(cluster, "bystander"), connect(cluster, timeout_s=1) as client:
-        with pytest.raises(TimeoutError):
-            client.send_raw(request * 4000)
+    with (
+        besieged(cluster, "bystander"),
+        connect(cluster, timeout_s=1) as client,
+        pytest.raises(TimeoutError),
+    ):
+        client.send_raw(request * 4000)
 
 
 def test_storms_of_long_polls_that_hang_up(cluster):
