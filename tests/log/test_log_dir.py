@@ -1,0 +1,276 @@
+"""A log directory: its checkpoints, its marker, partitions that come, go and come again."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.log.checkpoints import OffsetCheckpoint
+from fencepost.log.disk import OsDisk
+from fencepost.log.errors import DurableDataLostError, LogDirNotFormattedError
+from fencepost.log.log_dir import LogDir
+from fencepost.log.meta import format_log_dir
+from fencepost.wire.types import Uuid
+
+from .helpers import NOW_MS, append, config, contents, make_batch
+from .sim_disk import SimDisk
+
+CONFIG = config(internal_segment_bytes=500)
+ID_A = Uuid(bytes(15) + b"\1")
+ID_B = Uuid(bytes(15) + b"\2")
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk()
+    format_log_dir(disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid(bytes(16)))
+    return disk
+
+
+def open_dir(disk: SimDisk) -> LogDir:
+    return LogDir.open(disk, "/data/")
+
+
+def create(log_dir: LogDir, topic: str = "t", partition: int = 0, topic_id: Uuid = ID_A, **kw):
+    return log_dir.create(topic, partition, topic_id, CONFIG, now_ms=NOW_MS, **kw)
+
+
+def read_points(disk: SimDisk, name: str = "recovery-point") -> dict[tuple[str, int], int]:
+    return OffsetCheckpoint(disk, f"/data/{name}-offset-checkpoint").read()
+
+
+def test_an_unformatted_directory_is_refused():
+    disk = SimDisk()
+    disk.mkdir("/data")
+    with pytest.raises(LogDirNotFormattedError):
+        LogDir.open(disk, "/data")
+    assert not disk.locks
+
+
+def test_a_life_and_the_next(disk):
+    log_dir = open_dir(disk)
+    assert log_dir.meta.node_id == 1
+    assert not log_dir.was_clean
+    log = create(log_dir)
+    other = create(log_dir, "other", 12, ID_B)
+    for _ in range(20):
+        append(log, make_batch(2, 50))
+    append(other)
+    log.advance_start_offset(5)
+    before = contents(log)
+    log_dir.close(broker_epoch=77, high_watermarks={("t", 0): 40, ("other", 12): 1})
+    assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n2\nt 0 40\nother 12 1\n"
+    assert disk.read("/data/log-start-offset-checkpoint") == b"0\n1\nt 0 5\n"
+    assert disk.read("/data/replication-offset-checkpoint") == b"0\n2\nt 0 40\nother 12 1\n"
+    disk.power_loss()
+    log_dir = open_dir(disk)
+    assert log_dir.was_clean
+    assert log_dir.previous_broker_epoch == 77
+    assert not disk.exists("/data/.kafka_cleanshutdown")
+    assert log_dir.partitions_on_disk() == [("other", 12), ("t", 0)]
+    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    log = log_dir.get("t", 0)
+    assert contents(log) == before
+    assert log.start_offset == 5
+    assert log.topic_id == ID_A
+    assert not log.recovery.was_unclean
+    assert log_dir.high_watermark("t", 0) == 40
+    assert log_dir.high_watermark("nobody", 0) == 0
+    assert log_dir.get("t", 1) is None
+
+
+def test_creating_is_opening_what_is_there(disk):
+    log_dir = open_dir(disk)
+    log = create(log_dir)
+    assert create(log_dir) is log
+    append(log)
+    log_dir.close()
+    log_dir = open_dir(disk)
+    assert create(log_dir).end_offset == 1
+
+
+def test_a_topic_deleted_and_created_again_begins_empty(disk):
+    """S29: nothing of the old topic's log, start or high watermark may pass to the new one."""
+    log_dir = open_dir(disk)
+    log = create(log_dir)
+    for _ in range(20):
+        append(log, make_batch(2, 50))
+    log.flush()
+    log.advance_start_offset(30)
+    log_dir.checkpoint({("t", 0): 40})
+    log_dir.delete(log, "0" * 32)
+    assert disk.list("/data")[-1] == "t-0." + "0" * 32 + "-delete"
+    again = create(log_dir, topic_id=ID_B)
+    assert (again.start_offset, again.end_offset, again.topic_id) == (0, 0, ID_B)
+    assert log_dir.high_watermark("t", 0) == 0
+    # a crash now must not find the old topic's checkpoints
+    disk.power_loss()
+    log_dir = open_dir(disk)
+    again = create(log_dir, topic_id=ID_B)
+    assert (again.start_offset, again.end_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_directory_of_another_topic_id_is_deleted(disk, is_open):
+    log_dir = open_dir(disk)
+    append(create(log_dir))
+    if not is_open:
+        log_dir.close()
+        log_dir = open_dir(disk)
+    log = create(log_dir, topic_id=ID_B)
+    assert log.end_offset == 0
+    assert [name for name in disk.list("/data") if name.endswith("-delete")]
+    log_dir.checkpoint()
+    assert not [name for name in disk.list("/data") if name.endswith("-delete")]
+
+
+def test_leftovers_of_deleted_partitions_go_with_a_checkpoint(disk):
+    log_dir = open_dir(disk)
+    log = create(log_dir)
+    for _ in range(20):
+        append(log, make_batch(2, 50))
+    log_dir.delete(log)
+    assert log_dir.get("t", 0) is None
+    log_dir.checkpoint()
+    assert not [name for name in disk.list("/data") if name.startswith("t-0")]
+    assert read_points(disk) == {}
+    assert disk.open_files == 0
+
+
+def test_partitions_that_were_not_opened_keep_their_checkpoints(disk):
+    log_dir = open_dir(disk)
+    for partition in range(3):
+        append(create(log_dir, partition=partition))
+    log_dir.close(high_watermarks={("t", at): 1 for at in range(3)})
+    log_dir = open_dir(disk)
+    append(create(log_dir, partition=1))
+    log_dir.checkpoint({("t", 1): 1})
+    assert read_points(disk) == {("t", 0): 1, ("t", 1): 1, ("t", 2): 1}
+    assert read_points(disk, "replication") == {("t", 0): 1, ("t", 1): 1, ("t", 2): 1}
+    log_dir.close()
+    assert open_dir(disk).was_clean  # the others were clean before and nobody touched them
+
+
+def test_partitions_that_need_recovery_and_were_not_opened_leave_no_clean_marker(disk):
+    log_dir = open_dir(disk)
+    for partition in range(2):
+        append(create(log_dir, partition=partition))
+    disk.process_death()
+    log_dir = open_dir(disk)
+    create(log_dir, partition=1)
+    log_dir.close()
+    log_dir = open_dir(disk)
+    assert not log_dir.was_clean
+    assert create(log_dir, partition=0).end_offset == 1
+    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    log_dir.close()
+    assert open_dir(disk).was_clean
+
+
+def test_checkpoints_say_what_is_durable_and_no_more(disk):
+    log_dir = open_dir(disk)
+    log = create(log_dir)
+    append(log)
+    log_dir.checkpoint()
+    assert read_points(disk) == {("t", 0): 0}
+    job = log.begin_flush()
+    append(log)
+    job.run()
+    log_dir.checkpoint()
+    assert read_points(disk) == {("t", 0): 0}
+    log.finish_flush(job)
+    log_dir.checkpoint()
+    assert read_points(disk) == {("t", 0): 1}
+    writes = len(disk.operations)
+    log_dir.checkpoint()
+    assert not [1 for operation, _ in disk.operations[writes:] if operation == "write"]
+
+
+def test_a_truncation_lowers_the_checkpoint_first(disk):
+    log_dir = open_dir(disk)
+    log = create(log_dir)
+    for _ in range(10):
+        append(log)
+    log.flush()
+    log_dir.checkpoint()
+    log.truncate_to(4)
+    assert read_points(disk) == {("t", 0): 4}
+    names = [path for operation, path in disk.operations if operation in ("truncate", "rename")]
+    lowered = max(at for at, path in enumerate(names) if "recovery-point" in path)
+    cut = max(at for at, path in enumerate(names) if path.endswith("0.log"))
+    assert lowered < cut
+
+
+@pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication"])
+def test_a_damaged_checkpoint_costs_time_not_data(disk, name):
+    log_dir = open_dir(disk)
+    log = create(log_dir)
+    for _ in range(20):
+        append(log, make_batch(2, 50))
+    log_dir.close(high_watermarks={("t", 0): 40})
+    file = f"/data/{name}-offset-checkpoint"
+    if not disk.exists(file):
+        disk.write_atomic(file, b"0\n1\nt 0 3\n")
+    disk.write_atomic(file, disk.read(file)[:-2])
+    disk.unlink("/data/.kafka_cleanshutdown")
+    log = create(open_dir(disk))
+    assert log.end_offset == 40
+    assert len(contents(log)) == 20
+
+
+def test_a_partition_that_lost_durable_records_is_not_opened_the_others_are(disk):
+    log_dir = open_dir(disk)
+    for partition in range(2):
+        log = create(log_dir, partition=partition)
+        for _ in range(5):
+            append(log)
+    log_dir.close()
+    disk.unlink("/data/.kafka_cleanshutdown")
+    file = disk.open("/data/t-0/00000000000000000000.log")
+    file.truncate(file.size() - 10)
+    log_dir = open_dir(disk)
+    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    assert isinstance(log_dir.failed["t", 0], DurableDataLostError)
+    assert log_dir.get("t", 1).end_offset == 5
+    # somebody decides that it does not matter
+    log = create(log_dir, accept_loss=True)
+    assert log.end_offset == 4
+    assert log.recovery.lost_from_offset == 4
+    assert not log_dir.failed
+    # and that holds after a crash, too
+    disk.power_loss()
+    assert create(open_dir(disk)).end_offset == 4
+
+
+def test_fifty_partitions_are_created_without_a_sync(disk):
+    log_dir = open_dir(disk)
+    disk.operations.clear()
+    for partition in range(50):
+        create(log_dir, partition=partition)
+    assert not [1 for operation, _ in disk.operations if operation in ("sync", "sync_dir")]
+    log_dir.close()
+    log_dir = open_dir(disk)
+    assert log_dir.was_clean
+    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    assert len(log_dir.logs) == 50
+
+
+def test_what_cannot_be_a_topic_never_reaches_the_disk(disk):
+    log_dir = open_dir(disk)
+    for topic, partition in (("../evil", 0), ("a/b", 0), ("", 0), ("t", -1)):
+        with pytest.raises(ValueError, match="not a"):
+            create(log_dir, topic, partition)
+
+
+def test_many_logs_on_a_real_file_system(tmp_path):
+    disk = OsDisk()
+    path = str(tmp_path / "logs")
+    format_log_dir(disk, path, cluster_id="c", node_id=1, directory_id=Uuid(bytes(16)))
+    log_dir = LogDir.open(disk, path, files_max=8)
+    for partition in range(40):
+        append(create(log_dir, partition=partition))
+    log_dir.close()
+    log_dir = LogDir.open(disk, path, files_max=8)
+    assert log_dir.was_clean
+    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    assert {log.end_offset for log in log_dir.logs.values()} == {1}
+    log_dir.close()
