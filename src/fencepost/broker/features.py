@@ -1,7 +1,8 @@
 """The cluster features this node can run, with the range of levels of each.
 
-Only what is implemented is listed: transactions (`transaction.version`), share and streams groups
-are not served, so a cluster must not finalize them.
+Only what is implemented is listed: transactions (`transaction.version`), the consumer groups of
+KIP-848 (`group.version`), share and streams groups are not served, so a cluster must not finalize
+them. Voters are static: `kraft.version` 1 (KIP-853) is not offered.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ METADATA_VERSION = Feature("metadata.version", 7, 30)
 """7 is 3.3-IV3, the first of KRaft in production; 30 is 4.3-IV0."""
 
 SUPPORTED_FEATURES: tuple[Feature, ...] = (
-    Feature("group.version", 0, 1),
-    Feature("kraft.version", 0, 1),
+    Feature("kraft.version", 0, 0),
     METADATA_VERSION,
 )

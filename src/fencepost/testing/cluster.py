@@ -36,7 +36,8 @@ class Cluster:
 
     Keyword arguments are broker configs with underscores for dots: `Cluster(num_partitions=3)`.
     `config` takes them under their own names. `data_dir` keeps the data there; without it the data
-    is in a temporary directory that goes with the cluster.
+    is in a temporary directory that goes with the cluster. One default is not the broker's: groups
+    form at once (`group.initial.rebalance.delay.ms=0`), because nobody starts a fleet in a test.
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class Cluster:
     ) -> None:
         if brokers != 1:
             raise ValueError(f"brokers={brokers} is not allowed: 1, more nodes are not offered yet")
-        self._config = {key.replace("_", "."): value for key, value in options.items()}
+        self._config: dict[str, Any] = {"group.initial.rebalance.delay.ms": 0}
+        self._config.update({key.replace("_", "."): value for key, value in options.items()})
         self._config.update(config or {})
         self._directory = Path(tempfile.mkdtemp(prefix="fencepost-"))
         self.data_dir = Path(data_dir) if data_dir is not None else self._directory / "data"
