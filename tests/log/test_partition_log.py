@@ -556,15 +556,26 @@ def test_nothing_is_old_without_the_delete_policy(disk):
     assert log.apply_retention(10**12, log.end_offset) == 0
 
 
-def test_retention_forgets_silent_producers_only_after_a_day(disk):
+def test_retention_forgets_no_producer(disk):
+    """KAFKA-5355: a retry may come later than the retention."""
     log = open_log(disk, "/data/t-0", config(retention_ms=1))
-    append(log, make_batch(1, timestamp_ms=1000, producer_id=4, producer_epoch=0, base_sequence=0))
-    log.apply_retention(2000, 1)
+    batch = make_batch(1, timestamp_ms=NOW_MS, producer_id=4, producer_epoch=0, base_sequence=0)
+    append(log, batch)
+    log.apply_retention(NOW_MS + 1000, 1)
     assert contents(log) == []
-    retried = make_batch(1, timestamp_ms=1000, producer_id=4, producer_epoch=0, base_sequence=0)
-    assert log.producers.check(read_header(retried)).is_duplicate  # KAFKA-5355
-    log.apply_retention(1000 + 86_400_000, 1)
-    assert log.producers.check(read_header(retried)).is_ok
+    assert log.producers.check(read_header(batch)).is_duplicate
+    log.close()
+    log = open_log(disk, "/data/t-0", clean_shutdown=True, recovery_point=1, start_offset=1)
+    assert log.producers.check(read_header(batch)).is_duplicate
+    log.close()
+    late = NOW_MS + 2 * 86_400_000
+    log = open_log(disk, "/data/t-0", clean_shutdown=True, recovery_point=1, start_offset=1,
+                   now_ms=late, producer_id_expiration_ms=3 * 86_400_000)  # fmt: skip
+    assert log.producers.check(read_header(batch)).is_duplicate
+    log.close()
+    log = open_log(disk, "/data/t-0", clean_shutdown=True, recovery_point=1, start_offset=1,
+                   now_ms=late)  # fmt: skip
+    assert log.producers.check(read_header(batch)).is_ok
 
 
 # ---- opening again
@@ -590,8 +601,8 @@ def test_a_clean_close_is_opened_without_a_look_at_the_batches(disk):
     disk.operations.clear()
     again = open_log(disk, "/data/t-0", config(**SMALL), clean_shutdown=True, recovery_point=end)
     reads = [path for operation, path in disk.operations if operation == "read"]
-    # the active segment's tail, and a place for each epoch
-    assert len([path for path in reads if path.endswith(".log")]) <= 2 + 2 * len(epochs)
+    # the active segment's tail, twice, and a place for each epoch
+    assert len([path for path in reads if path.endswith(".log")]) <= 4 + 2 * len(epochs)
     assert not again.recovery.was_unclean
     assert again.recovery.segments_scanned == 0
     assert contents(again) == before

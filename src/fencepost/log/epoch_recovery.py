@@ -9,6 +9,7 @@ cannot be read or contradicts the log is made anew from all batches (KAFKA-16541
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -81,7 +82,26 @@ def _agree(epochs: LeaderEpochCache, segments: Sequence[Segment], start_offset: 
         first = next(headers, None)
         if first is not None and first.partition_leader_epoch >= 0:
             return False
-    return all(_is_boundary(entry, segments, start_offset) for entry in newest)
+    last = _last_header(segments)
+    latest = epochs.latest_epoch() or 0
+    if last is not None and last.last_offset >= start_offset:
+        newest_known = last.partition_leader_epoch <= latest
+    else:
+        newest_known = True
+    return newest_known and all(
+        _is_boundary(entry, epochs.previous_epoch(entry.epoch), segments, start_offset)
+        for entry in newest
+    )
+
+
+def _last_header(segments: Sequence[Segment]) -> BatchHeader | None:
+    for segment in reversed(segments):
+        if segment.size_bytes:
+            index = segment.index
+            start = index.positions[-1] if index.positions else 0
+            tail = deque(segment.headers(start, segment.size_bytes), maxlen=1)
+            return tail[0][1] if tail else None
+    return None
 
 
 def _headers(segments: Sequence[Segment]) -> Iterator[BatchHeader]:
@@ -90,8 +110,14 @@ def _headers(segments: Sequence[Segment]) -> Iterator[BatchHeader]:
             yield header
 
 
-def _is_boundary(entry: EpochEntry, segments: Sequence[Segment], start_offset: int) -> bool:
-    """Whether the batches on both sides of where the epoch begins are of the epochs they should."""
+def _is_boundary(
+    entry: EpochEntry, previous_epoch: int | None, segments: Sequence[Segment], start_offset: int
+) -> bool:
+    """Whether the batches on both sides of where the epoch begins are of the epochs they should.
+
+    Compaction may have removed all batches of an epoch, so in front there may be an older one than
+    the previous.
+    """
     epoch, offset = entry
     before = offset - 1 if offset > start_offset else offset
     for segment in segments:
@@ -106,6 +132,6 @@ def _is_boundary(entry: EpochEntry, segments: Sequence[Segment], start_offset: i
                 return found == epoch
             if header.last_offset >= offset:  # the log's start lies within this batch
                 return found == epoch and offset == start_offset
-            if found >= epoch:
+            if found >= epoch or (previous_epoch is not None and found > previous_epoch):
                 return False
     return True

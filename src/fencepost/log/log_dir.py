@@ -51,6 +51,7 @@ from fencepost.log.names import (
     partition_dir,
 )
 from fencepost.log.partition_log import PartitionLog
+from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS
 from fencepost.log.segment import SegmentCache
 from fencepost.wire.types import Uuid
 
@@ -83,13 +84,16 @@ class _Checkpoint:
 class LogDir:
     """See the module docstring; made by `open`."""
 
-    def __init__(self, disk: Disk, path: str, cache: SegmentCache) -> None:
+    def __init__(
+        self, disk: Disk, path: str, cache: SegmentCache, producer_id_expiration_ms: int
+    ) -> None:
         self.path = path
         self.disk = disk
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.failed: dict[TopicPartition, Exception] = {}
         """Partitions that `open_all` could not open, and why."""
         self._cache = cache
+        self._producer_id_expiration_ms = producer_id_expiration_ms
         self._lock = disk.lock(f"{path}/{LOCK_FILE}")
         try:
             self.meta: MetaProperties = read_meta_properties(disk, path)
@@ -110,13 +114,21 @@ class LogDir:
         self._untouched = set(self.partitions_on_disk())
 
     @classmethod
-    def open(cls, disk: Disk, path: str, *, files_max: int = 256) -> LogDir:
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        *,
+        files_max: int = 256,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> LogDir:
         """Take possession of the formatted directory at `path`; its logs are not opened yet.
 
         `files_max` bounds open segment files. Raises LogDirLockedError, LogDirNotFormattedError,
         CorruptFileError (meta.properties), OSError.
         """
-        return cls(disk, path.rstrip("/") or "/", SegmentCache(files_max))
+        cache = SegmentCache(files_max)
+        return cls(disk, path.rstrip("/") or "/", cache, producer_id_expiration_ms)
 
     # ---- logs
 
@@ -208,6 +220,7 @@ class LogDir:
             now_ms=now_ms,
             topic_id=topic_id,
             cache=self._cache,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
             lower_checkpoints=lambda point, start: self._lower(key, point, start),
             accept_loss=accept_loss,
         )

@@ -45,7 +45,7 @@ from fencepost.log.errors import (
 )
 from fencepost.log.flush import FlushJob, sync_path
 from fencepost.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, deleted_dir
-from fencepost.log.producers import ProducerStates
+from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS, ProducerStates
 from fencepost.log.reading import (
     ReadResult,
     TimestampedOffset,
@@ -130,6 +130,7 @@ class PartitionLog:
         topic_id: Uuid | None = None,
         cache: SegmentCache | None = None,
         lower_checkpoints: Callable[[int, int], None] | None = None,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         accept_loss: bool = False,
     ) -> PartitionLog:
         """Open the log in `directory`, which is made if it is not there.
@@ -152,6 +153,7 @@ class PartitionLog:
             start_offset=start_offset,
             now_ms=now_ms,
             topic_id=topic_id,
+            producer_id_expiration_ms=producer_id_expiration_ms,
             accept_loss=accept_loss,
         )
         lower = lower_checkpoints or _nobody_to_tell
@@ -496,11 +498,9 @@ class PartitionLog:
     def apply_retention(self, now_ms: int, high_watermark: int) -> int:
         """Delete old segments as the configs say, none with a record from `high_watermark` on.
 
-        Also forgets producers that have been silent too long. The number of segments deleted.
-        Raises LogFailedError, CorruptFileError, OSError.
+        The number of segments deleted. Raises LogFailedError, CorruptFileError, OSError.
         """
         self.check_usable()
-        self.producers.remove_expired(now_ms)
         row = self._row
         count = segments_to_delete(
             row.segments,

@@ -55,6 +55,7 @@ from fencepost.wire.types import Uuid
 
 _SCAN_CHUNK_BYTES: Final = 1 << 20
 _RELATIVE_MAX: Final = (1 << 31) - 1
+_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -100,6 +101,7 @@ def load_log(
     start_offset: int,
     now_ms: int,
     topic_id: Uuid | None,
+    producer_id_expiration_ms: int,
     accept_loss: bool,
 ) -> LoadedLog:
     """See `PartitionLog.open`."""
@@ -129,7 +131,7 @@ def load_log(
     row = SegmentRow(disk, cache, directory, loader.segments, loader.snapshots)
     row.remove_stray_snapshots(end_offset)
     load_producers(disk, row, producers, end_offset)
-    producers.remove_expired(now_ms)
+    producers.remove_expired(now_ms, producer_id_expiration_ms)
     if loader.report.was_unclean:
         if known_id is not None:
             sync_path(disk, f"{directory}/{PARTITION_METADATA_FILE}")
@@ -240,6 +242,7 @@ class _Loader:
     ) -> None:
         """Check the segments, cut at the first flaw, sync what is kept."""
         if clean_shutdown and self._trust_active():
+            self._check_clean_end(recovery_point, accept_loss)
             self.is_durable = True
             return
         if self.made_first_segment and recovery_point <= self.segments[0].base_offset:
@@ -270,6 +273,15 @@ class _Loader:
             self.report.lost_from_offset = end_offset
         self._cut(scanned)
 
+    def _check_clean_end(self, recovery_point: int, accept_loss: bool) -> None:
+        """A log that was closed cleanly ends at its recovery point, if that is known at all."""
+        end_offset = self.segments[-1].next_offset
+        if recovery_point and end_offset != recovery_point and not accept_loss:
+            raise DurableDataLostError(
+                self.segments[-1].path(),
+                f"the log ends at offset {end_offset}, but was closed at {recovery_point}",
+            )
+
     def start_over(self, start_offset: int) -> None:
         """All there is lies below the log's start: nobody may see it, and its end is not the log's.
 
@@ -293,6 +305,7 @@ class _Loader:
         """Find the end of the log that was closed cleanly; False if its tail says otherwise."""
         active = self.segments[-1]
         active.is_active = True
+        active.next_offset = _OFFSET_MAX  # to be found out
         try:
             index = active.index
             start = index.positions[-1] if index.positions else 0
@@ -301,10 +314,10 @@ class _Loader:
                 end_offset = header.next_offset
                 end += header.size_bytes
         except CorruptFileError:
-            active.is_active = False
-            return False
+            end = -1
         if end != active.size_bytes:
             active.is_active = False
+            active.next_offset = active.base_offset
             return False
         active.next_offset = end_offset
         active.bytes_since_index = active.size_bytes - start
@@ -390,6 +403,7 @@ def scan(
     try:
         position, chunk, chunk_at = 0, b"", 0
         expected = base_offset
+        leap: tuple[int, BatchHeader] | None = None
         while size_bytes - position >= HEADER_BYTES:
             at = position - chunk_at
             if at + HEADER_BYTES > len(chunk):
@@ -398,19 +412,30 @@ def scan(
             try:
                 header = read_header(chunk, at)
             except BatchError:
-                return
+                break
             size = header.size_bytes
-            if header.base_offset < expected or size > size_bytes - position:
-                return
+            if size > size_bytes - position:
+                break
             if at + size > len(chunk):
                 chunk_at, at = position, 0
-                chunk = file.read_at(
-                    max(size, min(_SCAN_CHUNK_BYTES, size_bytes - position)), position
-                )
+                wanted = max(size, min(_SCAN_CHUNK_BYTES, size_bytes - position))
+                chunk = file.read_at(wanted, position)
             if not check_crc(chunk, at, header):
-                return
-            yield position, header
+                break
+            if leap is not None:
+                if expected <= header.base_offset < leap[1].next_offset:
+                    return  # the batch in front leapt, and this one knows nothing of it: damage
+                yield leap
+                expected, leap = leap[1].next_offset, None
+            if header.base_offset < expected:
+                break
+            if header.base_offset > expected:
+                leap = position, header  # compaction leaves gaps; a flipped bit looks like one
+            else:
+                yield position, header
+                expected = header.next_offset
             position += size
-            expected = header.next_offset
+        if leap is not None:
+            yield leap
     finally:
         file.close()

@@ -236,8 +236,11 @@ class Segment:
     def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
         """Make both indexes from the segment file. CorruptFileError if it is damaged; OSError."""
         index, time_index, newest = OffsetIndex(), TimeIndex(), NO_TIMESTAMP
-        since = 0
+        since, expected = 0, self.base_offset
         for position, header in self.headers(0, self.size_bytes):
+            if header.base_offset < expected or not self.has_room_for(header.last_offset):
+                raise CorruptFileError(self.path(), "offsets are out of order", position)
+            expected = header.next_offset
             relative = header.last_offset - self.base_offset
             if header.max_timestamp > newest.timestamp_ms:
                 newest = TimestampOffset(header.max_timestamp, relative)
@@ -412,7 +415,7 @@ class Segment:
         """Batches from the one that an index entry names, if that is one of its offset."""
         entry_offset, position = entry
         for batch in self.walk(position, self.size_bytes):
-            if batch[0] == position and -1 < entry_offset < batch[2] - self.base_offset:
+            if batch[0] == position and entry_offset not in (-1, batch[3] - self.base_offset):
                 path = self.path(INDEX_SUFFIX)
                 raise CorruptFileError(path, f"offset {entry_offset} does not lie at {position}")
             yield batch
@@ -471,12 +474,19 @@ class Segment:
         return data
 
     def _check(self, data: bytes, start: int, end: int) -> None:
-        position = 0
+        position, expected = 0, self.base_offset
         while position < len(data):
             header = self._header(data, position, start)
             if not check_crc(data, position, header):
                 raise CorruptFileError(self.path(), "a batch fails its CRC", start + position)
+            # The CRC does not cover offsets; their order does what it can.
+            if header.base_offset < expected:
+                raise CorruptFileError(self.path(), "offsets are out of order", start + position)
+            expected = header.next_offset
             position += header.size_bytes
+        following = self.base_offset_at(end)
+        if expected > (self.next_offset if following is None else following):
+            raise CorruptFileError(self.path(), "offsets are out of order", end)
         if start <= self._sound_to and end >= self._sound_from:
             self._sound_from = min(self._sound_from, start)
             self._sound_to = max(self._sound_to, end)

@@ -1,0 +1,559 @@
+"""Opening a log after anything but a clean close: torn files, rotten bits, leftovers.
+
+S32, S69, S87, S92, S95; invariants I02, I51, I52.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from fencepost.batch.header import check_crc, iter_headers, read_header
+from fencepost.log.config import LogConfig
+from fencepost.log.errors import CorruptFileError, DurableDataLostError, LogError
+from fencepost.log.names import offset_file
+from fencepost.log.partition_log import PartitionLog
+from fencepost.wire.types import Uuid
+
+from .helpers import NOW_MS, append, config, contents, epochs_of, make_batch, open_log
+from .sim_disk import SimDisk
+
+SMALL = config(internal_segment_bytes=700, index_interval_bytes=150)
+TOPIC_ID = Uuid(bytes(15) + b"\1")
+LOG = "/data/t-0"
+
+
+def filled_disk(
+    batches: int = 30, *, close: bool = True, log_config: LogConfig = SMALL
+) -> tuple[SimDisk, PartitionLog]:
+    """A disk with a log of three epochs and a producer, closed cleanly or flushed."""
+    disk = SimDisk()
+    disk.mkdir("/data")
+    disk.sync_dir("/")
+    log = open_log(disk, LOG, log_config, topic_id=TOPIC_ID)
+    for at in range(batches):
+        batch = make_batch(
+            at % 3 + 1, 40, timestamp_ms=NOW_MS + at, fill=at,
+            producer_id=9, producer_epoch=0, base_sequence=sum(i % 3 + 1 for i in range(at)),
+        )  # fmt: skip
+        append(log, batch, epoch=at // 10)
+    if close:
+        log.close()
+    else:
+        log.flush()
+    return disk, log
+
+
+def reopen(disk: SimDisk, **kw) -> PartitionLog:
+    return open_log(disk, LOG, SMALL, **kw)
+
+
+def set_content(disk: SimDisk, name: str, data: bytes) -> None:
+    disk.write_atomic(f"{LOG}/{name}", data)
+
+
+def segment_name(log: PartitionLog, at: int, suffix: str = ".log") -> str:
+    return offset_file(log.segment_base_offsets[at], suffix)
+
+
+def all_batches(disk: SimDisk) -> list[tuple[int, bytes]]:
+    log = reopen(disk)
+    found = contents(log)
+    disk.process_death()
+    return found
+
+
+# ---- torn
+
+
+def test_a_log_cut_at_every_byte_recovers_to_whole_batches():
+    disk, log = filled_disk(9)
+    everything = all_batches(disk)
+    last = segment_name(log, -1)
+    data = disk.read(f"{LOG}/{last}")
+    base = log.segment_base_offsets[-1]
+    in_front = [batch for batch in everything if batch[0] < base]
+    ends = {position + header.size_bytes for position, header in iter_headers(data)}
+    for size in range(len(data) + 1):
+        set_content(disk, last, data[:size])
+        again = reopen(disk)
+        found = contents(again)
+        whole = sum(1 for end in ends if end <= size)
+        assert found == everything[: len(in_front) + whole]
+        assert again.recovery.bytes_cut == size - max([0, *(end for end in ends if end <= size)])
+        assert disk.size(f"{LOG}/{last}") == size - again.recovery.bytes_cut
+        assert [tuple(entry) for entry in again.epochs] == epochs_of(found, 0)
+        disk.process_death()
+
+
+def test_zeros_and_rubbish_behind_the_last_batch_are_cut():
+    disk, log = filled_disk(9)
+    everything = all_batches(disk)
+    last = segment_name(log, -1)
+    data = disk.read(f"{LOG}/{last}")
+    dice = random.Random(4)
+    for tail in (bytes(4096), b"\xff" * 100, dice.randbytes(500), data[:40], bytes(7)):
+        set_content(disk, last, data + tail)
+        again = reopen(disk)
+        assert contents(again) == everything
+        assert disk.read(f"{LOG}/{last}") == data
+        disk.process_death()
+
+
+def test_a_batch_that_is_repeated_behind_the_end_is_cut():
+    disk, log = filled_disk(9)
+    everything = all_batches(disk)
+    last = segment_name(log, -1)
+    data = disk.read(f"{LOG}/{last}")
+    set_content(disk, last, data + data)
+    assert contents(reopen(disk)) == everything
+
+
+def test_what_follows_a_torn_segment_goes():
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    torn = segment_name(log, 2)
+    data = disk.read(f"{LOG}/{torn}")
+    set_content(disk, torn, data[:-1])
+    again = reopen(disk)
+    found = contents(again)
+    assert found == everything[: len(found)]
+    assert again.segment_base_offsets == log.segment_base_offsets[:3]
+    assert again.recovery.bytes_cut > len(data) // 2
+    names = disk.list(LOG)
+    assert not [name for name in names if name[:20].isdigit() and int(name[:20]) > again.end_offset]
+
+
+@pytest.mark.parametrize("missing", [0, 1, 3, -1])
+def test_a_segment_that_is_missing_ends_the_log(missing):
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    disk.unlink(f"{LOG}/{segment_name(log, missing)}")
+    again = reopen(disk)
+    found = contents(again)
+    if missing == 0:  # taken for deleted, as old segments are
+        assert found == [batch for batch in everything if batch[0] >= log.segment_base_offsets[1]]
+        assert again.start_offset == log.segment_base_offsets[1]
+    else:
+        base = log.segment_base_offsets[missing]
+        assert found == [batch for batch in everything if batch[0] < base]
+
+
+def test_nothing_below_the_recovery_point_is_read_but_its_segment():
+    disk, log = filled_disk(close=False)
+    disk.process_death()
+    again = reopen(disk, recovery_point=log.end_offset)
+    assert again.recovery.segments_scanned == 1
+    assert again.recovery.bytes_cut == 0
+    disk.process_death()
+    again = reopen(disk, recovery_point=log.segment_base_offsets[2])
+    assert again.recovery.segments_scanned == len(log.segment_base_offsets) - 2
+
+
+# ---- lost or damaged although durable
+
+
+def test_durable_records_that_are_gone_are_not_given_up_in_silence():
+    disk, log = filled_disk()
+    last = segment_name(log, -1)
+    data = disk.read(f"{LOG}/{last}")
+    set_content(disk, last, data[:-1])
+    for clean in (True, False):
+        with pytest.raises(DurableDataLostError) as raised:
+            reopen(disk, recovery_point=log.end_offset, clean_shutdown=clean)
+        assert last in str(raised.value)
+        assert disk.read(f"{LOG}/{last}") == data[:-1]  # evidence is left alone
+        disk.process_death()
+    again = reopen(disk, recovery_point=log.end_offset, accept_loss=True)
+    assert again.recovery.lost_from_offset == again.end_offset < log.end_offset
+
+
+def test_a_lost_directory_with_durable_records_is_not_begun_anew():
+    disk, _ = filled_disk(close=False)
+    for name in disk.list(LOG):
+        disk.unlink(f"{LOG}/{name}")
+    with pytest.raises(DurableDataLostError):
+        reopen(disk, recovery_point=5)
+
+
+def test_a_flipped_bit_anywhere_in_a_durable_batch_is_refused_on_the_next_unclean_start():
+    disk, log = filled_disk(6, close=False, log_config=config())
+    disk.process_death()
+    name = segment_name(log, 0)
+    data = disk.read(f"{LOG}/{name}")
+    header = read_header(data)
+    for bit in range(header.size_bytes * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        set_content(disk, name, bytes(damaged))
+        if 12 * 8 <= bit < 16 * 8:  # the leader epoch, which is not under the CRC
+            continue
+        with pytest.raises(DurableDataLostError):
+            reopen(disk, recovery_point=log.end_offset)
+        disk.process_death()
+
+
+def test_a_flipped_bit_in_a_log_that_was_closed_cleanly_is_never_served():
+    """I52: every batch that is served is one that was appended, wherever the damage is."""
+    disk, log = filled_disk(24)
+    everything = dict(all_batches(disk))
+    disk, log = filled_disk(24)
+    end = log.end_offset
+    dice = random.Random(11)
+    for at in range(len(log.segment_base_offsets)):
+        name = segment_name(log, at)
+        data = disk.read(f"{LOG}/{name}")
+        for _ in range(40):
+            damaged = bytearray(data)
+            bit = dice.randrange(len(data) * 8)
+            damaged[bit // 8] ^= 1 << bit % 8
+            set_content(disk, name, bytes(damaged))
+            served = serve_everything(disk, end)
+            for base, batch in served.items():
+                header = read_header(batch)
+                assert check_crc(batch, 0, header)
+                original = everything[base]
+                # outside of the CRC: the base offset is checked by order, the epoch is not
+                assert batch[16:] == original[16:]
+                assert batch[:12] == original[:12]
+            disk.process_death()
+        set_content(disk, name, data)
+
+
+def serve_everything(disk: SimDisk, end: int) -> dict[int, bytes]:
+    """Whatever can be read, by every offset; damage may be reported instead."""
+    try:
+        log = reopen(disk, clean_shutdown=True, recovery_point=end)
+    except LogError:
+        return {}
+    served: dict[int, bytes] = {}
+    for offset in range(end):
+        try:
+            result = log.read(offset, 1, end)
+        except LogError:
+            continue
+        for part in result.buffers:
+            served[result.first_offset] = bytes(part)
+    return served
+
+
+# ---- indexes
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_damaged_indexes_cost_time_only(suffix, clean):
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    disk, log = filled_disk()
+    end = log.end_offset
+    dice = random.Random(suffix)
+    for at in range(len(log.segment_base_offsets)):
+        name = segment_name(log, at, suffix)
+        data = disk.read(f"{LOG}/{name}")
+        variants = [None, b"", data[:-1], data + bytes(24), bytes(len(data)), b"\xff" * len(data)]
+        variants += [dice.randbytes(len(data)) for _ in range(10)]
+        for _ in range(30 if data else 0):
+            flipped = bytearray(data)
+            bit = dice.randrange(len(data) * 8)
+            flipped[bit // 8] ^= 1 << bit % 8
+            variants.append(bytes(flipped))
+        for variant in variants:
+            if variant is None:
+                disk.unlink(f"{LOG}/{name}")
+            else:
+                set_content(disk, name, variant)
+            again = reopen(disk, clean_shutdown=clean, recovery_point=end)
+            assert contents(again) == everything
+            for base, batch in everything:
+                assert bytes(again.read(base, 1, end).buffers[0]) == batch
+            half = everything[len(everything) // 2][0]
+            found = again.read(0, 10**6, half)
+            assert b"".join(map(bytes, found.buffers)) == b"".join(
+                batch for base, batch in everything if base < min(half, segment_end(again, 0))
+            )
+            again.close()
+            set_content(disk, name, data)
+
+
+def segment_end(log: PartitionLog, at: int) -> int:
+    return [*log.segment_base_offsets, log.end_offset][at + 1]
+
+
+def test_indexes_without_their_log_go():
+    disk, _ = filled_disk()
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        set_content(disk, offset_file(10**6, suffix), b"")
+    reopen(disk)
+    assert not [name for name in disk.list(LOG) if name.startswith(f"{10**6:020d}")]
+
+
+# ---- leader epochs
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(None, id="missing"),
+        pytest.param(b"", id="empty"),
+        pytest.param(b"0\n2\n0 0\n", id="torn"),
+        pytest.param(b"0\n3\n0 0\n1 19\n2 ", id="cut"),
+        pytest.param(bytes(30), id="zeros"),
+        pytest.param(b"0\n0\n", id="nothing"),
+        pytest.param(b"0\n1\n0 0\n", id="stale"),
+        pytest.param(b"0\n1\n5 0\n", id="other-epoch"),
+        pytest.param(b"0\n3\n0 0\n1 18\n2 39\n", id="start-too-early"),
+        pytest.param(b"0\n3\n0 0\n1 20\n2 39\n", id="start-too-late"),
+        pytest.param(b"0\n4\n0 0\n1 19\n2 39\n7 45\n", id="one-too-many"),
+        pytest.param(b"0\n4\n0 0\n1 19\n2 39\n7 450\n", id="one-behind-the-end"),
+        pytest.param(b"0\n2\n1 19\n2 39\n", id="first-missing"),
+    ],
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_leader_epoch_file_is_made_to_agree_with_the_log(content, clean):
+    disk, log = filled_disk()
+    expected = [tuple(entry) for entry in log.epochs]
+    assert expected == [(0, 0), (1, 19), (2, 39)]
+    if content is None:
+        disk.unlink(f"{LOG}/leader-epoch-checkpoint")
+    else:
+        set_content(disk, "leader-epoch-checkpoint", content)
+    again = reopen(disk, clean_shutdown=clean, recovery_point=log.end_offset)
+    assert list(again.epochs) == expected
+    again.flush()
+    assert disk.read(f"{LOG}/leader-epoch-checkpoint") == b"0\n3\n0 0\n1 19\n2 39\n"
+
+
+def test_every_flipped_bit_of_the_leader_epoch_file_is_noticed():
+    disk, log = filled_disk()
+    expected = list(log.epochs)
+    data = disk.read(f"{LOG}/leader-epoch-checkpoint")
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        set_content(disk, "leader-epoch-checkpoint", bytes(damaged))
+        again = reopen(disk, clean_shutdown=True, recovery_point=log.end_offset)
+        assert list(again.epochs) == expected
+        disk.process_death()
+
+
+def test_epochs_of_a_log_whose_start_has_moved():
+    disk, log = filled_disk(close=False)
+    log.advance_start_offset(25)
+    log.close()
+    end = log.end_offset
+    for clean in (True, False):
+        again = reopen(disk, clean_shutdown=clean, recovery_point=end, start_offset=25)
+        assert list(again.epochs) == [(1, 25), (2, 39)]
+        assert not again.recovery.epochs_rebuilt
+        disk.process_death()
+    disk.unlink(f"{LOG}/leader-epoch-checkpoint")
+    again = reopen(disk, clean_shutdown=True, recovery_point=end, start_offset=25)
+    assert list(again.epochs) == [(1, 25), (2, 39)]
+    assert again.recovery.epochs_rebuilt
+
+
+def test_an_epoch_without_records_is_forgotten_by_a_restart():
+    disk, log = filled_disk(close=False)
+    log.epochs.assign(9, log.end_offset)
+    log.close()
+    assert disk.read(f"{LOG}/leader-epoch-checkpoint") == b"0\n3\n0 0\n1 19\n2 39\n"
+    again = reopen(disk, clean_shutdown=True, recovery_point=log.end_offset)
+    assert again.epochs.latest_epoch() == 2
+    append(again, epoch=9)
+    again.flush()
+    assert disk.read(f"{LOG}/leader-epoch-checkpoint") == b"0\n4\n0 0\n1 19\n2 39\n9 60\n"
+
+
+def test_an_epoch_reaches_the_file_with_its_first_record():
+    disk, log = filled_disk(close=False)
+    log.epochs.assign(9, log.end_offset)
+    log.flush()
+    append(log, epoch=9)
+    log.flush()
+    disk.power_loss()
+    assert reopen(disk, recovery_point=log.end_offset).epochs.latest() == (9, 60)
+    assert b"9 60" in disk.read(f"{LOG}/leader-epoch-checkpoint")
+
+
+# ---- producers
+
+
+def snapshots(disk: SimDisk) -> list[str]:
+    return [name for name in disk.list(LOG) if name.endswith(".snapshot")]
+
+
+@pytest.mark.parametrize("damage", ["missing", "torn", "flipped", "all"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_producers_survive_damaged_snapshots(damage, clean):
+    disk, log = filled_disk()
+    last = log.producers.get(9)
+    for name in snapshots(disk) if damage == "all" else snapshots(disk)[-2:]:
+        data = disk.read(f"{LOG}/{name}")
+        if damage == "missing":
+            disk.unlink(f"{LOG}/{name}")
+        elif damage == "torn":
+            set_content(disk, name, data[:-3])
+        else:
+            set_content(disk, name, data[:20] + b"\x55" + data[21:])
+    again = reopen(disk, clean_shutdown=clean, recovery_point=log.end_offset)
+    state = again.producers.get(9)
+    assert (state.last_sequence, state.last_offset) == (last.last_sequence, last.last_offset)
+    assert again.producers.end_offset == log.end_offset
+    newest = contents(again)[-1][1]
+    assert again.producers.check(read_header(newest)).is_duplicate
+    if damage in ("torn", "flipped"):
+        assert len(snapshots(disk)) < len(log.segment_base_offsets)
+
+
+def test_a_snapshot_of_records_that_are_gone_is_not_believed():
+    disk, log = filled_disk(close=False)
+    log.roll(0)
+    disk.process_death()
+    last = segment_name(log, -2)
+    set_content(disk, last, disk.read(f"{LOG}/{last}")[:-1])
+    again = reopen(disk)
+    assert again.end_offset < log.end_offset
+    assert again.producers.get(9).last_offset == again.end_offset - 1
+    assert offset_file(log.end_offset, ".snapshot") not in snapshots(disk)
+
+
+# ---- leftovers
+
+
+def copies(disk: SimDisk, names: list[str], suffix: str) -> None:
+    for name in names:
+        set_content(disk, name + suffix, disk.read(f"{LOG}/{name}"))
+
+
+def test_deleted_cleaned_and_temporary_files_go():
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    first = [segment_name(log, 0, suffix) for suffix in (".log", ".index", ".timeindex")]
+    copies(disk, first, ".deleted")
+    copies(disk, first, ".cleaned")
+    set_content(disk, "leader-epoch-checkpoint.tmp", b"half")
+    set_content(disk, "00000000000000000005-0000000003.checkpoint", b"a metadata snapshot")
+    set_content(disk, "00000000000000000005-0000000003.checkpoint.deleted", b"another's business")
+    again = reopen(disk)
+    assert contents(again) == everything
+    left = disk.list(LOG)
+    assert not [name for name in left if name.endswith((".cleaned", ".tmp"))]
+    assert [name for name in left if name.endswith(".deleted")] == [
+        "00000000000000000005-0000000003.checkpoint.deleted"
+    ]
+    assert "00000000000000000005-0000000003.checkpoint" in left
+
+
+def compacted(disk: SimDisk, log: PartitionLog, segments: int) -> tuple[bytes, list]:
+    """The first `segments` segments compacted into one: every other batch is left."""
+    batches = [
+        batch for batch in all_batches(disk) if batch[0] < log.segment_base_offsets[segments]
+    ]
+    kept = batches[1::2]
+    if kept[-1] != batches[-1]:
+        kept.append(batches[-1])
+    return b"".join(data for _, data in kept), kept
+
+
+@pytest.mark.parametrize("already_deleted", [0, 1, 2, 3])
+def test_a_finished_compaction_takes_effect(already_deleted):
+    """S95: wherever the renames were stopped, it is the new set that is found."""
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    data, kept = compacted(disk, log, 3)
+    set_content(disk, segment_name(log, 0) + ".swap", data)
+    for at in range(already_deleted):
+        for suffix in (".log", ".index", ".timeindex"):
+            name = segment_name(log, at, suffix)
+            disk.rename(f"{LOG}/{name}", f"{LOG}/{name}.deleted")
+    again = reopen(disk)
+    rest = [batch for batch in everything if batch[0] >= log.segment_base_offsets[3]]
+    assert contents(again) == kept + rest
+    assert again.segment_base_offsets == [0, *log.segment_base_offsets[3:]]
+    assert not [name for name in disk.list(LOG) if name.endswith((".swap", ".deleted"))]
+    for base, batch in kept + rest:
+        assert bytes(again.read(base, 1, again.end_offset).buffers[0]) == batch
+
+
+def test_an_unfinished_compaction_does_not_take_effect():
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    data, _ = compacted(disk, log, 3)
+    set_content(disk, segment_name(log, 0) + ".cleaned", data)
+    # part of the same work: a swap at or behind a cleaned file
+    set_content(disk, segment_name(log, 1) + ".swap", data)
+    again = reopen(disk)
+    assert contents(again) == everything
+    assert not [name for name in disk.list(LOG) if name.endswith((".swap", ".cleaned"))]
+
+
+def test_a_crash_at_every_step_of_finishing_a_compaction():
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    data, kept = compacted(disk, log, 3)
+    expected = kept + [batch for batch in everything if batch[0] >= log.segment_base_offsets[3]]
+    from .sim_disk import Crash
+
+    for crash_at in range(1, 60):
+        for seed in range(4):
+            disk, log = filled_disk()
+            disk.random.seed(seed * 100 + crash_at)
+            set_content(disk, segment_name(log, 0) + ".swap", data)
+            disk.crash_at = disk.changes + crash_at
+            try:
+                reopen(disk)
+                disk.crash_at = None
+            except Crash:
+                disk.power_loss()
+            assert contents(reopen(disk)) == expected
+
+
+def test_a_segment_whose_offsets_do_not_fit_is_cut():
+    """A header that claims offsets beyond what the segment's index can name is damage."""
+    disk, log = filled_disk(3)
+    name = segment_name(log, -1)
+    data = bytearray(disk.read(f"{LOG}/{name}"))
+    data[0:8] = (1 << 40).to_bytes(8)  # the CRC does not cover the base offset
+    set_content(disk, name, bytes(data))
+    again = reopen(disk)
+    assert again.end_offset == log.segment_base_offsets[-1]
+
+
+def test_an_empty_directory_and_an_empty_file():
+    disk = SimDisk()
+    disk.mkdir(LOG)
+    log = open_log(disk, LOG)
+    assert (log.start_offset, log.end_offset) == (0, 0)
+    disk.process_death()
+    assert open_log(disk, LOG, clean_shutdown=True).end_offset == 0
+    disk.process_death()
+    disk.unlink(f"{LOG}/{offset_file(0, '.log')}")
+    again = open_log(disk, LOG, start_offset=40)
+    assert (again.start_offset, again.end_offset) == (40, 40)
+
+
+def test_a_log_that_ends_before_its_start_begins_anew_there():
+    disk, _ = filled_disk(9, close=False)
+    disk.process_death()
+    again = reopen(disk, start_offset=500)
+    assert (again.start_offset, again.end_offset) == (500, 500)
+    assert again.segment_base_offsets == [500]
+    append(again, epoch=4)
+    again.flush()
+    disk.power_loss()
+    assert reopen(disk, start_offset=500, recovery_point=501).end_offset == 501
+
+
+@pytest.mark.parametrize("content", [b"", b"version: 0\ntopic_", bytes(43)])
+def test_torn_partition_metadata(content):
+    disk, log = filled_disk(3)
+    set_content(disk, "partition.metadata", content)
+    with pytest.raises(CorruptFileError):
+        reopen(disk, recovery_point=log.end_offset, topic_id=TOPIC_ID)
+    with pytest.raises(CorruptFileError):
+        reopen(disk)  # nobody says which topic it is
+    again = reopen(disk, topic_id=TOPIC_ID)  # nothing was durable: the file was torn
+    assert again.topic_id == TOPIC_ID
+    assert disk.read(f"{LOG}/partition.metadata").endswith(str(TOPIC_ID).encode())
