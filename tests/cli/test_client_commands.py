@@ -220,6 +220,13 @@ def test_keys_headers_and_json(run: Fencepost, topic: str, produce: Callable[...
     assert found[2]["timestamp"] == 1700000000123
 
 
+def test_a_file_may_be_named_behind_the_options(run: Fencepost, topic: str, tmp_path: Path):
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"key": "k", "value": "from a file"}\n')
+    assert run("produce", topic, "--lines-json", str(path)).code == 0
+    assert run("consume", topic).lines == ["from a file"]
+
+
 def test_reading_from_a_time_on(run: Fencepost, topic: str, produce: Callable[..., Ran]):
     base = int(time.time()) * 1000 - 100_000
     for number in range(5):

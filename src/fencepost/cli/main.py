@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import fencepost
 from fencepost.cli.commands import COMMANDS
@@ -42,6 +43,25 @@ class _VersionAction(argparse.Action):
         parser.exit(0)
 
 
+class _CommandParser(argparse.ArgumentParser):
+    """A parser that takes a command's optional FILE also behind its options.
+
+    Plain argparse gives all positional words away at the first one that it meets: of
+    `produce TOPIC --lines-json FILE` it would not know the last.
+    """
+
+    _is_intermixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._is_intermixing or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._is_intermixing = True  # the method below calls this one twice
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixing = False
+
+
 def build_parser(chosen: str | None) -> argparse.ArgumentParser:
     """The parser of the command line; only the chosen command's module is loaded."""
     parser = argparse.ArgumentParser(
@@ -51,7 +71,9 @@ def build_parser(chosen: str | None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action=_VersionAction, nargs=0, help="print the version and the backends"
     )
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    subparsers = parser.add_subparsers(
+        dest="command", metavar="COMMAND", parser_class=_CommandParser
+    )
     for command in COMMANDS:
         if command.name == chosen:
             importlib.import_module(command.module).register(subparsers)
