@@ -118,13 +118,9 @@ def load_log(
     end_offset = loader.segments[-1].next_offset
     first_base = loader.segments[0].base_offset
     start = min(max(start_offset, first_base), end_offset)
+    epochs_path = f"{directory}/{LEADER_EPOCH_FILE}"
     epochs = recover_epochs(
-        disk,
-        f"{directory}/{LEADER_EPOCH_FILE}",
-        loader.segments,
-        loader.scanned_epochs,
-        start,
-        end_offset,
+        disk, epochs_path, loader.segments, loader.scanned_epochs, start, end_offset
     )
     loader.report.epochs_rebuilt = epochs.was_rebuilt
     producers = ProducerStates()
@@ -133,10 +129,7 @@ def load_log(
     load_producers(disk, row, producers, end_offset)
     producers.remove_expired(now_ms, producer_id_expiration_ms)
     if loader.report.was_unclean:
-        if known_id is not None:
-            sync_path(disk, f"{directory}/{PARTITION_METADATA_FILE}")
-        disk.sync_dir(directory)
-        disk.sync_dir(directory.rpartition("/")[0] or "/")
+        _sync_names(disk, directory, known_id is not None)
     loader.report.end_offset = end_offset
     if not loader.report.was_unclean and end_offset == 0:
         # Untouched so far, perhaps for several lives: nothing of it has ever been synced.
@@ -155,6 +148,14 @@ def load_log(
         is_new,
         loader.report,
     )
+
+
+def _sync_names(disk: Disk, directory: str, has_topic_id: bool) -> None:
+    """Make durable what the last process may have left in the cache only (KAFKA-10101)."""
+    if has_topic_id:
+        sync_path(disk, f"{directory}/{PARTITION_METADATA_FILE}")
+    disk.sync_dir(directory)
+    disk.sync_dir(directory.rpartition("/")[0] or "/")
 
 
 def _settle_topic_id(
@@ -245,6 +246,7 @@ class _Loader:
             self._check_clean_end(recovery_point, accept_loss)
             self.is_durable = True
             return
+        self.report.was_unclean |= clean_shutdown  # the marker says so, the files do not
         if self.made_first_segment and recovery_point <= self.segments[0].base_offset:
             self.is_durable = True
             return
