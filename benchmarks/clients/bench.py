@@ -78,12 +78,14 @@ def consume(peer: peers.Peer, topic: str, records: int) -> float:
 
 def one_round(peer: peers.Peer, records: int, size_bytes: int) -> dict[str, float]:
     topic = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    if peer.pid is not None:  # the mock makes topics as they are named, and knows no admin
+        admin = AdminClient({"bootstrap.servers": peer.bootstrap})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
     cpu = peer.cpu_s()
     wrote = produce(peer, topic, records, size_bytes)
     cpu_wrote = peer.cpu_s() - cpu
-    read = consume(peer, topic, records)
+    # The mock keeps only the last few megabytes of a log, so there is nothing to compare.
+    read = consume(peer, topic, records) if peer.pid is not None else float("nan")
     cpu_read = peer.cpu_s() - cpu - cpu_wrote
     return {"produce": wrote, "consume": read, "cpu_produce": cpu_wrote, "cpu_consume": cpu_read}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import statistics
 import sys
 import time
@@ -80,6 +81,7 @@ class CeilingReader(DataSourceReader):
 
 def session(jars: list[str]) -> SparkSession:
     ensure_java_home()
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run the first python3 on the PATH
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
