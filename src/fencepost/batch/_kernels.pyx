@@ -19,6 +19,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
+INTERFACE = 1  # what `backend` expects; raised with every change of a signature below
+
 
 cdef extern from "_crc32c.h" nogil:
     int crc_initialise()

@@ -35,6 +35,8 @@ from fencepost.wire.runtime import DECODE_FAILURES, ENCODE_FAILURES, Malformed, 
 from fencepost.wire.schema import MISSING, records_size
 from fencepost.wire.types import ELEMENTS_UNLIMITED, MAX_STRING_BYTES, Primitive, Uuid
 
+INTERFACE = 2  # what `backend` expects; raised with every change of a signature below
+
 
 cdef extern from "Python.h":
     ctypedef struct PyObject:

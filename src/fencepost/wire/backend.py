@@ -1,7 +1,8 @@
 """Chooses what encodes and decodes: the compiled interpreter, or generated Python.
 
 `FENCEPOST_PURE=1` in the environment forces the Python backend; so does an installation without
-the compiled module. Both follow the same layouts and pass the same tests.
+the compiled module, or with one that was built from other sources than these (a checkout that moved
+on without being installed again). Both follow the same layouts and pass the same tests.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+COMPILED_INTERFACE = 2
 
 
 class Codec(Protocol):
@@ -37,11 +41,12 @@ class Codec(Protocol):
 def _choose() -> tuple[Literal["c", "python"], Callable[[Layout], Codec]]:
     if os.environ.get("FENCEPOST_PURE") != "1":
         try:
-            from fencepost.wire._codec import CompiledCodec
+            from fencepost.wire._codec import INTERFACE, CompiledCodec
         except ImportError:
             pass
         else:
-            return "c", CompiledCodec
+            if INTERFACE == COMPILED_INTERFACE:
+                return "c", CompiledCodec
     from fencepost.wire.generated import GeneratedCodec
 
     return "python", GeneratedCodec
