@@ -17,7 +17,13 @@ import pytest
 
 from fencepost.batch.records import read_records
 from fencepost.testing import Cluster, ClusterError
-from fencepost.wire.api import ApiVersionsRequest, FetchRequest, MetadataRequest, ProduceRequest
+from fencepost.wire.api import (
+    ApiVersionsRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
 from fencepost.wire.errors import ErrorCode
 
 from .door import DEADLINE_S, Client
@@ -443,3 +449,10 @@ def test_a_compacted_topic_is_warned_of():
     with Cluster() as cluster, connect(cluster) as client:
         make_topic(client, name="compacted", cleanup_policy="compact")
         assert "compacted has cleanup.policy=compact: there is no compaction" in cluster.log_text
+
+
+def test_the_offsets_topic_which_nobody_configured_is_not_warned_of():
+    with Cluster() as cluster, connect(cluster) as client:
+        eventually(lambda: client.ask(FindCoordinatorRequest(key="readers"), 3).error_code == 0)
+        assert (cluster.data_dir / "__consumer_offsets-0").is_dir()
+        assert "there is no compaction" not in cluster.log_text

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from fencepost.broker.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.config_view import topic_log_config
 from fencepost.broker.ports import AsyncPorts
@@ -214,7 +215,8 @@ class ReplicaManager:
         hosted = HostedPartition(
             change.topic, change.index, change.topic_id, key, partition_log, machine
         )
-        if config.is_compacted and not self._hosted.get(change.topic):
+        is_first = not self._hosted.get(change.topic)
+        if config.is_compacted and is_first and change.topic not in INTERNAL_TOPICS:
             log.warning(
                 "%s has cleanup.policy=compact: there is no compaction, so all records stay",
                 change.topic,
