@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from typing import Any, Literal
 
-
 COMPILED_INTERFACE = 1
 
 
