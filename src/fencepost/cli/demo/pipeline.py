@@ -7,14 +7,17 @@ PyArrow, not with Spark: the proof does not lean on the engine that it checks.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.cli.demo.dataset import Fingerprint, fingerprint
 from fencepost.spark.java import ensure_java_home
@@ -96,40 +99,88 @@ def environment(directory: Path, bootstrap_servers: str, topic: str) -> dict[str
     }
 
 
+class Finished(NamedTuple):
+    """What a run of the pipeline took: seconds, and the most memory its largest JVM had."""
+
+    took_s: float
+    jvm_peak_mb: float
+
+
 def run(
     directory: Path, environ: Mapping[str, str], progress: Callable[[str], None], timeout_s: float
-) -> float:
-    """Run the prepared project, passing its event lines on; seconds it took."""
+) -> Finished:
+    """Run the prepared project, passing its event lines on; nothing of it is left running."""
     started = time.monotonic()
     log_path = directory / "pipeline.log"
-    with log_path.open("w") as log:
-        process = subprocess.Popen(
-            command(directory),
-            cwd=directory / "pipeline",
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        try:
+    peak_mb = 0.0
+    process = subprocess.Popen(
+        command(directory),
+        cwd=directory / "pipeline",
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    alarm = threading.Timer(timeout_s, stop_session, [process.pid])
+    alarm.start()
+    try:
+        with log_path.open("w") as log:
             for line in process.stdout:
                 log.write(line)
+                peak_mb = max(peak_mb, _largest_java_mb(process.pid))
                 if "Flow " in line and ("STARTING" in line or " has " in line):
                     progress(line.split("Flow ", 1)[1].strip().rstrip("."))
-                if time.monotonic() - started > timeout_s:
-                    raise PipelineFailedError(f"the pipeline took more than {timeout_s:.0f} s")
-            code = process.wait()
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        code = process.wait()
+    finally:
+        alarm.cancel()
+        stop_session(process.pid)
+        process.wait()
+    took_s = time.monotonic() - started
+    if took_s > timeout_s:
+        raise PipelineFailedError(f"the pipeline took more than {timeout_s:.0f} s; see {log_path}")
     if code != 0:
         tail = "".join(log_path.read_text().splitlines(keepends=True)[-25:])
         raise PipelineFailedError(f"spark-pipelines exited with {code}; see {log_path}\n{tail}")
-    return time.monotonic() - started
+    return Finished(took_s, peak_mb)
+
+
+def session_members(session_id: int) -> list[int]:
+    """The processes of a session (Linux): Spark's launchers, JVMs and Python workers."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # it may end while we look
+                # After the name in parentheses: state, parent, process group, session.
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == session_id:
+                    members.append(int(entry.name))
+    return members
+
+
+def stop_session(session_id: int) -> None:
+    """Kill what is left of the session: a killed launcher would leave its JVM behind."""
+    for pid in session_members(session_id):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def peak_rss_mb(pid: int) -> float:
+    """The most memory the process has had resident (Linux), in MB; 0 for one that has ended."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    _, found, rest = status.partition("VmHWM:")
+    return int(rest.split(None, 1)[0]) / 1024 if found else 0.0
+
+
+def _largest_java_mb(session_id: int) -> float:
+    largest = 0.0
+    for pid in session_members(session_id):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                largest = max(largest, peak_rss_mb(pid))
+    return largest
 
 
 def read_table(directory: Path, name: str) -> pa.Table:
