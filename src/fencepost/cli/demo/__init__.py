@@ -221,8 +221,6 @@ def _keep(bootstrap_servers: str, directory: Path) -> None:
     say(f"\nThe broker stays on {bootstrap_servers} until Ctrl-C. In another terminal:")
     say(f"  fencepost consume {TOPIC} --bootstrap-server {bootstrap_servers} --max-messages 5")
     say(f"  fencepost epochs {TOPIC} --bootstrap-server {bootstrap_servers}")
-    say("and to run the pipeline again (it reads only what is new):")
-    say(f"  FLIGHTS_BOOTSTRAP_SERVERS={bootstrap_servers} {' '.join(pipeline.command(directory))}")
     try:
         while True:
             time.sleep(3600)

@@ -68,6 +68,7 @@ def prepare_project(directory: Path) -> Path:
     settings = {
         "spark.sql.warehouse.dir": str(directory / "tables"),
         "spark.ui.enabled": "false",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.python.unix.domain.socket.enabled": "true",
     }
@@ -93,6 +94,8 @@ def environment(directory: Path, bootstrap_servers: str, topic: str) -> dict[str
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        # Spark Connect on a free port, not on its fixed 15002: two demos may run (SPARK-42272).
+        "SPARK_TESTING": "1",
         "SPARK_CONF_DIR": str(directory / "conf"),
         "FLIGHTS_BOOTSTRAP_SERVERS": bootstrap_servers,
         "FLIGHTS_TOPIC": topic,
