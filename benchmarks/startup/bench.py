@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -72,8 +71,7 @@ def main() -> None:
     for number in range(options.rounds):
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
         for name in names:
-            with tempfile.TemporaryDirectory():
-                results[name].append(measure(name, options.megabytes))
+            results[name].append(measure(name, options.megabytes))
     rows = []
     for name, rounds in results.items():
         row = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -420,8 +420,3 @@ def _check(response: Any, error_of: ErrorOf | None, message: Message, host: str)
     if code != ErrorCode.NONE:
         text = getattr(response, "error_message", None)
         raise BrokerError.of(code, text or f"{type(message).__name__} was refused", host=host)
-
-
-def cluster_from_props(props: Mapping[str, object]) -> Cluster:
-    """A Cluster from Kafka-named properties, bootstrap.servers among them."""
-    return Cluster(config=ClientConfig.from_props(props))
