@@ -11,8 +11,7 @@ import cramjam
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fencepost.batch.compression import CODECS, codec_of, compress, decompress
 from fencepost.batch.errors import BatchError, DecompressionError

@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fencepost.batch.columns import SCHEMA, decode_columns
 from fencepost.batch.compression import compress

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from fencepost.batch.columns import partition_columns

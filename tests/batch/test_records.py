@@ -25,8 +25,17 @@ from fencepost.batch.validate import validate_produced
 from fencepost.batch.walk import Flaw, RecordError
 from fencepost.wire.errors import ErrorCode
 
-from .samples import CODEC_NAMES, NOW_MS, RECORDS, build, byte_strings, header_lists, many, wrap
-from .samples import record_lists as lists
+from .samples import (
+    CODEC_NAMES,
+    NOW_MS,
+    RECORDS,
+    build,
+    byte_strings,
+    header_lists,
+    many,
+    record_lists as lists,
+    wrap,
+)
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)

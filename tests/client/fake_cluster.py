@@ -17,8 +17,12 @@ from typing import Any
 from fencepost.batch.header import BatchHeader, read_header, stamp
 from fencepost.wire.api.create_topics import CreatableTopicResult, CreateTopicsResponse
 from fencepost.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from fencepost.wire.api.fetch import EpochEndOffset as Diverging
-from fencepost.wire.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from fencepost.wire.api.fetch import (
+    EpochEndOffset as Diverging,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
 from fencepost.wire.api.init_producer_id import InitProducerIdResponse
 from fencepost.wire.api.list_offsets import (
     ListOffsetsPartitionResponse,

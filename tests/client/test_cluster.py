@@ -17,8 +17,14 @@ from fencepost.client.errors import (
     UnknownTopic,
 )
 from fencepost.client.metadata import Metadata, TopicPartition
-from fencepost.client.offsets import EARLIEST, LATEST, EpochSpan, epoch_spans, list_offsets
-from fencepost.client.offsets import offsets_for_leader_epochs as ends_of
+from fencepost.client.offsets import (
+    EARLIEST,
+    LATEST,
+    EpochSpan,
+    epoch_spans,
+    list_offsets,
+    offsets_for_leader_epochs as ends_of,
+)
 from fencepost.client.retry import Backoff, Deadline
 from fencepost.wire.api.metadata import (
     MetadataResponse,

@@ -6,8 +6,7 @@ from bisect import bisect_right
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fencepost.log.epochs import EpochEntry, LeaderEpochCache, decode_epochs
 from fencepost.log.errors import CorruptFileError

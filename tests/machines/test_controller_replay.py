@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fencepost.machines.controller import Controller

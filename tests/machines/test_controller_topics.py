@@ -6,12 +6,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fencepost.log.configdef import ConfigDef, ConfigType
-from fencepost.machines.controller import Controller, Refused
-from fencepost.machines.controller import config as limits
+from fencepost.machines.controller import Controller, Refused, config as limits
 from fencepost.machines.controller.partitions import Election, Target, propose_change
 from fencepost.machines.controller.placement import place_replicas
 from fencepost.machines.image import (

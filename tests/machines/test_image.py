@@ -7,8 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from fencepost.machines.image import (
     DIRECTORY_LOST,
@@ -23,8 +22,8 @@ from fencepost.machines.image import (
     ReplayError,
     apply_records,
     diff,
+    persistent as tree,
 )
-from fencepost.machines.image import persistent as tree
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.records.metadata import decode_record, encode_record

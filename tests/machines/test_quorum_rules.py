@@ -26,14 +26,13 @@ from fencepost.machines.quorum import (
     Role,
     Start,
     answered,
+    config as limits,
     fetch_response,
     inputs,
     messages,
     received,
 )
-from fencepost.machines.quorum import config as limits
-from fencepost.wire.api import begin_quorum_epoch, end_quorum_epoch
-from fencepost.wire.api import vote as wire_vote
+from fencepost.wire.api import begin_quorum_epoch, end_quorum_epoch, vote as wire_vote
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid

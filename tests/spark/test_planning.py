@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fencepost.client.metadata import TopicPartition
 from fencepost.spark.planning import OffsetRange, limit_offsets, split_ranges

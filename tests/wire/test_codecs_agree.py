@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from . import interpreter
 from .catalogue import CODECS, MESSAGES, VERSIONS, codec, extreme, objects, version_id

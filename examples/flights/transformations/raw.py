@@ -3,8 +3,7 @@
 import os
 
 from pyspark import pipelines as dp
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 BOOTSTRAP_SERVERS = os.environ.get("FLIGHTS_BOOTSTRAP_SERVERS", "127.0.0.1:9092")
 TOPIC = os.environ.get("FLIGHTS_TOPIC", "flights")

@@ -1,8 +1,7 @@
 """What the flights say: typed events, delays by carrier and by hour, and the busiest routes."""
 
 from pyspark import pipelines as dp
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 EVENT = """
     year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int,

@@ -67,8 +67,7 @@ from fencepost.machines.partition.inputs import (
 )
 from fencepost.machines.partition.isr import LeaderState
 from fencepost.machines.partition.queries import LogView, PartitionQueries
-from fencepost.machines.partition.waiting import TIMER as PRODUCE_TIMER
-from fencepost.machines.partition.waiting import WaitingProduces
+from fencepost.machines.partition.waiting import TIMER as PRODUCE_TIMER, WaitingProduces
 from fencepost.wire.errors import ErrorCode
 
 ISR_TIMER: Final = "isr"

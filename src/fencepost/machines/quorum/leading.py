@@ -28,8 +28,7 @@ from fencepost.machines.quorum.roles import (
     Role,
 )
 from fencepost.machines.quorum.transitions import Transitions
-from fencepost.wire.api import describe_quorum as describe
-from fencepost.wire.api import fetch
+from fencepost.wire.api import describe_quorum as describe, fetch
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 

@@ -14,10 +14,13 @@ from fencepost.machines.effects import Buffer
 from fencepost.machines.quorum.config import QuorumConfig
 from fencepost.machines.quorum.inputs import FetchBounds
 from fencepost.machines.quorum.state import NOBODY, QuorumState
-from fencepost.wire.api import begin_quorum_epoch as begin
-from fencepost.wire.api import describe_quorum as describe
-from fencepost.wire.api import end_quorum_epoch as end
-from fencepost.wire.api import fetch, vote
+from fencepost.wire.api import (
+    begin_quorum_epoch as begin,
+    describe_quorum as describe,
+    end_quorum_epoch as end,
+    fetch,
+    vote,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 

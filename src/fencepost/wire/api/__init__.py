@@ -14,146 +14,167 @@ from fencepost.wire.message import Message
 if TYPE_CHECKING:
     from fencepost.wire.api.add_offsets_to_txn import (
         AddOffsetsToTxnRequest as AddOffsetsToTxnRequest,
-    )
-    from fencepost.wire.api.add_offsets_to_txn import (
         AddOffsetsToTxnResponse as AddOffsetsToTxnResponse,
     )
     from fencepost.wire.api.add_partitions_to_txn import (
         AddPartitionsToTxnRequest as AddPartitionsToTxnRequest,
-    )
-    from fencepost.wire.api.add_partitions_to_txn import (
         AddPartitionsToTxnResponse as AddPartitionsToTxnResponse,
     )
     from fencepost.wire.api.allocate_producer_ids import (
         AllocateProducerIdsRequest as AllocateProducerIdsRequest,
-    )
-    from fencepost.wire.api.allocate_producer_ids import (
         AllocateProducerIdsResponse as AllocateProducerIdsResponse,
     )
-    from fencepost.wire.api.alter_partition import AlterPartitionRequest as AlterPartitionRequest
-    from fencepost.wire.api.alter_partition import AlterPartitionResponse as AlterPartitionResponse
-    from fencepost.wire.api.api_versions import ApiVersionsRequest as ApiVersionsRequest
-    from fencepost.wire.api.api_versions import ApiVersionsResponse as ApiVersionsResponse
+    from fencepost.wire.api.alter_partition import (
+        AlterPartitionRequest as AlterPartitionRequest,
+        AlterPartitionResponse as AlterPartitionResponse,
+    )
+    from fencepost.wire.api.api_versions import (
+        ApiVersionsRequest as ApiVersionsRequest,
+        ApiVersionsResponse as ApiVersionsResponse,
+    )
     from fencepost.wire.api.begin_quorum_epoch import (
         BeginQuorumEpochRequest as BeginQuorumEpochRequest,
-    )
-    from fencepost.wire.api.begin_quorum_epoch import (
         BeginQuorumEpochResponse as BeginQuorumEpochResponse,
     )
-    from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest as BrokerHeartbeatRequest
     from fencepost.wire.api.broker_heartbeat import (
+        BrokerHeartbeatRequest as BrokerHeartbeatRequest,
         BrokerHeartbeatResponse as BrokerHeartbeatResponse,
     )
     from fencepost.wire.api.broker_registration import (
         BrokerRegistrationRequest as BrokerRegistrationRequest,
-    )
-    from fencepost.wire.api.broker_registration import (
         BrokerRegistrationResponse as BrokerRegistrationResponse,
     )
     from fencepost.wire.api.create_partitions import (
         CreatePartitionsRequest as CreatePartitionsRequest,
-    )
-    from fencepost.wire.api.create_partitions import (
         CreatePartitionsResponse as CreatePartitionsResponse,
     )
-    from fencepost.wire.api.create_topics import CreateTopicsRequest as CreateTopicsRequest
-    from fencepost.wire.api.create_topics import CreateTopicsResponse as CreateTopicsResponse
-    from fencepost.wire.api.delete_groups import DeleteGroupsRequest as DeleteGroupsRequest
-    from fencepost.wire.api.delete_groups import DeleteGroupsResponse as DeleteGroupsResponse
-    from fencepost.wire.api.delete_records import DeleteRecordsRequest as DeleteRecordsRequest
-    from fencepost.wire.api.delete_records import DeleteRecordsResponse as DeleteRecordsResponse
-    from fencepost.wire.api.delete_topics import DeleteTopicsRequest as DeleteTopicsRequest
-    from fencepost.wire.api.delete_topics import DeleteTopicsResponse as DeleteTopicsResponse
-    from fencepost.wire.api.describe_cluster import DescribeClusterRequest as DescribeClusterRequest
+    from fencepost.wire.api.create_topics import (
+        CreateTopicsRequest as CreateTopicsRequest,
+        CreateTopicsResponse as CreateTopicsResponse,
+    )
+    from fencepost.wire.api.delete_groups import (
+        DeleteGroupsRequest as DeleteGroupsRequest,
+        DeleteGroupsResponse as DeleteGroupsResponse,
+    )
+    from fencepost.wire.api.delete_records import (
+        DeleteRecordsRequest as DeleteRecordsRequest,
+        DeleteRecordsResponse as DeleteRecordsResponse,
+    )
+    from fencepost.wire.api.delete_topics import (
+        DeleteTopicsRequest as DeleteTopicsRequest,
+        DeleteTopicsResponse as DeleteTopicsResponse,
+    )
     from fencepost.wire.api.describe_cluster import (
+        DescribeClusterRequest as DescribeClusterRequest,
         DescribeClusterResponse as DescribeClusterResponse,
     )
-    from fencepost.wire.api.describe_configs import DescribeConfigsRequest as DescribeConfigsRequest
     from fencepost.wire.api.describe_configs import (
+        DescribeConfigsRequest as DescribeConfigsRequest,
         DescribeConfigsResponse as DescribeConfigsResponse,
     )
-    from fencepost.wire.api.describe_groups import DescribeGroupsRequest as DescribeGroupsRequest
-    from fencepost.wire.api.describe_groups import DescribeGroupsResponse as DescribeGroupsResponse
-    from fencepost.wire.api.describe_log_dirs import (
-        DescribeLogDirsRequest as DescribeLogDirsRequest,
+    from fencepost.wire.api.describe_groups import (
+        DescribeGroupsRequest as DescribeGroupsRequest,
+        DescribeGroupsResponse as DescribeGroupsResponse,
     )
     from fencepost.wire.api.describe_log_dirs import (
+        DescribeLogDirsRequest as DescribeLogDirsRequest,
         DescribeLogDirsResponse as DescribeLogDirsResponse,
     )
     from fencepost.wire.api.describe_producers import (
         DescribeProducersRequest as DescribeProducersRequest,
-    )
-    from fencepost.wire.api.describe_producers import (
         DescribeProducersResponse as DescribeProducersResponse,
     )
-    from fencepost.wire.api.describe_quorum import DescribeQuorumRequest as DescribeQuorumRequest
-    from fencepost.wire.api.describe_quorum import DescribeQuorumResponse as DescribeQuorumResponse
-    from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest as EndQuorumEpochRequest
-    from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochResponse as EndQuorumEpochResponse
-    from fencepost.wire.api.end_txn import EndTxnRequest as EndTxnRequest
-    from fencepost.wire.api.end_txn import EndTxnResponse as EndTxnResponse
-    from fencepost.wire.api.fetch import FetchRequest as FetchRequest
-    from fencepost.wire.api.fetch import FetchResponse as FetchResponse
-    from fencepost.wire.api.find_coordinator import FindCoordinatorRequest as FindCoordinatorRequest
+    from fencepost.wire.api.describe_quorum import (
+        DescribeQuorumRequest as DescribeQuorumRequest,
+        DescribeQuorumResponse as DescribeQuorumResponse,
+    )
+    from fencepost.wire.api.end_quorum_epoch import (
+        EndQuorumEpochRequest as EndQuorumEpochRequest,
+        EndQuorumEpochResponse as EndQuorumEpochResponse,
+    )
+    from fencepost.wire.api.end_txn import (
+        EndTxnRequest as EndTxnRequest,
+        EndTxnResponse as EndTxnResponse,
+    )
+    from fencepost.wire.api.fetch import (
+        FetchRequest as FetchRequest,
+        FetchResponse as FetchResponse,
+    )
     from fencepost.wire.api.find_coordinator import (
+        FindCoordinatorRequest as FindCoordinatorRequest,
         FindCoordinatorResponse as FindCoordinatorResponse,
     )
-    from fencepost.wire.api.heartbeat import HeartbeatRequest as HeartbeatRequest
-    from fencepost.wire.api.heartbeat import HeartbeatResponse as HeartbeatResponse
+    from fencepost.wire.api.heartbeat import (
+        HeartbeatRequest as HeartbeatRequest,
+        HeartbeatResponse as HeartbeatResponse,
+    )
     from fencepost.wire.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest as IncrementalAlterConfigsRequest,
-    )
-    from fencepost.wire.api.incremental_alter_configs import (
         IncrementalAlterConfigsResponse as IncrementalAlterConfigsResponse,
     )
-    from fencepost.wire.api.init_producer_id import InitProducerIdRequest as InitProducerIdRequest
-    from fencepost.wire.api.init_producer_id import InitProducerIdResponse as InitProducerIdResponse
-    from fencepost.wire.api.join_group import JoinGroupRequest as JoinGroupRequest
-    from fencepost.wire.api.join_group import JoinGroupResponse as JoinGroupResponse
-    from fencepost.wire.api.leave_group import LeaveGroupRequest as LeaveGroupRequest
-    from fencepost.wire.api.leave_group import LeaveGroupResponse as LeaveGroupResponse
-    from fencepost.wire.api.list_groups import ListGroupsRequest as ListGroupsRequest
-    from fencepost.wire.api.list_groups import ListGroupsResponse as ListGroupsResponse
-    from fencepost.wire.api.list_offsets import ListOffsetsRequest as ListOffsetsRequest
-    from fencepost.wire.api.list_offsets import ListOffsetsResponse as ListOffsetsResponse
-    from fencepost.wire.api.metadata import MetadataRequest as MetadataRequest
-    from fencepost.wire.api.metadata import MetadataResponse as MetadataResponse
-    from fencepost.wire.api.offset_commit import OffsetCommitRequest as OffsetCommitRequest
-    from fencepost.wire.api.offset_commit import OffsetCommitResponse as OffsetCommitResponse
-    from fencepost.wire.api.offset_delete import OffsetDeleteRequest as OffsetDeleteRequest
-    from fencepost.wire.api.offset_delete import OffsetDeleteResponse as OffsetDeleteResponse
-    from fencepost.wire.api.offset_fetch import OffsetFetchRequest as OffsetFetchRequest
-    from fencepost.wire.api.offset_fetch import OffsetFetchResponse as OffsetFetchResponse
+    from fencepost.wire.api.init_producer_id import (
+        InitProducerIdRequest as InitProducerIdRequest,
+        InitProducerIdResponse as InitProducerIdResponse,
+    )
+    from fencepost.wire.api.join_group import (
+        JoinGroupRequest as JoinGroupRequest,
+        JoinGroupResponse as JoinGroupResponse,
+    )
+    from fencepost.wire.api.leave_group import (
+        LeaveGroupRequest as LeaveGroupRequest,
+        LeaveGroupResponse as LeaveGroupResponse,
+    )
+    from fencepost.wire.api.list_groups import (
+        ListGroupsRequest as ListGroupsRequest,
+        ListGroupsResponse as ListGroupsResponse,
+    )
+    from fencepost.wire.api.list_offsets import (
+        ListOffsetsRequest as ListOffsetsRequest,
+        ListOffsetsResponse as ListOffsetsResponse,
+    )
+    from fencepost.wire.api.metadata import (
+        MetadataRequest as MetadataRequest,
+        MetadataResponse as MetadataResponse,
+    )
+    from fencepost.wire.api.offset_commit import (
+        OffsetCommitRequest as OffsetCommitRequest,
+        OffsetCommitResponse as OffsetCommitResponse,
+    )
+    from fencepost.wire.api.offset_delete import (
+        OffsetDeleteRequest as OffsetDeleteRequest,
+        OffsetDeleteResponse as OffsetDeleteResponse,
+    )
+    from fencepost.wire.api.offset_fetch import (
+        OffsetFetchRequest as OffsetFetchRequest,
+        OffsetFetchResponse as OffsetFetchResponse,
+    )
     from fencepost.wire.api.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest as OffsetForLeaderEpochRequest,
-    )
-    from fencepost.wire.api.offset_for_leader_epoch import (
         OffsetForLeaderEpochResponse as OffsetForLeaderEpochResponse,
     )
-    from fencepost.wire.api.produce import ProduceRequest as ProduceRequest
-    from fencepost.wire.api.produce import ProduceResponse as ProduceResponse
+    from fencepost.wire.api.produce import (
+        ProduceRequest as ProduceRequest,
+        ProduceResponse as ProduceResponse,
+    )
     from fencepost.wire.api.sasl_authenticate import (
         SaslAuthenticateRequest as SaslAuthenticateRequest,
-    )
-    from fencepost.wire.api.sasl_authenticate import (
         SaslAuthenticateResponse as SaslAuthenticateResponse,
     )
-    from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest as SaslHandshakeRequest
-    from fencepost.wire.api.sasl_handshake import SaslHandshakeResponse as SaslHandshakeResponse
-    from fencepost.wire.api.sync_group import SyncGroupRequest as SyncGroupRequest
-    from fencepost.wire.api.sync_group import SyncGroupResponse as SyncGroupResponse
+    from fencepost.wire.api.sasl_handshake import (
+        SaslHandshakeRequest as SaslHandshakeRequest,
+        SaslHandshakeResponse as SaslHandshakeResponse,
+    )
+    from fencepost.wire.api.sync_group import (
+        SyncGroupRequest as SyncGroupRequest,
+        SyncGroupResponse as SyncGroupResponse,
+    )
     from fencepost.wire.api.txn_offset_commit import (
         TxnOffsetCommitRequest as TxnOffsetCommitRequest,
-    )
-    from fencepost.wire.api.txn_offset_commit import (
         TxnOffsetCommitResponse as TxnOffsetCommitResponse,
     )
-    from fencepost.wire.api.vote import VoteRequest as VoteRequest
-    from fencepost.wire.api.vote import VoteResponse as VoteResponse
+    from fencepost.wire.api.vote import VoteRequest as VoteRequest, VoteResponse as VoteResponse
     from fencepost.wire.api.write_txn_markers import (
         WriteTxnMarkersRequest as WriteTxnMarkersRequest,
-    )
-    from fencepost.wire.api.write_txn_markers import (
         WriteTxnMarkersResponse as WriteTxnMarkersResponse,
     )
 
