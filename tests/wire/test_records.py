@@ -261,6 +261,9 @@ def test_only_group_messages_get_the_group_frame():
         group.encode_key(metadata.TopicRecord())
     with pytest.raises(EncodeError):
         group.encode_key(group.OffsetCommitValue())
+    for stranger in (metadata.TopicRecord(), group.OffsetCommitKey()):
+        with pytest.raises(EncodeError):
+            group.encode_value(stranger, 0)
     with pytest.raises(DecodeError):
         group.decode_value(metadata.NoOpRecord(), b"\x00\x00")
 
