@@ -1,0 +1,59 @@
+"""Interleaved rounds: a slow moment of the machine falls on all that are compared."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.codec.contestants import Contestant
+
+TARGET_S = 0.02
+"""How long one codec works per round, message and direction."""
+
+
+def pin_collector(*, enabled: bool) -> str:
+    """Put Python's collector into a known state; returns a line that says which."""
+    gc.collect()
+    gc.freeze()
+    if enabled:
+        gc.enable()
+        gc.set_threshold(700, 10, 10)
+        return "collector on, thresholds 700, 10, 10"
+    gc.disable()
+    return "collector off"
+
+
+def seconds_per_call(function: Callable[[Any], Any], argument: Any) -> float:
+    """One round: as many calls as fit into the target, timed together."""
+    start = time.perf_counter()
+    function(argument)
+    once = time.perf_counter() - start
+    count = max(1, int(TARGET_S / max(once, 1e-7)))
+    start = time.perf_counter()
+    for _ in range(count):
+        function(argument)
+    return (time.perf_counter() - start) / count
+
+
+def measure(title: str, data: bytes, field: list[Contestant], rounds: int) -> Any:
+    """Median seconds of (decode, encode) by contestant; SystemExit when one writes other bytes."""
+    objects = {}
+    for one in field:
+        one.prepare()
+        objects[one.name] = one.decode(data)
+        if bytes(one.encode(objects[one.name])) != data:
+            raise SystemExit(f"{one.name} writes {title} differently")
+    times: dict[str, list[tuple[float, float]]] = {one.name: [] for one in field}
+    for _ in range(rounds):
+        for one in field:
+            one.prepare()
+            decode = seconds_per_call(one.decode, data)
+            encode = seconds_per_call(one.encode, objects[one.name])
+            times[one.name].append((decode, encode))
+    return {
+        name: tuple(statistics.median(column) for column in zip(*taken))
+        for name, taken in times.items()
+    }
