@@ -1,0 +1,186 @@
+"""Our codec against the classes that Apache Kafka generates for itself, on the same bytes.
+
+Two releases together know nearly every version there ever was: 4.3.0, and the clients of 3.9.1,
+the last that still had the versions of before 2020 and of ZooKeeper. What we write they must read
+to the end, write back unchanged, and take for what we meant, field by field.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.spark.java import ensure_java_home
+from fencepost.wire.message import Field, Message, Struct
+from fencepost.wire.types import Primitive, Uuid
+
+from ..wire.catalogue import MESSAGES, extreme, version_id
+from ..wire.test_peers import typical
+from .apache import KAFKA, QUICK_JVM
+from .conftest import jars_or_skip
+from .maven import JarSet
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+OLD_CLIENTS = JarSet(
+    "kafka-clients-3.9.1",
+    (
+        "org.apache.kafka:kafka-clients:3.9.1",
+        "com.fasterxml.jackson.core:jackson-databind:2.16.2",
+        "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.16.2",
+        "org.slf4j:slf4j-simple:1.7.36",
+    ),
+)
+ORACLE = Path(__file__).parent / "java" / "MessageOracle.java"
+TIMEOUT_S = 300
+RENAMED = {"TxnOffsetCommitRequest"}  # later than the newest release asked
+RECORDS_NAMES = {"records", "recordsSizeInBytes", "unalignedRecords", "unalignedRecordsSizeInBytes"}
+NEWER = {
+    "ApiVersionsRequest 5",
+    "ApiVersionsResponse 5",
+    "DeleteGroupsRequest 3",
+    "DeleteGroupsResponse 3",
+    "TxnOffsetCommitRequest 6",
+    "TxnOffsetCommitResponse 6",
+    "UnregisterControllerRecord 0",
+}
+KINDS_WITH_SUFFIX = {"request", "response", "header"}
+
+
+def questions() -> list[tuple[Any, int, bytes, Any]]:
+    """Every class at every version: ordinary values, nulls, the least and the most of all."""
+    found = []
+    for cls in MESSAGES:
+        for version in range(cls.min_version, cls.max_version + 1):
+            flexible = cls.is_flexible(version)
+            for message in (
+                typical(cls, version, nulls=False),
+                typical(cls, version, nulls=True),
+                extreme(cls, version, flexible, most=False),
+                extreme(cls, version, flexible, most=True),
+            ):
+                found.append((cls, version, message.encode(version), message))
+    return found
+
+
+def java_name(cls: type[Message]) -> str:
+    """What Kafka calls the class it generates for the message."""
+    return cls.kafka_name + ("Data" if cls.kind in KINDS_WITH_SUFFIX else "")
+
+
+def ask(jars: JarSet, asked: list[tuple[Any, int, bytes, Any]]) -> list[str]:
+    """The oracle's answers, one per question."""
+    lines = "".join(f"{java_name(cls)} {version} {body.hex()}\n" for cls, version, body, _ in asked)
+    java = ensure_java_home().home / "bin" / "java"
+    done = subprocess.run(
+        [str(java), *QUICK_JVM, "-cp", jars.class_path(), str(ORACLE)],
+        input=lines,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if "jdk.compiler" in done.stderr or "sun.tools.javac" in done.stderr:
+        pytest.skip("this Java has no compiler")
+    assert done.returncode == 0, done.stderr[-4000:]
+    answers = done.stdout.splitlines()
+    assert len(answers) == len(asked)
+    return answers
+
+
+def meant(struct: Struct, version: int) -> dict[str, Any]:
+    """The object as Kafka's own JSON has it: tagged fields only where they say something."""
+    found: dict[str, Any] = {}
+    for field in type(struct).fields:
+        if not field.versions.holds(version):
+            continue
+        value = getattr(struct, field.name)
+        if field.tag is not None and field.tagged.holds(version) and field.is_default(value):
+            continue
+        if field.primitive is Primitive.RECORDS and value is not None:
+            continue  # Kafka writes an empty string, or their size
+        name = field.kafka_name[0].lower() + field.kafka_name[1:]
+        if field.is_array and value is not None:
+            found[name] = [plain(field, element, version) for element in value]
+        else:
+            found[name] = plain(field, value, version)
+    return found
+
+
+def plain(field: Field, value: Any, version: int) -> Any:
+    """One value, or one element of an array, in JSON."""
+    if value is None:
+        return None
+    if isinstance(value, Struct):
+        return meant(value, version)
+    if isinstance(value, Uuid):
+        return str(value)
+    if field.primitive is Primitive.BYTES:
+        return base64.b64encode(value).decode()
+    if field.primitive is Primitive.FLOAT64 and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def without_records(said: Any) -> Any:
+    """Kafka's JSON without what it says about records."""
+    if isinstance(said, list):
+        return [without_records(element) for element in said]
+    if isinstance(said, dict):
+        return {
+            name: without_records(value)
+            for name, value in said.items()
+            if value is None or name not in RECORDS_NAMES
+        }
+    return said
+
+
+def without_names(said: Any) -> Any:
+    """Values in order: an older release may have had another name for a field."""
+    if isinstance(said, dict):
+        return [without_names(value) for value in said.values()]
+    return [without_names(element) for element in said] if isinstance(said, list) else said
+
+
+@pytest.fixture(scope="module")
+def answers(kafka_jars: JarSet) -> dict[str, list[str]]:
+    """What each release says to `QUESTIONS`."""
+    return {jars.name: ask(jars_or_skip(jars), QUESTIONS) for jars in (kafka_jars, OLD_CLIENTS)}
+
+
+QUESTIONS = questions()
+
+
+@pytest.mark.parametrize("cls", MESSAGES, ids=version_id)
+def test_kafkas_classes_agree(cls: Any, answers: dict[str, list[str]]) -> None:
+    known = 0
+    for release, said in answers.items():
+        for (asked, version, body, message), answer in zip(QUESTIONS, said, strict=True):
+            if asked is not cls or answer == "NONE":
+                continue
+            known += 1
+            verdict, _, rest = answer.partition(" ")
+            assert verdict == "OK", (version, answer)
+            written, _, seen = rest.partition(" ")
+            assert written == body.hex(), version
+            theirs, ours = without_records(json.loads(seen)), meant(message, version)
+            if release != KAFKA.name or cls.kafka_name in RENAMED:
+                theirs, ours = without_names(theirs), without_names(ours)
+            assert theirs == ours, version
+    if not known:
+        pytest.skip("in neither release")
+
+
+def test_only_what_is_newer_is_in_neither_release(answers: dict[str, list[str]]) -> None:
+    unknown = {
+        f"{cls.kafka_name} {version}"
+        for (cls, version, _, _), *said in zip(QUESTIONS, *answers.values(), strict=True)
+        if set(said) == {"NONE"}
+    }
+    assert unknown == NEWER
