@@ -56,6 +56,37 @@ Kind = Literal[
 ]
 
 
+class _FieldDocs(dict[str, Any]):
+    """The `__slots__` of a class: its fields, which tell `help` what they mean when it asks."""
+
+    __slots__ = ("owner",)
+    owner: Any
+
+    def __getitem__(self, name: str) -> str:
+        doc: str = _describe().member_doc(self.owner, name)
+        return doc
+
+
+class _Described:
+    """An attribute of classes that `describe` makes when it is read; `own` for the metaclass."""
+
+    def __init__(self, attribute: str, own: Any = None) -> None:
+        self._attribute = attribute
+        self._own = own
+
+    def __get__(self, cls: Any, _: Any = None) -> Any:
+        return self._own if cls is None else getattr(_describe(), self._attribute)(cls)
+
+    def __set__(self, cls: Any, value: Any) -> None:  # goes before the class's own docstring
+        raise AttributeError("described by its fields")
+
+
+def _describe() -> Any:
+    from fencepost.wire import describe
+
+    return describe
+
+
 # `field` is deliberately not named as a field specifier: a type checker then takes every
 # `= field(...)` for a default, and all constructor arguments are optional, as they are.
 @dataclass_transform(kw_only_default=True)
@@ -64,6 +95,7 @@ class StructMeta(type):
 
     _specs: dict[str, FieldSpec]
     _fields: tuple[Field, ...] | None
+    __signature__ = _Described("signature")
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
@@ -71,10 +103,11 @@ class StructMeta(type):
         specs = {key: value for key, value in namespace.items() if isinstance(value, FieldSpec)}
         for key in specs:
             del namespace[key]
-        namespace.setdefault("__slots__", tuple(specs))
+        docs = _FieldDocs(specs)
+        namespace.setdefault("__slots__", docs)
         namespace["_specs"] = specs
         namespace["_fields"] = None
-        cls = super().__new__(mcs, name, bases, namespace)
+        docs.owner = cls = super().__new__(mcs, name, bases, namespace)
         cls._configure(name, **options)
         return cls
 
@@ -92,6 +125,9 @@ class StructMeta(type):
         cls.kafka_name = kafka_name or name
         if options:
             raise TypeError(f"{name}: a struct takes no {', '.join(options)}")
+
+
+StructMeta.__doc__ = _Described("class_doc", own=StructMeta.__doc__)  # type: ignore[assignment]
 
 
 class Struct(metaclass=StructMeta):
@@ -184,6 +220,9 @@ class MessageMeta(StructMeta):
         cls.min_version, cls.max_version = valid.first, valid.last
         cls.flexible_from = None if flexible_range == NO_VERSIONS else flexible_range.first
         cls._codecs = _Codecs(cls)
+
+
+MessageMeta.__doc__ = _Described("class_doc", own=MessageMeta.__doc__)  # type: ignore[assignment]
 
 
 class Message(Struct, metaclass=MessageMeta):
