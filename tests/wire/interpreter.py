@@ -66,6 +66,8 @@ def equals_default(field: Any, content: Any) -> bool:
 
 
 def write_field(field: Any, content: Any, version: int, flexible: bool) -> bytes:
+    if field.struct is None:
+        flexible = flexible and field.flexible.holds(version)
     if field.is_array:
         if content is None:
             return write_length(-1, ">i", flexible)
@@ -170,6 +172,8 @@ def read_struct(cls: type[Struct], source: Source, version: int, flexible: bool)
 
 def read_field(field: Any, source: Source, version: int, flexible: bool) -> Any:
     nullable = field.nullable.holds(version)
+    if field.struct is None:
+        flexible = flexible and field.flexible.holds(version)
     if field.is_array:
         count = read_length(source, ">i", flexible)
         if count == -1 and nullable:

@@ -37,7 +37,7 @@ def too_many_elements(limit: int, position: int) -> TooManyElementsError:
 
 def explain_decode(layout: Layout, data: Buffer, pos: int, cause: Exception) -> DecodeError:
     """The DecodeError for `data`, which a decoder of `layout` refused with `cause`."""
-    reader = _Reader(data, pos, layout.is_flexible)
+    reader = _Reader(data, pos)
     try:
         reader.read_struct(layout)
     except DecodeError as error:
@@ -62,11 +62,10 @@ class _Path:
 class _Reader:
     """Walks bytes along a layout without building anything."""
 
-    def __init__(self, data: Buffer, pos: int, is_flexible: bool) -> None:
+    def __init__(self, data: Buffer, pos: int) -> None:
         self._data = data
         self._pos = pos
         self._end = len(data)
-        self._is_flexible = is_flexible
         self._path = _Path()
 
     def _fail(self, reason: str, position: int) -> DecodeError:
@@ -95,10 +94,10 @@ class _Reader:
                 return value
         raise self._fail("a varint of more than 32 bits", start)
 
-    def _length(self, plain_code: str, is_nullable: bool, what: str) -> int:
+    def _length(self, slot: Slot, plain_code: str, is_nullable: bool, what: str) -> int:
         """A length or count, -1 for null."""
         start = self._pos
-        if self._is_flexible:
+        if slot.is_compact:
             length = self._uvarint() - 1
         else:
             length = struct.unpack(
@@ -154,7 +153,7 @@ class _Reader:
             self._read_one(slot, is_nullable=slot.is_nullable)
             return
         start, steps = self._pos, self._path.steps
-        count = self._length("i", slot.is_nullable, "an array")
+        count = self._length(slot, "i", slot.is_nullable, "an array")
         left = self._end - self._pos
         if count * slot.element_min_size > left:
             raise self._fail(
@@ -184,7 +183,7 @@ class _Reader:
             self._take(size, primitive.value)
             return
         start, is_string = self._pos, primitive is Primitive.STRING
-        length = self._length("h" if is_string else "i", is_nullable, _VALUE_NAMES[primitive])
+        length = self._length(slot, "h" if is_string else "i", is_nullable, _VALUE_NAMES[primitive])
         if is_string and length > MAX_STRING_BYTES:
             raise self._fail(f"a string of {length} bytes, at most {MAX_STRING_BYTES}", start)
         if length > self._end - self._pos:

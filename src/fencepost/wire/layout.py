@@ -29,6 +29,9 @@ class Slot(NamedTuple):
 
     field: Field
     is_nullable: bool
+    is_compact: bool
+    """Whether the field's own lengths and counts are compact, as in nearly all flexible structs."""
+
     layout: Layout | None
     """Layout of the field's struct, or of its array's elements when they are structs."""
 
@@ -75,7 +78,7 @@ def layout_of(struct: type[Struct], version: int, is_flexible: bool) -> Layout:
         else:
             plain.append(_slot(field, version, is_flexible))
     tagged.sort(key=_tag)
-    min_size = sum(_min_size(slot, is_flexible) for slot in plain) + is_flexible
+    min_size = sum(map(_min_size, plain)) + is_flexible
     return Layout(
         struct, version, is_flexible, tuple(plain), tuple(tagged), tuple(absent), min_size
     )
@@ -88,31 +91,32 @@ def _tag(slot: Slot) -> int:
 
 def _slot(field: Field, version: int, is_flexible: bool) -> Slot:
     layout = layout_of(field.struct, version, is_flexible) if field.struct is not None else None
+    is_compact = is_flexible and field.flexible.holds(version)
     if not field.is_array:
         element_min_size = 0
     elif layout is not None:
         element_min_size = max(1, layout.min_size)
     else:
         assert field.primitive is not None
-        element_min_size = _primitive_min_size(field.primitive, is_flexible)
-    return Slot(field, field.nullable.holds(version), layout, element_min_size)
+        element_min_size = _primitive_min_size(field.primitive, is_compact)
+    return Slot(field, field.nullable.holds(version), is_compact, layout, element_min_size)
 
 
-def _min_size(slot: Slot, is_flexible: bool) -> int:
+def _min_size(slot: Slot) -> int:
     field = slot.field
     if field.is_array:
-        return 1 if is_flexible else 4
+        return 1 if slot.is_compact else 4
     if slot.layout is not None:
         return 1 if slot.is_nullable else slot.layout.min_size
     assert field.primitive is not None
-    return _primitive_min_size(field.primitive, is_flexible)
+    return _primitive_min_size(field.primitive, slot.is_compact)
 
 
-def _primitive_min_size(primitive: Primitive, is_flexible: bool) -> int:
+def _primitive_min_size(primitive: Primitive, is_compact: bool) -> int:
     if primitive in FIXED_CODES:
         return FIXED_CODES[primitive][1]
     if primitive is Primitive.UUID:
         return 16
-    if is_flexible:
+    if is_compact:
         return 1
     return 2 if primitive is Primitive.STRING else 4

@@ -89,6 +89,7 @@ class FieldSpec(NamedTuple):
     tag: int | None
     tagged: str | None
     ignorable: bool
+    flexible: str
     kafka_name: str | None
     doc: str
 
@@ -101,6 +102,7 @@ def field(
     tag: int | None = None,
     tagged: str | None = None,
     ignorable: bool = False,
+    flexible: str = "0+",
     name: str | None = None,
     doc: str = "",
 ) -> Any:
@@ -111,7 +113,9 @@ def field(
     be written; all versions when the annotation allows None and nothing is said here. `tag`: the
     number of a tagged field, `tagged` the versions in which it is one (default: all of
     `versions`). `ignorable`: a value other than the default is dropped, instead of refused, in
-    versions without the field. `name`: Kafka's name, where it is not the attribute in CamelCase.
+    versions without the field. `flexible`: those of the message's flexible versions in which lengths
+    in this field are compact; "none" for the client id of request headers, which must be readable
+    by who does not know the version. `name`: Kafka's name, where it is not the attribute in CamelCase.
     `doc`: what the field means, with its unit.
     """
     return FieldSpec(
@@ -121,6 +125,7 @@ def field(
         tag=tag,
         tagged=tagged,
         ignorable=ignorable,
+        flexible=flexible,
         kafka_name=name,
         doc=doc,
     )
@@ -145,6 +150,7 @@ class Field(NamedTuple):
     tag: int | None
     tagged: VersionRange
     ignorable: bool
+    flexible: VersionRange
     default: Any
     doc: str
     primitive: Primitive | None
@@ -261,6 +267,7 @@ def _resolve(name: str, spec: FieldSpec, annotation: Any) -> Field:
         tag=spec.tag,
         tagged=tagged,
         ignorable=spec.ignorable,
+        flexible=VersionRange.parse(spec.flexible),
         default=default,
         doc=spec.doc,
         primitive=primitive,
