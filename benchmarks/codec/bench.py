@@ -5,6 +5,7 @@
 Parts: `messages` (versions of today, then the older ones that aiokafka has), `startup` (imports,
 first use of a version) and `scaling` (cost of an element in arrays of 10 to 100,000).
 
+Apache Kafka's Java classes take part where the interop suite has put its jars (`make interop`).
 Every codec first has to read the bytes and write the very same ones. Then rounds are interleaved,
 so that a slow moment of the machine falls on all of them; the tables show medians, in microseconds
 and as the speed-up over kafka-python. All go through the calls that a program would use.
@@ -70,9 +71,7 @@ def compare(cases: list[Case], rounds: int) -> None:
     results = {}
     for case in cases:
         data = case.message.encode(case.version)
-        results[f"{case.title} ({len(data)} B)"] = measure(
-            case.title, data, contestants(case), rounds
-        )
+        results[f"{case.title} ({len(data)} B)"] = measure(case, data, contestants(case), rounds)
     for direction in (0, 1):
         print(f"\n{message_table(results, direction)}", flush=True)
 

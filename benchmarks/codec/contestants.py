@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from benchmarks.codec import java
 from benchmarks.codec.messages import Case
 from fencepost.wire.generated import GeneratedCodec
 from fencepost.wire.layout import layout_of
@@ -19,7 +20,7 @@ except ImportError:
 BASE = "kafka-python"
 """The contestant whose time the others' are divided into."""
 
-NAMES = [BASE, "kio", "aiokafka", "fencepost python", "fencepost c"]
+NAMES = [BASE, "kio", "aiokafka", "fencepost python", "fencepost c", java.NAME]
 
 OURS = {
     "fencepost python": GeneratedCodec,
