@@ -1,0 +1,304 @@
+"""Messages as JSON objects and back, without loss: what tools show, store and edit.
+
+`to_json` gives what `json.dumps` takes, `from_json` takes what `json.loads` gives. A message's
+object has the fields of one version, under their names in Python:
+
+| on the wire | in JSON |
+|---|---|
+| bool, string | the same |
+| int8 to int64, uint16, uint32 | a number; readers must keep 64 bits (JavaScript's own do not) |
+| float64 | a number, `"NaN"`, `"Infinity"`, `"-Infinity"`; other NaNs as `"NaN:"` + 16 hex digits |
+| uuid | Kafka's text form, 22 letters of URL-safe base64 |
+| bytes, records | a string of base64 with padding |
+| struct, array | object, array |
+| null | null |
+| tags nobody declared | `"_unknown_tags": {"9": "base64"}`, only where there are any |
+
+Reading is strict: a key that the version does not have, a value of another type or out of range is
+a JsonFormError that says where. A field that is missing is at its default.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from base64 import b64decode, b64encode
+from typing import Any, Final, TypeVar
+
+from fencepost.wire.errors import UnsupportedVersionError
+from fencepost.wire.layout import Layout, Slot, layout_of
+from fencepost.wire.message import Message, Struct
+from fencepost.wire.runtime import MAX_UVARINT
+from fencepost.wire.types import MAX_STRING_BYTES, RANGES, Primitive, Uuid
+
+UNKNOWN_TAGS: Final = "_unknown_tags"
+
+JsonObject = dict[str, Any]
+M = TypeVar("M", bound=Message)
+
+_QUIET_NAN: Final = "7ff8000000000000"
+
+
+class JsonFormError(ValueError):
+    """A JSON object is no message of the class and version; `path` names the place in it."""
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(reason, path)
+        self.reason = reason
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+def to_json(message: Message, version: int) -> JsonObject:
+    """The fields that `message` has at `version`, as a JSON object; tagged fields come last.
+
+    Raises UnsupportedVersionError, and JsonFormError for what could not be encoded either: a value
+    that does not fit its field, or one other than the default in a field that the version lacks.
+    """
+    return _struct_to_json(_layout(type(message), version), message, "")
+
+
+def from_json(cls: type[M], version: int, obj: Any) -> M:
+    """The message that `to_json` wrote as `obj`. Raises JsonFormError, UnsupportedVersionError."""
+    message: M = _struct_from_json(_layout(cls, version), obj, "")
+    return message
+
+
+def bytes_from_json(value: Any, path: str) -> bytes:
+    """The bytes behind a base64 string. Raises JsonFormError."""
+    if not isinstance(value, str):
+        raise JsonFormError(f"a base64 string is needed, not {_kind(value)}", path)
+    try:
+        return b64decode(value, validate=True)
+    except ValueError as error:
+        raise JsonFormError(f"not base64: {error}", path) from None
+
+
+def bytes_to_json(value: Any) -> str:
+    """Bytes, a view, or records in parts as a base64 string."""
+    if isinstance(value, (list, tuple)):
+        value = b"".join(value)
+    return b64encode(value).decode()
+
+
+def unknown_tags_to_json(tags: dict[int, bytes]) -> JsonObject:
+    """Tagged fields nobody declared, ascending."""
+    return {str(tag): bytes_to_json(tags[tag]) for tag in sorted(tags)}
+
+
+def unknown_tags_from_json(obj: Any, path: str) -> dict[int, bytes]:
+    """Tagged fields nobody declared. Raises JsonFormError."""
+    if not isinstance(obj, dict):
+        raise JsonFormError(f"an object is needed, not {_kind(obj)}", path)
+    tags: dict[int, bytes] = {}
+    for key, value in obj.items():
+        if not (isinstance(key, str) and key.isascii() and key.isdecimal() and len(key) <= 10):
+            raise JsonFormError(f"{key!r} is no tag", path)
+        tag = int(key)
+        if tag > MAX_UVARINT or str(tag) != key:
+            raise JsonFormError(f"{key!r} is no tag", path)
+        tags[tag] = bytes_from_json(value, f"{path}.{key}")
+    return tags
+
+
+def _layout(cls: type[Message], version: int) -> Layout:
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise TypeError(f"a version is a number, not {version!r}")
+    if not cls.min_version <= version <= cls.max_version:
+        raise UnsupportedVersionError(cls.__name__, version, cls.min_version, cls.max_version)
+    return layout_of(cls, version, cls.is_flexible(version))
+
+
+# -- to JSON ---------------------------------------------------------------------------------
+
+
+def _struct_to_json(layout: Layout, value: Any, path: str) -> JsonObject:
+    if type(value) is not layout.struct:
+        raise JsonFormError(f"not a {layout.struct.__name__}: {_kind(value)}", path)
+    for field in layout.absent:
+        if not field.ignorable and not field.is_default(getattr(value, field.name)):
+            raise JsonFormError(
+                f"version {layout.version} has no such field", _join(path, field.name)
+            )
+    obj: JsonObject = {}
+    for slot in layout.plain + layout.tagged:
+        name = slot.field.name
+        obj[name] = _to_json(slot, getattr(value, name), _join(path, name))
+    if value.unknown_tags:
+        if not layout.is_flexible:
+            raise JsonFormError("a version without tags", _join(path, UNKNOWN_TAGS))
+        obj[UNKNOWN_TAGS] = unknown_tags_to_json(value.unknown_tags)
+    return obj
+
+
+def _to_json(slot: Slot, value: Any, path: str) -> Any:
+    if value is None:
+        if not slot.is_nullable:
+            raise JsonFormError("null is not allowed", path)
+        return None
+    if not slot.field.is_array:
+        return _single_to_json(slot, value, path)
+    if not isinstance(value, (list, tuple)):
+        raise JsonFormError(f"an array is needed, not {_kind(value)}", path)
+    return [_single_to_json(slot, item, f"{path}[{index}]") for index, item in enumerate(value)]
+
+
+def _single_to_json(slot: Slot, value: Any, path: str) -> Any:
+    if slot.layout is not None:
+        return _struct_to_json(slot.layout, value, path)
+    primitive = slot.field.primitive
+    assert primitive is not None
+    if primitive in (Primitive.BYTES, Primitive.RECORDS):
+        try:
+            return bytes_to_json(value)
+        except TypeError:
+            raise JsonFormError(f"bytes are needed, not {_kind(value)}", path) from None
+    if primitive is Primitive.UUID:
+        return str(value if isinstance(value, Uuid) else Uuid(value))
+    if primitive is Primitive.FLOAT64:
+        return _float_to_json(value, path)
+    return _checked(primitive, value, path)
+
+
+def _float_to_json(value: Any, path: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise JsonFormError(f"a number is needed, not {_kind(value)}", path)
+    if math.isnan(value):
+        digits = struct.pack(">d", value).hex()
+        return "NaN" if digits == _QUIET_NAN else f"NaN:{digits}"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+# -- from JSON -------------------------------------------------------------------------------
+
+
+def _struct_from_json(layout: Layout, obj: Any, path: str) -> Any:
+    if not isinstance(obj, dict):
+        raise JsonFormError(f"an object is needed, not {_kind(obj)}", path)
+    slots = {slot.field.name: slot for slot in layout.plain + layout.tagged}
+    for key in obj:
+        if key not in slots and not (key == UNKNOWN_TAGS and layout.is_flexible):
+            raise JsonFormError(_no_such_key(layout, key), _join(path, str(key)))
+    values: dict[str, Any] = {}
+    for name, slot in slots.items():
+        if name in obj:
+            values[name] = _from_json(slot, obj[name], _join(path, name))
+        elif slot.field.default is None and not slot.is_nullable:
+            raise JsonFormError("missing, and without a default here", _join(path, name))
+    tags = None
+    if UNKNOWN_TAGS in obj:
+        tags = _free_tags(layout, obj[UNKNOWN_TAGS], _join(path, UNKNOWN_TAGS))
+    struct_class: type[Struct] = layout.struct
+    return struct_class(**values, unknown_tags=tags)
+
+
+def _no_such_key(layout: Layout, key: str) -> str:
+    if key in [field.name for field in layout.absent]:
+        return f"version {layout.version} has no such field"
+    if key == UNKNOWN_TAGS:
+        return f"version {layout.version} has no tags"
+    return f"no field of {layout.struct.__name__}"
+
+
+def _free_tags(layout: Layout, obj: Any, path: str) -> dict[int, bytes]:
+    tags = unknown_tags_from_json(obj, path)
+    for slot in layout.tagged:
+        if slot.field.tag in tags:
+            raise JsonFormError(f"tag {slot.field.tag} is the field {slot.field.name}", path)
+    return tags
+
+
+def _from_json(slot: Slot, value: Any, path: str) -> Any:
+    if value is None:
+        if not slot.is_nullable:
+            raise JsonFormError("null is not allowed", path)
+        return None
+    if not slot.field.is_array:
+        return _single_from_json(slot, value, path)
+    if not isinstance(value, list):
+        raise JsonFormError(f"an array is needed, not {_kind(value)}", path)
+    return [_single_from_json(slot, item, f"{path}[{index}]") for index, item in enumerate(value)]
+
+
+def _single_from_json(slot: Slot, value: Any, path: str) -> Any:
+    if slot.layout is not None:
+        return _struct_from_json(slot.layout, value, path)
+    primitive = slot.field.primitive
+    assert primitive is not None
+    if primitive in (Primitive.BYTES, Primitive.RECORDS):
+        return bytes_from_json(value, path)
+    if primitive is Primitive.UUID:
+        return _uuid_from_json(value, path)
+    if primitive is Primitive.FLOAT64:
+        return _float_from_json(value, path)
+    return _checked(primitive, value, path)
+
+
+def _uuid_from_json(value: Any, path: str) -> Uuid:
+    if not isinstance(value, str):
+        raise JsonFormError(f"a string is needed, not {_kind(value)}", path)
+    try:
+        return Uuid.from_string(value)
+    except ValueError as error:
+        raise JsonFormError(str(error), path) from None
+
+
+def _float_from_json(value: Any, path: str) -> float:
+    if isinstance(value, str):
+        if value in ("NaN", "Infinity", "-Infinity"):
+            return float(value)
+        try:
+            (number,) = struct.unpack(">d", bytes.fromhex(value.removeprefix("NaN:")))
+        except (struct.error, ValueError):
+            number = 0.0
+        if not value.startswith("NaN:") or not math.isnan(number):
+            raise JsonFormError(f"{value!r} is no float64", path)
+        return float(number)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise JsonFormError(f"a number is needed, not {_kind(value)}", path)
+    try:
+        return float(value)
+    except OverflowError:
+        raise JsonFormError("the number does not fit into float64", path) from None
+
+
+def _checked(primitive: Primitive, value: Any, path: str) -> Any:
+    """A boolean, integer or string, which look alike on both sides."""
+    if primitive is Primitive.BOOL:
+        if not isinstance(value, bool):
+            raise JsonFormError(f"true or false is needed, not {_kind(value)}", path)
+        return value
+    if primitive is Primitive.STRING:
+        return _checked_string(value, path)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise JsonFormError(f"a whole number is needed, not {_kind(value)}", path)
+    low, high = RANGES[primitive]
+    if not low <= value <= high:
+        raise JsonFormError(f"{value} does not fit into {primitive.value}", path)
+    return value
+
+
+def _checked_string(value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise JsonFormError(f"a string is needed, not {_kind(value)}", path)
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise JsonFormError("half a surrogate pair is no text", path) from None
+    if size > MAX_STRING_BYTES:
+        raise JsonFormError(f"takes {size} bytes, at most {MAX_STRING_BYTES}", path)
+    return value
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "an array", bool: "true or false", type(None): "null"}
+    names.update({str: "a string", int: "a number", float: "a number"})
+    return names.get(type(value), type(value).__name__)
