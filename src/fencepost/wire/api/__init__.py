@@ -44,6 +44,14 @@ if TYPE_CHECKING:
         BrokerRegistrationRequest as BrokerRegistrationRequest,
         BrokerRegistrationResponse as BrokerRegistrationResponse,
     )
+    from fencepost.wire.api.controlled_shutdown import (
+        ControlledShutdownRequest as ControlledShutdownRequest,
+        ControlledShutdownResponse as ControlledShutdownResponse,
+    )
+    from fencepost.wire.api.create_acls import (
+        CreateAclsRequest as CreateAclsRequest,
+        CreateAclsResponse as CreateAclsResponse,
+    )
     from fencepost.wire.api.create_partitions import (
         CreatePartitionsRequest as CreatePartitionsRequest,
         CreatePartitionsResponse as CreatePartitionsResponse,
@@ -51,6 +59,10 @@ if TYPE_CHECKING:
     from fencepost.wire.api.create_topics import (
         CreateTopicsRequest as CreateTopicsRequest,
         CreateTopicsResponse as CreateTopicsResponse,
+    )
+    from fencepost.wire.api.delete_acls import (
+        DeleteAclsRequest as DeleteAclsRequest,
+        DeleteAclsResponse as DeleteAclsResponse,
     )
     from fencepost.wire.api.delete_groups import (
         DeleteGroupsRequest as DeleteGroupsRequest,
@@ -63,6 +75,10 @@ if TYPE_CHECKING:
     from fencepost.wire.api.delete_topics import (
         DeleteTopicsRequest as DeleteTopicsRequest,
         DeleteTopicsResponse as DeleteTopicsResponse,
+    )
+    from fencepost.wire.api.describe_acls import (
+        DescribeAclsRequest as DescribeAclsRequest,
+        DescribeAclsResponse as DescribeAclsResponse,
     )
     from fencepost.wire.api.describe_cluster import (
         DescribeClusterRequest as DescribeClusterRequest,
@@ -120,6 +136,10 @@ if TYPE_CHECKING:
         JoinGroupRequest as JoinGroupRequest,
         JoinGroupResponse as JoinGroupResponse,
     )
+    from fencepost.wire.api.leader_and_isr import (
+        LeaderAndIsrRequest as LeaderAndIsrRequest,
+        LeaderAndIsrResponse as LeaderAndIsrResponse,
+    )
     from fencepost.wire.api.leave_group import (
         LeaveGroupRequest as LeaveGroupRequest,
         LeaveGroupResponse as LeaveGroupResponse,
@@ -164,6 +184,26 @@ if TYPE_CHECKING:
         SaslHandshakeRequest as SaslHandshakeRequest,
         SaslHandshakeResponse as SaslHandshakeResponse,
     )
+    from fencepost.wire.api.share_acknowledge import (
+        ShareAcknowledgeRequest as ShareAcknowledgeRequest,
+        ShareAcknowledgeResponse as ShareAcknowledgeResponse,
+    )
+    from fencepost.wire.api.share_fetch import (
+        ShareFetchRequest as ShareFetchRequest,
+        ShareFetchResponse as ShareFetchResponse,
+    )
+    from fencepost.wire.api.share_group_describe import (
+        ShareGroupDescribeRequest as ShareGroupDescribeRequest,
+        ShareGroupDescribeResponse as ShareGroupDescribeResponse,
+    )
+    from fencepost.wire.api.share_group_heartbeat import (
+        ShareGroupHeartbeatRequest as ShareGroupHeartbeatRequest,
+        ShareGroupHeartbeatResponse as ShareGroupHeartbeatResponse,
+    )
+    from fencepost.wire.api.stop_replica import (
+        StopReplicaRequest as StopReplicaRequest,
+        StopReplicaResponse as StopReplicaResponse,
+    )
     from fencepost.wire.api.sync_group import (
         SyncGroupRequest as SyncGroupRequest,
         SyncGroupResponse as SyncGroupResponse,
@@ -171,6 +211,10 @@ if TYPE_CHECKING:
     from fencepost.wire.api.txn_offset_commit import (
         TxnOffsetCommitRequest as TxnOffsetCommitRequest,
         TxnOffsetCommitResponse as TxnOffsetCommitResponse,
+    )
+    from fencepost.wire.api.update_metadata import (
+        UpdateMetadataRequest as UpdateMetadataRequest,
+        UpdateMetadataResponse as UpdateMetadataResponse,
     )
     from fencepost.wire.api.vote import VoteRequest as VoteRequest, VoteResponse as VoteResponse
     from fencepost.wire.api.write_txn_markers import (
@@ -183,6 +227,10 @@ API_NAMES: Final[dict[int, str]] = {
     1: "Fetch",
     2: "ListOffsets",
     3: "Metadata",
+    4: "LeaderAndIsr",
+    5: "StopReplica",
+    6: "UpdateMetadata",
+    7: "ControlledShutdown",
     8: "OffsetCommit",
     9: "OffsetFetch",
     10: "FindCoordinator",
@@ -204,6 +252,9 @@ API_NAMES: Final[dict[int, str]] = {
     26: "EndTxn",
     27: "WriteTxnMarkers",
     28: "TxnOffsetCommit",
+    29: "DescribeAcls",
+    30: "CreateAcls",
+    31: "DeleteAcls",
     32: "DescribeConfigs",
     35: "DescribeLogDirs",
     36: "SaslAuthenticate",
@@ -221,6 +272,10 @@ API_NAMES: Final[dict[int, str]] = {
     62: "BrokerRegistration",
     63: "BrokerHeartbeat",
     67: "AllocateProducerIds",
+    76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe",
+    78: "ShareFetch",
+    79: "ShareAcknowledge",
 }
 """API key -> Kafka's name of the API. The module is the name in snake_case, the classes are the
 name with `Request` and `Response` behind it."""
