@@ -28,6 +28,10 @@ if TYPE_CHECKING:
         AlterPartitionRequest as AlterPartitionRequest,
         AlterPartitionResponse as AlterPartitionResponse,
     )
+    from fencepost.wire.api.alter_share_group_offsets import (
+        AlterShareGroupOffsetsRequest as AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsResponse as AlterShareGroupOffsetsResponse,
+    )
     from fencepost.wire.api.api_versions import (
         ApiVersionsRequest as ApiVersionsRequest,
         ApiVersionsResponse as ApiVersionsResponse,
@@ -72,6 +76,14 @@ if TYPE_CHECKING:
         DeleteRecordsRequest as DeleteRecordsRequest,
         DeleteRecordsResponse as DeleteRecordsResponse,
     )
+    from fencepost.wire.api.delete_share_group_offsets import (
+        DeleteShareGroupOffsetsRequest as DeleteShareGroupOffsetsRequest,
+        DeleteShareGroupOffsetsResponse as DeleteShareGroupOffsetsResponse,
+    )
+    from fencepost.wire.api.delete_share_group_state import (
+        DeleteShareGroupStateRequest as DeleteShareGroupStateRequest,
+        DeleteShareGroupStateResponse as DeleteShareGroupStateResponse,
+    )
     from fencepost.wire.api.delete_topics import (
         DeleteTopicsRequest as DeleteTopicsRequest,
         DeleteTopicsResponse as DeleteTopicsResponse,
@@ -104,6 +116,10 @@ if TYPE_CHECKING:
         DescribeQuorumRequest as DescribeQuorumRequest,
         DescribeQuorumResponse as DescribeQuorumResponse,
     )
+    from fencepost.wire.api.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequest as DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsResponse as DescribeShareGroupOffsetsResponse,
+    )
     from fencepost.wire.api.end_quorum_epoch import (
         EndQuorumEpochRequest as EndQuorumEpochRequest,
         EndQuorumEpochResponse as EndQuorumEpochResponse,
@@ -131,6 +147,10 @@ if TYPE_CHECKING:
     from fencepost.wire.api.init_producer_id import (
         InitProducerIdRequest as InitProducerIdRequest,
         InitProducerIdResponse as InitProducerIdResponse,
+    )
+    from fencepost.wire.api.initialize_share_group_state import (
+        InitializeShareGroupStateRequest as InitializeShareGroupStateRequest,
+        InitializeShareGroupStateResponse as InitializeShareGroupStateResponse,
     )
     from fencepost.wire.api.join_group import (
         JoinGroupRequest as JoinGroupRequest,
@@ -176,6 +196,14 @@ if TYPE_CHECKING:
         ProduceRequest as ProduceRequest,
         ProduceResponse as ProduceResponse,
     )
+    from fencepost.wire.api.read_share_group_state import (
+        ReadShareGroupStateRequest as ReadShareGroupStateRequest,
+        ReadShareGroupStateResponse as ReadShareGroupStateResponse,
+    )
+    from fencepost.wire.api.read_share_group_state_summary import (
+        ReadShareGroupStateSummaryRequest as ReadShareGroupStateSummaryRequest,
+        ReadShareGroupStateSummaryResponse as ReadShareGroupStateSummaryResponse,
+    )
     from fencepost.wire.api.sasl_authenticate import (
         SaslAuthenticateRequest as SaslAuthenticateRequest,
         SaslAuthenticateResponse as SaslAuthenticateResponse,
@@ -217,6 +245,10 @@ if TYPE_CHECKING:
         UpdateMetadataResponse as UpdateMetadataResponse,
     )
     from fencepost.wire.api.vote import VoteRequest as VoteRequest, VoteResponse as VoteResponse
+    from fencepost.wire.api.write_share_group_state import (
+        WriteShareGroupStateRequest as WriteShareGroupStateRequest,
+        WriteShareGroupStateResponse as WriteShareGroupStateResponse,
+    )
     from fencepost.wire.api.write_txn_markers import (
         WriteTxnMarkersRequest as WriteTxnMarkersRequest,
         WriteTxnMarkersResponse as WriteTxnMarkersResponse,
@@ -276,6 +308,14 @@ API_NAMES: Final[dict[int, str]] = {
     77: "ShareGroupDescribe",
     78: "ShareFetch",
     79: "ShareAcknowledge",
+    83: "InitializeShareGroupState",
+    84: "ReadShareGroupState",
+    85: "WriteShareGroupState",
+    86: "DeleteShareGroupState",
+    87: "ReadShareGroupStateSummary",
+    90: "DescribeShareGroupOffsets",
+    91: "AlterShareGroupOffsets",
+    92: "DeleteShareGroupOffsets",
 }
 """API key -> Kafka's name of the API. The module is the name in snake_case, the classes are the
 name with `Request` and `Response` behind it."""
