@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import fencepost.wire.api
+import fencepost.wire.draft
 from fencepost.wire import backend
 from fencepost.wire.generated import GeneratedCodec
 from fencepost.wire.layout import layout_of
@@ -24,7 +25,11 @@ if backend.name() == "c":
 
 def declared_messages() -> list[type[Message]]:
     """All message classes of `fencepost.wire`, in a stable order."""
-    packages = [fencepost.wire.api, importlib.import_module("fencepost.wire.records")]
+    packages = [
+        fencepost.wire.api,
+        fencepost.wire.draft,
+        importlib.import_module("fencepost.wire.records"),
+    ]
     for package in packages:
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
@@ -38,6 +43,8 @@ def subclasses(cls: type) -> list[Any]:
 
 
 MESSAGES = declared_messages()
+RELEASED = [cls for cls in MESSAGES if not cls.__module__.startswith("fencepost.wire.draft.")]
+"""Those that some release of Kafka has."""
 VERSIONS = [
     (cls, version) for cls in MESSAGES for version in range(cls.min_version, cls.max_version + 1)
 ]
