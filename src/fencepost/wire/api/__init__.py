@@ -20,6 +20,10 @@ if TYPE_CHECKING:
         AddPartitionsToTxnRequest as AddPartitionsToTxnRequest,
         AddPartitionsToTxnResponse as AddPartitionsToTxnResponse,
     )
+    from fencepost.wire.api.add_raft_voter import (
+        AddRaftVoterRequest as AddRaftVoterRequest,
+        AddRaftVoterResponse as AddRaftVoterResponse,
+    )
     from fencepost.wire.api.allocate_producer_ids import (
         AllocateProducerIdsRequest as AllocateProducerIdsRequest,
         AllocateProducerIdsResponse as AllocateProducerIdsResponse,
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
         ApiVersionsRequest as ApiVersionsRequest,
         ApiVersionsResponse as ApiVersionsResponse,
     )
+    from fencepost.wire.api.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest as AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse as AssignReplicasToDirsResponse,
+    )
     from fencepost.wire.api.begin_quorum_epoch import (
         BeginQuorumEpochRequest as BeginQuorumEpochRequest,
         BeginQuorumEpochResponse as BeginQuorumEpochResponse,
@@ -48,9 +56,21 @@ if TYPE_CHECKING:
         BrokerRegistrationRequest as BrokerRegistrationRequest,
         BrokerRegistrationResponse as BrokerRegistrationResponse,
     )
+    from fencepost.wire.api.consumer_group_describe import (
+        ConsumerGroupDescribeRequest as ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse as ConsumerGroupDescribeResponse,
+    )
+    from fencepost.wire.api.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest as ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse as ConsumerGroupHeartbeatResponse,
+    )
     from fencepost.wire.api.controlled_shutdown import (
         ControlledShutdownRequest as ControlledShutdownRequest,
         ControlledShutdownResponse as ControlledShutdownResponse,
+    )
+    from fencepost.wire.api.controller_registration import (
+        ControllerRegistrationRequest as ControllerRegistrationRequest,
+        ControllerRegistrationResponse as ControllerRegistrationResponse,
     )
     from fencepost.wire.api.create_acls import (
         CreateAclsRequest as CreateAclsRequest,
@@ -120,6 +140,14 @@ if TYPE_CHECKING:
         DescribeShareGroupOffsetsRequest as DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsResponse as DescribeShareGroupOffsetsResponse,
     )
+    from fencepost.wire.api.describe_topic_partitions import (
+        DescribeTopicPartitionsRequest as DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse as DescribeTopicPartitionsResponse,
+    )
+    from fencepost.wire.api.describe_transactions import (
+        DescribeTransactionsRequest as DescribeTransactionsRequest,
+        DescribeTransactionsResponse as DescribeTransactionsResponse,
+    )
     from fencepost.wire.api.end_quorum_epoch import (
         EndQuorumEpochRequest as EndQuorumEpochRequest,
         EndQuorumEpochResponse as EndQuorumEpochResponse,
@@ -128,13 +156,25 @@ if TYPE_CHECKING:
         EndTxnRequest as EndTxnRequest,
         EndTxnResponse as EndTxnResponse,
     )
+    from fencepost.wire.api.envelope import (
+        EnvelopeRequest as EnvelopeRequest,
+        EnvelopeResponse as EnvelopeResponse,
+    )
     from fencepost.wire.api.fetch import (
         FetchRequest as FetchRequest,
         FetchResponse as FetchResponse,
     )
+    from fencepost.wire.api.fetch_snapshot import (
+        FetchSnapshotRequest as FetchSnapshotRequest,
+        FetchSnapshotResponse as FetchSnapshotResponse,
+    )
     from fencepost.wire.api.find_coordinator import (
         FindCoordinatorRequest as FindCoordinatorRequest,
         FindCoordinatorResponse as FindCoordinatorResponse,
+    )
+    from fencepost.wire.api.get_telemetry_subscriptions import (
+        GetTelemetrySubscriptionsRequest as GetTelemetrySubscriptionsRequest,
+        GetTelemetrySubscriptionsResponse as GetTelemetrySubscriptionsResponse,
     )
     from fencepost.wire.api.heartbeat import (
         HeartbeatRequest as HeartbeatRequest,
@@ -164,6 +204,10 @@ if TYPE_CHECKING:
         LeaveGroupRequest as LeaveGroupRequest,
         LeaveGroupResponse as LeaveGroupResponse,
     )
+    from fencepost.wire.api.list_config_resources import (
+        ListConfigResourcesRequest as ListConfigResourcesRequest,
+        ListConfigResourcesResponse as ListConfigResourcesResponse,
+    )
     from fencepost.wire.api.list_groups import (
         ListGroupsRequest as ListGroupsRequest,
         ListGroupsResponse as ListGroupsResponse,
@@ -171,6 +215,10 @@ if TYPE_CHECKING:
     from fencepost.wire.api.list_offsets import (
         ListOffsetsRequest as ListOffsetsRequest,
         ListOffsetsResponse as ListOffsetsResponse,
+    )
+    from fencepost.wire.api.list_transactions import (
+        ListTransactionsRequest as ListTransactionsRequest,
+        ListTransactionsResponse as ListTransactionsResponse,
     )
     from fencepost.wire.api.metadata import (
         MetadataRequest as MetadataRequest,
@@ -196,6 +244,10 @@ if TYPE_CHECKING:
         ProduceRequest as ProduceRequest,
         ProduceResponse as ProduceResponse,
     )
+    from fencepost.wire.api.push_telemetry import (
+        PushTelemetryRequest as PushTelemetryRequest,
+        PushTelemetryResponse as PushTelemetryResponse,
+    )
     from fencepost.wire.api.read_share_group_state import (
         ReadShareGroupStateRequest as ReadShareGroupStateRequest,
         ReadShareGroupStateResponse as ReadShareGroupStateResponse,
@@ -203,6 +255,10 @@ if TYPE_CHECKING:
     from fencepost.wire.api.read_share_group_state_summary import (
         ReadShareGroupStateSummaryRequest as ReadShareGroupStateSummaryRequest,
         ReadShareGroupStateSummaryResponse as ReadShareGroupStateSummaryResponse,
+    )
+    from fencepost.wire.api.remove_raft_voter import (
+        RemoveRaftVoterRequest as RemoveRaftVoterRequest,
+        RemoveRaftVoterResponse as RemoveRaftVoterResponse,
     )
     from fencepost.wire.api.sasl_authenticate import (
         SaslAuthenticateRequest as SaslAuthenticateRequest,
@@ -240,9 +296,25 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequest as TxnOffsetCommitRequest,
         TxnOffsetCommitResponse as TxnOffsetCommitResponse,
     )
+    from fencepost.wire.api.unregister_broker import (
+        UnregisterBrokerRequest as UnregisterBrokerRequest,
+        UnregisterBrokerResponse as UnregisterBrokerResponse,
+    )
+    from fencepost.wire.api.unregister_controller import (
+        UnregisterControllerRequest as UnregisterControllerRequest,
+        UnregisterControllerResponse as UnregisterControllerResponse,
+    )
+    from fencepost.wire.api.update_features import (
+        UpdateFeaturesRequest as UpdateFeaturesRequest,
+        UpdateFeaturesResponse as UpdateFeaturesResponse,
+    )
     from fencepost.wire.api.update_metadata import (
         UpdateMetadataRequest as UpdateMetadataRequest,
         UpdateMetadataResponse as UpdateMetadataResponse,
+    )
+    from fencepost.wire.api.update_raft_voter import (
+        UpdateRaftVoterRequest as UpdateRaftVoterRequest,
+        UpdateRaftVoterResponse as UpdateRaftVoterResponse,
     )
     from fencepost.wire.api.vote import VoteRequest as VoteRequest, VoteResponse as VoteResponse
     from fencepost.wire.api.write_share_group_state import (
@@ -299,15 +371,32 @@ API_NAMES: Final[dict[int, str]] = {
     54: "EndQuorumEpoch",
     55: "DescribeQuorum",
     56: "AlterPartition",
+    57: "UpdateFeatures",
+    58: "Envelope",
+    59: "FetchSnapshot",
     60: "DescribeCluster",
     61: "DescribeProducers",
     62: "BrokerRegistration",
     63: "BrokerHeartbeat",
+    64: "UnregisterBroker",
+    65: "DescribeTransactions",
+    66: "ListTransactions",
     67: "AllocateProducerIds",
+    68: "ConsumerGroupHeartbeat",
+    69: "ConsumerGroupDescribe",
+    70: "ControllerRegistration",
+    71: "GetTelemetrySubscriptions",
+    72: "PushTelemetry",
+    73: "AssignReplicasToDirs",
+    74: "ListConfigResources",
+    75: "DescribeTopicPartitions",
     76: "ShareGroupHeartbeat",
     77: "ShareGroupDescribe",
     78: "ShareFetch",
     79: "ShareAcknowledge",
+    80: "AddRaftVoter",
+    81: "RemoveRaftVoter",
+    82: "UpdateRaftVoter",
     83: "InitializeShareGroupState",
     84: "ReadShareGroupState",
     85: "WriteShareGroupState",
@@ -316,6 +405,7 @@ API_NAMES: Final[dict[int, str]] = {
     90: "DescribeShareGroupOffsets",
     91: "AlterShareGroupOffsets",
     92: "DeleteShareGroupOffsets",
+    94: "UnregisterController",
 }
 """API key -> Kafka's name of the API. The module is the name in snake_case, the classes are the
 name with `Request` and `Response` behind it."""
