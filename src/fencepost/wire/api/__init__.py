@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.wire.message import Message
 
 if TYPE_CHECKING:
+    from fencepost.wire.api import (
+        streams_group_topology_description_update as _topology_description,
+    )
     from fencepost.wire.api.add_offsets_to_txn import (
         AddOffsetsToTxnRequest as AddOffsetsToTxnRequest,
         AddOffsetsToTxnResponse as AddOffsetsToTxnResponse,
@@ -28,13 +31,33 @@ if TYPE_CHECKING:
         AllocateProducerIdsRequest as AllocateProducerIdsRequest,
         AllocateProducerIdsResponse as AllocateProducerIdsResponse,
     )
+    from fencepost.wire.api.alter_client_quotas import (
+        AlterClientQuotasRequest as AlterClientQuotasRequest,
+        AlterClientQuotasResponse as AlterClientQuotasResponse,
+    )
+    from fencepost.wire.api.alter_configs import (
+        AlterConfigsRequest as AlterConfigsRequest,
+        AlterConfigsResponse as AlterConfigsResponse,
+    )
     from fencepost.wire.api.alter_partition import (
         AlterPartitionRequest as AlterPartitionRequest,
         AlterPartitionResponse as AlterPartitionResponse,
     )
+    from fencepost.wire.api.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest as AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse as AlterPartitionReassignmentsResponse,
+    )
+    from fencepost.wire.api.alter_replica_log_dirs import (
+        AlterReplicaLogDirsRequest as AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirsResponse as AlterReplicaLogDirsResponse,
+    )
     from fencepost.wire.api.alter_share_group_offsets import (
         AlterShareGroupOffsetsRequest as AlterShareGroupOffsetsRequest,
         AlterShareGroupOffsetsResponse as AlterShareGroupOffsetsResponse,
+    )
+    from fencepost.wire.api.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest as AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponse as AlterUserScramCredentialsResponse,
     )
     from fencepost.wire.api.api_versions import (
         ApiVersionsRequest as ApiVersionsRequest,
@@ -76,6 +99,10 @@ if TYPE_CHECKING:
         CreateAclsRequest as CreateAclsRequest,
         CreateAclsResponse as CreateAclsResponse,
     )
+    from fencepost.wire.api.create_delegation_token import (
+        CreateDelegationTokenRequest as CreateDelegationTokenRequest,
+        CreateDelegationTokenResponse as CreateDelegationTokenResponse,
+    )
     from fencepost.wire.api.create_partitions import (
         CreatePartitionsRequest as CreatePartitionsRequest,
         CreatePartitionsResponse as CreatePartitionsResponse,
@@ -112,6 +139,10 @@ if TYPE_CHECKING:
         DescribeAclsRequest as DescribeAclsRequest,
         DescribeAclsResponse as DescribeAclsResponse,
     )
+    from fencepost.wire.api.describe_client_quotas import (
+        DescribeClientQuotasRequest as DescribeClientQuotasRequest,
+        DescribeClientQuotasResponse as DescribeClientQuotasResponse,
+    )
     from fencepost.wire.api.describe_cluster import (
         DescribeClusterRequest as DescribeClusterRequest,
         DescribeClusterResponse as DescribeClusterResponse,
@@ -119,6 +150,10 @@ if TYPE_CHECKING:
     from fencepost.wire.api.describe_configs import (
         DescribeConfigsRequest as DescribeConfigsRequest,
         DescribeConfigsResponse as DescribeConfigsResponse,
+    )
+    from fencepost.wire.api.describe_delegation_token import (
+        DescribeDelegationTokenRequest as DescribeDelegationTokenRequest,
+        DescribeDelegationTokenResponse as DescribeDelegationTokenResponse,
     )
     from fencepost.wire.api.describe_groups import (
         DescribeGroupsRequest as DescribeGroupsRequest,
@@ -148,6 +183,14 @@ if TYPE_CHECKING:
         DescribeTransactionsRequest as DescribeTransactionsRequest,
         DescribeTransactionsResponse as DescribeTransactionsResponse,
     )
+    from fencepost.wire.api.describe_user_scram_credentials import (
+        DescribeUserScramCredentialsRequest as DescribeUserScramCredentialsRequest,
+        DescribeUserScramCredentialsResponse as DescribeUserScramCredentialsResponse,
+    )
+    from fencepost.wire.api.elect_leaders import (
+        ElectLeadersRequest as ElectLeadersRequest,
+        ElectLeadersResponse as ElectLeadersResponse,
+    )
     from fencepost.wire.api.end_quorum_epoch import (
         EndQuorumEpochRequest as EndQuorumEpochRequest,
         EndQuorumEpochResponse as EndQuorumEpochResponse,
@@ -159,6 +202,10 @@ if TYPE_CHECKING:
     from fencepost.wire.api.envelope import (
         EnvelopeRequest as EnvelopeRequest,
         EnvelopeResponse as EnvelopeResponse,
+    )
+    from fencepost.wire.api.expire_delegation_token import (
+        ExpireDelegationTokenRequest as ExpireDelegationTokenRequest,
+        ExpireDelegationTokenResponse as ExpireDelegationTokenResponse,
     )
     from fencepost.wire.api.fetch import (
         FetchRequest as FetchRequest,
@@ -216,6 +263,10 @@ if TYPE_CHECKING:
         ListOffsetsRequest as ListOffsetsRequest,
         ListOffsetsResponse as ListOffsetsResponse,
     )
+    from fencepost.wire.api.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest as ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse as ListPartitionReassignmentsResponse,
+    )
     from fencepost.wire.api.list_transactions import (
         ListTransactionsRequest as ListTransactionsRequest,
         ListTransactionsResponse as ListTransactionsResponse,
@@ -260,6 +311,10 @@ if TYPE_CHECKING:
         RemoveRaftVoterRequest as RemoveRaftVoterRequest,
         RemoveRaftVoterResponse as RemoveRaftVoterResponse,
     )
+    from fencepost.wire.api.renew_delegation_token import (
+        RenewDelegationTokenRequest as RenewDelegationTokenRequest,
+        RenewDelegationTokenResponse as RenewDelegationTokenResponse,
+    )
     from fencepost.wire.api.sasl_authenticate import (
         SaslAuthenticateRequest as SaslAuthenticateRequest,
         SaslAuthenticateResponse as SaslAuthenticateResponse,
@@ -287,6 +342,14 @@ if TYPE_CHECKING:
     from fencepost.wire.api.stop_replica import (
         StopReplicaRequest as StopReplicaRequest,
         StopReplicaResponse as StopReplicaResponse,
+    )
+    from fencepost.wire.api.streams_group_describe import (
+        StreamsGroupDescribeRequest as StreamsGroupDescribeRequest,
+        StreamsGroupDescribeResponse as StreamsGroupDescribeResponse,
+    )
+    from fencepost.wire.api.streams_group_heartbeat import (
+        StreamsGroupHeartbeatRequest as StreamsGroupHeartbeatRequest,
+        StreamsGroupHeartbeatResponse as StreamsGroupHeartbeatResponse,
     )
     from fencepost.wire.api.sync_group import (
         SyncGroupRequest as SyncGroupRequest,
@@ -326,6 +389,14 @@ if TYPE_CHECKING:
         WriteTxnMarkersResponse as WriteTxnMarkersResponse,
     )
 
+    # `X as X`, as above, does not fit into a line.
+    StreamsGroupTopologyDescriptionUpdateRequest = (
+        _topology_description.StreamsGroupTopologyDescriptionUpdateRequest
+    )
+    StreamsGroupTopologyDescriptionUpdateResponse = (
+        _topology_description.StreamsGroupTopologyDescriptionUpdateResponse
+    )
+
 API_NAMES: Final[dict[int, str]] = {
     0: "Produce",
     1: "Fetch",
@@ -360,12 +431,25 @@ API_NAMES: Final[dict[int, str]] = {
     30: "CreateAcls",
     31: "DeleteAcls",
     32: "DescribeConfigs",
+    33: "AlterConfigs",
+    34: "AlterReplicaLogDirs",
     35: "DescribeLogDirs",
     36: "SaslAuthenticate",
     37: "CreatePartitions",
+    38: "CreateDelegationToken",
+    39: "RenewDelegationToken",
+    40: "ExpireDelegationToken",
+    41: "DescribeDelegationToken",
     42: "DeleteGroups",
+    43: "ElectLeaders",
     44: "IncrementalAlterConfigs",
+    45: "AlterPartitionReassignments",
+    46: "ListPartitionReassignments",
     47: "OffsetDelete",
+    48: "DescribeClientQuotas",
+    49: "AlterClientQuotas",
+    50: "DescribeUserScramCredentials",
+    51: "AlterUserScramCredentials",
     52: "Vote",
     53: "BeginQuorumEpoch",
     54: "EndQuorumEpoch",
@@ -402,9 +486,12 @@ API_NAMES: Final[dict[int, str]] = {
     85: "WriteShareGroupState",
     86: "DeleteShareGroupState",
     87: "ReadShareGroupStateSummary",
+    88: "StreamsGroupHeartbeat",
+    89: "StreamsGroupDescribe",
     90: "DescribeShareGroupOffsets",
     91: "AlterShareGroupOffsets",
     92: "DeleteShareGroupOffsets",
+    93: "StreamsGroupTopologyDescriptionUpdate",
     94: "UnregisterController",
 }
 """API key -> Kafka's name of the API. The module is the name in snake_case, the classes are the

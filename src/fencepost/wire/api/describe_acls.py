@@ -1,8 +1,8 @@
-"""DescribeAcls (key 29): the access control lists that match a filter, from any broker.
+"""DescribeAcls (key 29): the access control lists that match a filter, which any broker knows.
 
 KIP-140. v1 adds pattern types (KIP-290) and throttles after the answer (KIP-219), v2 is flexible
-(KIP-482), v3 knows the resource type user (KIP-373); fields are those of v1. Since 4.0 brokers read
-v1 and up (KIP-896), and controllers answer as well (KIP-919).
+(KIP-482), v3 knows the resource type user (KIP-373); fields are those of v1. KRaft controllers
+answer too (KIP-919). Since 4.0 brokers read v1 and up (KIP-896).
 
 The caller must be allowed to describe the cluster. A field of the filter left at 0, "unknown", is
 refused; for everything there is, take 1 and null.
