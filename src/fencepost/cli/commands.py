@@ -26,5 +26,6 @@ COMMANDS: tuple[Command, ...] = (
     Command("produce", "fencepost.cli.produce", "write lines of text or JSON to a topic"),
     Command("consume", "fencepost.cli.consume", "print records of a topic"),
     Command("epochs", "fencepost.cli.epochs", "where each leader epoch of a topic begins and ends"),
+    Command("wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, bytes to JSON and back"),
     Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables"),
 )

@@ -15,6 +15,7 @@ from fencepost.cli.cluster_options import (
     command,
     open_cluster,
 )
+from fencepost.cli.json_values import json_bytes
 
 if TYPE_CHECKING:
     from fencepost.batch.records import Record
@@ -249,16 +250,7 @@ def json_record(partition: TopicPartition, record: Record) -> dict[str, Any]:
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
         "timestamp_type": "append" if record.timestamp_type == 1 else "create",
-        "key": _json_bytes(record.key),
-        "value": _json_bytes(record.value),
-        "headers": [[name, _json_bytes(value)] for name, value in record.headers],
+        "key": json_bytes(record.key),
+        "value": json_bytes(record.value),
+        "headers": [[name, json_bytes(value)] for name, value in record.headers],
     }
-
-
-def _json_bytes(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"hex": data.hex()}

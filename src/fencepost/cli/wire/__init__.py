@@ -1,0 +1,35 @@
+"""`fencepost wire`: what is on the wire, for people who write clients, proxies and dissectors.
+
+* `apis` lists the APIs, `show` the fields of a message (`names` finds it by name or number);
+* `decode` turns bytes into JSON documents and `encode` turns these into the same bytes:
+  `documents` does it for messages and frames, `stored` for records of Kafka's own logs, `batches`
+  shows record batches, `bytes_input` reads files, pipes and hex;
+* `capture` reads packets from a file. What it stands on does no I/O: `packets` finds TCP in a
+  packet, `reassembly` puts one direction of a connection in order, `framing` cuts it into frames,
+  `conversation` tells requests, responses and SASL tokens apart.
+
+Nothing here talks to a broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.cli.wire.apis import register_apis
+from fencepost.cli.wire.decode import register_decode
+from fencepost.cli.wire.encode import register_encode
+from fencepost.cli.wire.show import register_show
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost wire`."""
+    parser = subparsers.add_parser(
+        "wire",
+        help="what is on the wire: APIs, fields, bytes to JSON and back, captures",
+        description="Look at Kafka's protocol: APIs, fields, bytes as JSON and back, captures.",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    register_apis(actions)
+    register_show(actions)
+    register_decode(actions)
+    register_encode(actions)

@@ -1,0 +1,105 @@
+"""`fencepost wire apis`: every API with its versions and headers."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fencepost.cli.cluster_options import add_json_option, print_json, print_table
+from fencepost.cli.wire.failures import wire_command
+from fencepost.wire import api
+from fencepost.wire.header import request_header_version, response_header_version
+from fencepost.wire.message import Message
+
+EPILOG = """\
+Versions are all that were ever defined, not what a broker serves. A star marks a newest version
+that is not stable yet. Header versions are those before the request and before the response.
+
+examples:
+  fencepost wire apis
+  fencepost wire apis --json | jq '.[] | select(.flexible_from == null) | .name'
+"""
+
+
+def register_apis(actions: Any) -> None:
+    """Add the parser of `fencepost wire apis`."""
+    parser = actions.add_parser(
+        "apis",
+        help="every API: number, versions, headers",
+        description="Every API of the protocol.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_json_option(parser)
+    parser.set_defaults(run=list_apis)
+
+
+@wire_command
+def list_apis(arguments: argparse.Namespace) -> int:
+    """All APIs, by key."""
+    entries = [describe_api(key) for key in sorted(api.API_NAMES)]
+    if arguments.json:
+        print_json(entries)
+    else:
+        print_table(
+            ("key", "API", "versions", "flexible", "request header", "response header"),
+            [_cells(entry) for entry in entries],
+        )
+    return 0
+
+
+def describe_api(key: int) -> dict[str, Any]:
+    """What is known of one API, for JSON."""
+    request = api.request_class(key)
+    return {
+        "key": key,
+        "name": api.API_NAMES[key],
+        "min_version": request.min_version,
+        "max_version": request.max_version,
+        "flexible_from": request.flexible_from,
+        "latest_unstable": request.latest_unstable,
+        "request_header": _headers(request, request_header_of),
+        "response_header": _headers(request, response_header_of),
+    }
+
+
+def request_header_of(cls: type[Message], version: int) -> int:
+    """The version of the header before requests of `cls`' API at `version`."""
+    assert cls.api_key is not None
+    return request_header_version(cls.api_key, version, is_flexible=cls.is_flexible(version))
+
+
+def response_header_of(cls: type[Message], version: int) -> int:
+    """The version of the header before responses of `cls`' API at `version`."""
+    assert cls.api_key is not None
+    return response_header_version(cls.api_key, is_flexible=cls.is_flexible(version))
+
+
+def _headers(cls: type[Message], header_of: Any) -> list[dict[str, int]]:
+    """Header versions in the order of the API's versions, each with the first that has it."""
+    found: list[dict[str, int]] = []
+    for version in range(cls.min_version, cls.max_version + 1):
+        header = header_of(cls, version)
+        if not found or found[-1]["header"] != header:
+            found.append({"from": version, "header": header})
+    return found
+
+
+def _cells(entry: dict[str, Any]) -> tuple[object, ...]:
+    first, last = entry["min_version"], entry["max_version"]
+    versions = str(first) if first == last else f"{first}-{last}"
+    flexible = entry["flexible_from"]
+    return (
+        entry["key"],
+        entry["name"],
+        versions + ("*" if entry["latest_unstable"] else ""),
+        "never" if flexible is None else f"{flexible}+",
+        _header_text(entry["request_header"]),
+        _header_text(entry["response_header"]),
+    )
+
+
+def _header_text(headers: list[dict[str, int]]) -> str:
+    first, *rest = headers
+    texts = [f"v{one['header']} from {one['from']}" for one in rest]
+    return ", ".join([f"v{first['header']}", *texts])

@@ -1,0 +1,197 @@
+"""`fencepost wire decode`: bytes, frames, records and captures as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from fencepost.cli.cluster_options import UsageError, print_json
+from fencepost.cli.wire import stored
+from fencepost.cli.wire.batches import decoded_records
+from fencepost.cli.wire.bytes_input import (
+    FRAME_BYTES_MAX,
+    Progress,
+    iter_frames,
+    open_bytes,
+    parse_hex,
+    read_all,
+    size_bytes,
+)
+from fencepost.cli.wire.documents import Decoded, decode_body, decode_request, decode_response
+from fencepost.cli.wire.failures import InputError, wire_command
+from fencepost.cli.wire.json_parts import check_version
+from fencepost.cli.wire.names import find_api, find_message
+from fencepost.wire import api
+from fencepost.wire.errors import DecodeError
+from fencepost.wire.types import Buffer
+
+EPILOG = """\
+FILE has bytes as they are on the wire; - or nothing is stdin. --hex takes digits, with or without
+blanks, 0x, \\x, or the columns of tcpdump, xxd and hexdump; --hex - takes them from stdin.
+Requests and responses are frames: length, header, body. `fencepost wire encode` makes the same
+bytes of what comes out, also after edits.
+
+examples:
+  fencepost wire decode --message MetadataRequest --version 12 --hex 'ff ff ff ff 01 00 00'
+  fencepost wire decode --request --frames requests.bin | jq .request
+  fencepost wire decode --response --api Fetch --version 12 --records answer.bin
+  fencepost wire decode --record group --key 0001... --hex 0003...
+  fencepost wire decode --pcap trace.pcap --port 9092
+"""
+KAFKA_PORT = 9092
+
+
+def register_decode(actions: Any) -> None:
+    """Add the parser of `fencepost wire decode`."""
+    parser = actions.add_parser(
+        "decode",
+        help="bytes as JSON",
+        description="Turn bytes of the protocol into JSON.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="bytes (default: stdin)")
+    parser.add_argument("--hex", metavar="TEXT", help="hex digits instead of FILE")
+    what = parser.add_argument_group("what it is").add_mutually_exclusive_group(required=True)
+    what.add_argument("--message", metavar="NAME", help="a body, such as FetchRequest")
+    what.add_argument("--request", action="store_true", help="frames of requests")
+    what.add_argument("--response", action="store_true", help="frames of responses")
+    what.add_argument("--record", choices=stored.kinds(), help="a record of one of Kafka's logs")
+    what.add_argument("--pcap", metavar="CAPTURE", help="packets: pcap or pcapng, - is stdin")
+    parser.add_argument("--version", type=int, metavar="N", help="of --message and --response")
+    parser.add_argument("--api", metavar="NAME", help="API of --response")
+    parser.add_argument("--key", metavar="HEX", help="key of --record; without a value a tombstone")
+    parser.add_argument(
+        "--port",
+        type=int,
+        action="append",
+        metavar="N",
+        help=f"port of brokers in --pcap (repeatable; default: {KAFKA_PORT})",
+    )
+    parser.add_argument("--frames", action="store_true", help="one JSON line per frame, any number")
+    parser.add_argument("--records", action="store_true", help="also show the records in batches")
+    parser.add_argument(
+        "--max-frame-bytes",
+        type=int,
+        default=FRAME_BYTES_MAX,
+        metavar="N",
+        help=f"refuse frames beyond this (default: {FRAME_BYTES_MAX})",
+    )
+    parser.set_defaults(run=decode)
+
+
+@wire_command
+def decode(arguments: argparse.Namespace) -> int:
+    """Print the documents."""
+    _check_options(arguments)
+    if arguments.pcap is not None:
+        from fencepost.cli.wire.capture import decode_capture
+
+        return decode_capture(arguments, tuple(arguments.port or [KAFKA_PORT]))
+    if arguments.record is not None:
+        print_json(_decode_record(arguments))
+    elif arguments.message is not None:
+        cls = find_message(arguments.message)
+        check_version(cls, arguments.version)
+        print_json(_shown(decode_body(cls, arguments.version, _read(arguments)), arguments))
+    else:
+        _decode_frames(arguments)
+    return 0
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for options that do not go together."""
+    is_framed = arguments.request or arguments.response
+    needed = {
+        "--version": (arguments.version, arguments.message is not None or arguments.response),
+        "--api": (arguments.api, arguments.response),
+    }
+    for option, (value, is_needed) in needed.items():
+        if is_needed and value is None:
+            raise UsageError(f"{option} is needed too")
+        if not is_needed and value is not None:
+            raise UsageError(
+                f"{option} is for --{'message and --' * (option == '--version')}response"
+            )
+    for option, value, is_allowed, place in (
+        ("--key", arguments.key, arguments.record is not None, "--record"),
+        ("--port", arguments.port, arguments.pcap is not None, "--pcap"),
+        ("--frames", arguments.frames or None, is_framed, "--request and --response"),
+        ("FILE", arguments.file, arguments.pcap is None and arguments.hex is None, "other input"),
+        ("--hex", arguments.hex, arguments.pcap is None, "other input"),
+    ):
+        if value is not None and not is_allowed:
+            raise UsageError(f"{option} is for {place}")
+    if arguments.max_frame_bytes < 1:
+        raise UsageError("--max-frame-bytes must be at least 1")
+
+
+def _read(arguments: argparse.Namespace) -> bytes:
+    """All of the input, within --max-frame-bytes."""
+    with open_bytes(arguments.file, arguments.hex) as stream:
+        data = read_all(stream, arguments.max_frame_bytes + 1)
+    if len(data) > arguments.max_frame_bytes:
+        raise InputError(f"the input is larger than {arguments.max_frame_bytes} bytes")
+    return data
+
+
+def _decode_record(arguments: argparse.Namespace) -> dict[str, Any]:
+    kind = arguments.record
+    key = None if arguments.key is None else parse_hex(arguments.key)
+    if key is not None and not stored.has_key(kind):
+        raise UsageError(f"a {kind} record has no key")
+    if key is None and stored.has_key(kind):
+        raise UsageError(f"--key is needed: it says what a {kind} record's value is")
+    has_value = arguments.file is not None or arguments.hex is not None or key is None
+    return stored.decode(kind, key, _read(arguments) if has_value else None)
+
+
+def _decode_frames(arguments: argparse.Namespace) -> None:
+    """Frames one by one, until the first that cannot be read."""
+    key = None
+    if arguments.response:
+        key = find_api(arguments.api)
+        check_version(api.response_class(key), arguments.version)
+    count = 0
+    with open_bytes(arguments.file, arguments.hex) as stream:
+        progress = Progress(size_bytes(stream))
+        for frame in iter_frames(stream, arguments.max_frame_bytes):
+            try:
+                decoded = _decode_frame(key, arguments.version, frame.data)
+            except DecodeError as error:
+                where = f"frame {frame.number} at byte {frame.offset}"
+                raise InputError(f"{where}: {error}") from None
+            document = _shown(decoded, arguments)
+            if arguments.frames:
+                print_line(document)
+            else:
+                print_json(document)
+            progress.show(frame.offset)
+            count += 1
+        progress.close()
+    if count == 0:
+        raise InputError("there is no frame in the input")
+
+
+def _decode_frame(key: int | None, version: int, data: Buffer) -> Decoded:
+    return decode_request(data) if key is None else decode_response(key, version, data)
+
+
+def _shown(decoded: Decoded, arguments: argparse.Namespace) -> dict[str, Any]:
+    if arguments.records:
+        return with_records(decoded)
+    return decoded.document
+
+
+def with_records(decoded: Decoded) -> dict[str, Any]:
+    """The document with the records of its batches beside it."""
+    shown = decoded_records(decoded.message, decoded.version)
+    return {**decoded.document, "decoded_records": shown} if shown else decoded.document
+
+
+def print_line(document: dict[str, Any]) -> None:
+    """One JSON document in one line."""
+    json.dump(document, sys.stdout, separators=(",", ":"))
+    sys.stdout.write("\n")

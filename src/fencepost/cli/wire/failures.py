@@ -1,0 +1,42 @@
+"""How the wire commands fail: one line on stderr, exit code 1, or 2 for the command line."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable
+
+from fencepost.cli.cluster_options import UsageError
+from fencepost.wire.errors import WireError
+from fencepost.wire.json_form import JsonFormError
+
+Run = Callable[[argparse.Namespace], int]
+
+
+class InputError(Exception):
+    """The input is not what it should be; the text says where, exit code 1."""
+
+
+def wire_command(function: Run) -> Run:
+    """Have a command's expected errors end it with one line on stderr and the right exit code."""
+
+    @functools.wraps(function)
+    def run(arguments: argparse.Namespace) -> int:
+        try:
+            return function(arguments)
+        except UsageError as error:
+            return _fail(arguments, error, 2)
+        except BrokenPipeError:
+            raise
+        except (InputError, WireError, JsonFormError, OSError) as error:
+            return _fail(arguments, error, 1)
+
+    return run
+
+
+def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
+    sys.stdout.flush()
+    text = " ".join(str(error).split())
+    print(f"fencepost wire {arguments.action}: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,81 @@
+"""Message classes by name or number, as people type them."""
+
+from __future__ import annotations
+
+import importlib
+from difflib import get_close_matches
+from typing import Final
+
+from fencepost.cli.wire.failures import InputError
+from fencepost.wire import api, records
+from fencepost.wire.message import Message
+
+DRAFTS: Final = {"FetchQuorumRecords": "fencepost.wire.draft.fetch_quorum_records"}
+"""Proposed APIs that no release of Kafka has, and where their messages are."""
+_SIDES: Final = ("Request", "Response")
+
+
+def find(name: str) -> list[type[Message]]:
+    """The classes that `name` stands for; InputError, with what is near, when there are none.
+
+    An API or its number is its request and its response; every other name is one message. Case
+    does not count.
+    """
+    wanted = name.lower()
+    if wanted.isascii() and wanted.isdecimal() and len(wanted) <= 5:
+        if int(wanted) not in api.API_NAMES:
+            raise InputError(f"no API has the number {int(wanted)}")
+        return _of_api(int(wanted))
+    for key, api_name in api.API_NAMES.items():
+        if wanted == api_name.lower():
+            return _of_api(key)
+    for draft in DRAFTS:
+        if wanted == draft.lower():
+            return [_load(draft + side) for side in _SIDES]
+    found = {known.lower(): known for known in message_names()}.get(wanted)
+    if found is None:
+        apis = [*api.API_NAMES.values(), *DRAFTS]
+        raise InputError(_unknown(name, [*apis, *message_names()]))
+    return [_load(found)]
+
+
+def find_message(name: str) -> type[Message]:
+    """The one message class with this name; InputError when there is none."""
+    known = message_names()
+    found = {one.lower(): one for one in known}.get(name.lower())
+    if found is None:
+        raise InputError(_unknown(name, known))
+    return _load(found)
+
+
+def find_api(name: str) -> int:
+    """The key of the API with this name or number; InputError when there is none."""
+    classes = find(name) if not name.lower().endswith(("request", "response")) else []
+    if len(classes) != 2 or classes[0].api_key is None:
+        raise InputError(_unknown(name, list(api.API_NAMES.values()), "API"))
+    return classes[0].api_key
+
+
+def message_names() -> list[str]:
+    """Every message there is: requests, responses, headers, records, drafts."""
+    apis = [*api.API_NAMES.values(), *DRAFTS]
+    return [*(name + side for name in apis for side in _SIDES), *records.names()]
+
+
+def _of_api(key: int) -> list[type[Message]]:
+    return [api.request_class(key), api.response_class(key)]
+
+
+def _load(name: str) -> type[Message]:
+    if name in records.names():
+        return records.message_class(name)
+    module = DRAFTS.get(name.removesuffix("Request").removesuffix("Response"))
+    loaded: type[Message] = getattr(importlib.import_module(module) if module else api, name)
+    return loaded
+
+
+def _unknown(name: str, known: list[str], what: str = "message") -> str:
+    lowered = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
+    hint = f"; did you mean {' or '.join(lowered[one] for one in near)}?" if near else ""
+    return f"no {what} is called {name!r}{hint}"
