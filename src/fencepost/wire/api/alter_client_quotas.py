@@ -35,10 +35,9 @@ class OpData(Struct):
     )
     value: Float64 = field(
         doc=(
-            "What to set, above 0: bytes per second and broker for the first two, percent of a "
-            "thread's time, partitions changed per second and connections per second for the "
-            "others. All but the percentage and the changes are whole. Not looked at with "
-            "`remove`."
+            "What to set, above 0 and per broker: bytes per second, percent of one thread's time, "
+            "partitions made or deleted per second (by the controller), new connections per "
+            "second. Rates of bytes and connections are whole numbers. Ignored with `remove`."
         ),
     )
     remove: Bool = field(
@@ -54,7 +53,7 @@ class EntryDataRequest(Struct, kafka_name="EntryData"):
 
 
 class AlterClientQuotasRequest(Message, api_key=49, kind="request", versions="0-1", flexible="1+"):
-    """Changes quotas, or only checks whether it could."""
+    """Sets and removes quotas of entities, or only checks whether it could."""
 
     entries: list[EntryDataRequest] = field(doc="The entities; each at most once.")
     validate_only: Bool = field(doc="Whether to check everything and change nothing.")

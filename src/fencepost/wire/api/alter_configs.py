@@ -37,7 +37,7 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Message, api_key=33, kind="request", versions="0-2", flexible="2+"):
-    """Replaces configs, or only checks whether it could."""
+    """Replaces all configs of resources: what is not named goes back to its default."""
 
     resources: list[AlterConfigsResource] = field(doc="The resources; each at most once.")
     validate_only: Bool = field(doc="Whether to check everything and change nothing.")

@@ -37,7 +37,7 @@ class ReassignableTopic(Struct):
 class AlterPartitionReassignmentsRequest(
     Message, api_key=45, kind="request", versions="0-1", flexible="0+"
 ):
-    """Begins moves or calls them off."""
+    """Begins moves of partitions to other brokers, or calls them off."""
 
     timeout_ms: Int32 = field(
         default=60000,
@@ -81,7 +81,7 @@ class ReassignableTopicResponse(Struct):
 class AlterPartitionReassignmentsResponse(
     Message, api_key=45, kind="response", versions="0-1", flexible="0+"
 ):
-    """What became of the moves."""
+    """Whether the moves are recorded; ListPartitionReassignments tells when they are over."""
 
     throttle_time_ms: Int32 = field(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",

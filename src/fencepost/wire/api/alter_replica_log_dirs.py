@@ -32,7 +32,7 @@ class AlterReplicaLogDir(Struct):
 class AlterReplicaLogDirsRequest(
     Message, api_key=34, kind="request", versions="0-2", flexible="2+"
 ):
-    """Moves replicas into directories."""
+    """Moves replicas of the broker it is sent to into other directories."""
 
     dirs: list[AlterReplicaLogDir] = field(
         doc="The directories, each at most once; a partition is named under one of them.",
@@ -64,7 +64,7 @@ class AlterReplicaLogDirTopicResult(Struct):
 class AlterReplicaLogDirsResponse(
     Message, api_key=34, kind="response", versions="0-2", flexible="2+"
 ):
-    """What became of the moves."""
+    """Whether the moves have begun; DescribeLogDirs tells when they are over."""
 
     throttle_time_ms: Int32 = field(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",

@@ -37,7 +37,10 @@ class ScramCredentialUpsertion(Struct):
 class AlterUserScramCredentialsRequest(
     Message, api_key=51, kind="request", versions="0", flexible="0+"
 ):
-    """Changes credentials; KRaft refuses a user that is named twice, also for two mechanisms."""
+    """Sets and deletes SCRAM credentials.
+
+    KRaft refuses a user that is named twice, also for two mechanisms; they take two requests.
+    """
 
     deletions: list[ScramCredentialDeletion] = field(doc="Credentials to delete.")
     upsertions: list[ScramCredentialUpsertion] = field(doc="Credentials to set.")

@@ -48,7 +48,7 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(Message, api_key=30, kind="request", versions="0-3", flexible="2+"):
-    """Adds rules."""
+    """Adds rules to the access control lists; any broker forwards it to the controller."""
 
     creations: list[AclCreation] = field(doc="The rules.")
 
@@ -68,7 +68,7 @@ class AclCreationResult(Struct):
 
 
 class CreateAclsResponse(Message, api_key=30, kind="response", versions="0-3", flexible="2+"):
-    """What became of the rules."""
+    """What became of the rules; each is added or refused for itself."""
 
     throttle_time_ms: Int32 = field(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",

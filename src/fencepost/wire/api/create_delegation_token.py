@@ -24,7 +24,7 @@ class CreatableRenewers(Struct):
 class CreateDelegationTokenRequest(
     Message, api_key=38, kind="request", versions="0-3", flexible="2+"
 ):
-    """Asks for a token."""
+    """Asks for a token that whoever has it can authenticate with as the owner."""
 
     owner_principal_type: String | None = field(
         "3+",

@@ -53,7 +53,7 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Message, api_key=31, kind="request", versions="0-3", flexible="2+"):
-    """Removes rules."""
+    """Removes the rules that match a filter; any broker forwards it to the controller."""
 
     filters: list[DeleteAclsFilter] = field(doc="The filters; a rule goes when one matches it.")
 
@@ -104,7 +104,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(Message, api_key=31, kind="response", versions="0-3", flexible="2+"):
-    """What became of the rules."""
+    """The rules that were removed, by the filter they matched."""
 
     throttle_time_ms: Int32 = field(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",

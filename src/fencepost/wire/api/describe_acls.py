@@ -15,7 +15,7 @@ from fencepost.wire.types import Int8, Int16, Int32, String
 
 
 class DescribeAclsRequest(Message, api_key=29, kind="request", versions="0-3", flexible="2+"):
-    """Asks for the access control lists that match every field."""
+    """Asks for the rules in the access control lists that match every field."""
 
     resource_type_filter: Int8 = field(
         doc=(
@@ -83,7 +83,7 @@ class DescribeAclsResource(Struct):
 
 
 class DescribeAclsResponse(Message, api_key=29, kind="response", versions="0-3", flexible="2+"):
-    """The access control lists that were asked for."""
+    """The rules that match, by the pattern of resources they are for."""
 
     throttle_time_ms: Int32 = field(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",

@@ -29,7 +29,7 @@ class ComponentData(Struct):
 class DescribeClientQuotasRequest(
     Message, api_key=48, kind="request", versions="0-1", flexible="1+"
 ):
-    """Asks for the quotas of the entities that match all components."""
+    """Asks for the quotas that are set for the entities that match all components."""
 
     components: list[ComponentData] = field(
         doc="What entities must have; empty matches all of them.",
@@ -60,8 +60,8 @@ class ValueData(Struct):
     )
     value: Float64 = field(
         doc=(
-            "Bytes per second and broker for the first two, percent of a thread's time, partitions "
-            "changed per second and connections per second for the others."
+            "Per broker: bytes per second, percent of one thread's time, partitions made or "
+            "deleted per second (by the controller), new connections per second."
         ),
     )
 

@@ -23,7 +23,7 @@ class DescribeDelegationTokenOwner(Struct):
 class DescribeDelegationTokenRequest(
     Message, api_key=41, kind="request", versions="0-3", flexible="2+"
 ):
-    """Asks for tokens."""
+    """Asks for the tokens the caller may see."""
 
     owners: list[DescribeDelegationTokenOwner] | None = field(
         doc="Whose tokens, as owner or renewer; null for everybody's, empty for nobody's.",

@@ -19,7 +19,7 @@ class UserName(Struct):
 class DescribeUserScramCredentialsRequest(
     Message, api_key=50, kind="request", versions="0", flexible="0+"
 ):
-    """Asks for the credentials of users."""
+    """Asks which SCRAM credentials users have."""
 
     users: list[UserName] | None = field(
         doc="The users, each once; null or empty for all that have credentials.",

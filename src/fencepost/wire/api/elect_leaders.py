@@ -22,14 +22,14 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Message, api_key=43, kind="request", versions="0-2", flexible="2+"):
-    """Asks for elections."""
+    """Has the controller elect leaders of partitions now."""
 
     election_type: Int8 = field(
         "1+",
         doc="0 preferred, 1 unclean; v0 is always preferred.",
     )
     topic_partitions: list[TopicPartitions] | None = field(
-        doc="The topics, each at most once; null for all partitions of the cluster.",
+        doc="The topics, each at most once; null for all partitions there are, empty for none.",
     )
     timeout_ms: Int32 = field(
         default=60000,

@@ -16,7 +16,7 @@ from fencepost.wire.types import Bytes, Int16, Int32, Int64
 class ExpireDelegationTokenRequest(
     Message, api_key=40, kind="request", versions="0-2", flexible="2+"
 ):
-    """Sets the time a token ends."""
+    """Ends a token, at once or at a given time."""
 
     hmac: Bytes = field(doc="The token's secret, which names it.")
     expiry_time_period_ms: Int64 = field(

@@ -23,7 +23,7 @@ class ListPartitionReassignmentsTopics(Struct):
 class ListPartitionReassignmentsRequest(
     Message, api_key=46, kind="request", versions="0", flexible="0+"
 ):
-    """Asks for moves that are under way."""
+    """Asks for moves of partitions that are under way."""
 
     timeout_ms: Int32 = field(
         default=60000,

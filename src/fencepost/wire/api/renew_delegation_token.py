@@ -16,7 +16,7 @@ from fencepost.wire.types import Bytes, Int16, Int32, Int64
 class RenewDelegationTokenRequest(
     Message, api_key=39, kind="request", versions="0-2", flexible="2+"
 ):
-    """Renews a token."""
+    """Puts off the time a token expires."""
 
     hmac: Bytes = field(doc="The token's secret, which names it.")
     renew_period_ms: Int64 = field(
