@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from fencepost.batch.crc import crc32c
 from fencepost.batch.header import BatchHeader
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.producers import (
@@ -15,6 +16,12 @@ from fencepost.log.producers import (
     decode_snapshot,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.producer_snapshot import (
+    CRC_AT,
+    CRC_COVERS_FROM,
+    ProducerEntry,
+    ProducerSnapshot,
+)
 
 MAX = (1 << 31) - 1
 
@@ -175,6 +182,43 @@ def test_the_snapshot_is_kafkas():
     )
     assert len(data) == 56
     assert ProducerStates().encode()[6:] == b"\0\0\0\0"
+
+
+def test_the_snapshot_is_what_its_message_class_says():
+    """`ProducerSnapshot` declares the bytes that `ProducerStates.encode` packs by hand."""
+    states = after(
+        header(producer_id=7, epoch=3, sequence=5, count=4, timestamp_ms=123),
+        header(producer_id=(1 << 62), sequence=MAX, timestamp_ms=-1, transactional=True),
+    )
+    marker = header(producer_id=9, epoch=1, sequence=-1, timestamp_ms=99, control=True)
+    states.complete_transaction(marker, coordinator_epoch=11)
+    data = states.encode()
+    snapshot, end = ProducerSnapshot.read(data, CRC_AT, 1)
+    assert end == len(data)
+    assert data[:CRC_AT] == b"\x00\x01"
+    assert snapshot.crc == crc32c(data[CRC_COVERS_FROM:])
+    assert snapshot.producer_entries == [
+        ProducerEntry(
+            producer_id=state.producer_id,
+            epoch=state.producer_epoch,
+            last_sequence=state.last_sequence,
+            last_offset=state.last_offset,
+            offset_delta=state.batches[-1].offset_delta if state.batches else 0,
+            timestamp=state.last_timestamp_ms,
+            coordinator_epoch=state.coordinator_epoch,
+            current_txn_first_offset=state.current_txn_first_offset,
+        )
+        for state in states.active()
+    ]
+    assert [entry.coordinator_epoch for entry in snapshot.producer_entries] == [-1, -1, 11]
+    assert [entry.current_txn_first_offset for entry in snapshot.producer_entries] == [-1, 4, -1]
+
+    # And back: what the class writes is read as the same producers.
+    written = b"\x00\x01" + snapshot.encode(1)
+    assert [
+        (found.producer_id, found.producer_epoch, found.batches)
+        for found in decode_snapshot("file", written)
+    ] == [(state.producer_id, state.producer_epoch, state.batches) for state in states.active()]
 
 
 def test_a_snapshot_keeps_the_last_batch_only():

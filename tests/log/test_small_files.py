@@ -32,9 +32,10 @@ from fencepost.log.names import (
 )
 from fencepost.log.quorum_state import (
     QuorumStateFile,
-    StoredQuorumState,
     decode_quorum_state,
+    encode_quorum_state,
 )
+from fencepost.wire.records.quorum_state import QuorumStateData, QuorumVoter
 from fencepost.wire.types import Uuid
 
 from .sim_disk import SimDisk
@@ -260,15 +261,16 @@ def test_partition_metadata(disk: SimDisk):
 def test_quorum_state_is_kafkas(disk: SimDisk):
     file = QuorumStateFile(disk, "/data")
     assert file.read() is None
-    new = StoredQuorumState(3, leader_id=-1, voted_id=2, voted_directory_id=DIRECTORY_ID)
-    file.write(new)
+    new = QuorumStateData(leader_epoch=3, voted_id=2, voted_directory_id=DIRECTORY_ID)
+    file.write(new, 1)
     assert disk.read("/data/quorum-state").split(b"\n")[0] == (
         b'{"leaderId":-1,"leaderEpoch":3,"votedId":2,'
         b'"votedDirectoryId":"AAECAwQFBgcICQoLDA0ODw","data_version":1}'
     )
     assert file.read() == new
-    old = StoredQuorumState(9, leader_id=1, voters=(1, 2, 3), data_version=0)
-    file.write(old)
+    voters = [QuorumVoter(voter_id=voter) for voter in (1, 2, 3)]
+    old = QuorumStateData(leader_epoch=9, leader_id=1, current_voters=voters)
+    file.write(old, 0)
     assert disk.read("/data/quorum-state").split(b"\n")[0] == (
         b'{"clusterId":"","leaderId":1,"leaderEpoch":9,"votedId":-1,"appliedOffset":0,'
         b'"currentVoters":[{"voterId":1},{"voterId":2},{"voterId":3}],"data_version":0}'
@@ -277,13 +279,41 @@ def test_quorum_state_is_kafkas(disk: SimDisk):
     assert disk.list("/data") == ["quorum-state"]
 
 
+def old_state(**changes: object) -> bytes:
+    """A file of version 0 with other values, or more keys."""
+    content = {
+        "clusterId": "",
+        "leaderId": 0,
+        "leaderEpoch": 2,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [],
+    }
+    return json.dumps(content | changes | {"data_version": 0}).encode()
+
+
+def new_state(**changes: object) -> bytes:
+    """The same of version 1."""
+    content = {
+        "leaderId": 0,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
+    }
+    return json.dumps(content | changes | {"data_version": 1}).encode()
+
+
 def test_quorum_state_as_kafka_leaves_it():
     found = decode_quorum_state(
         "file",
         b'{"clusterId":"","leaderId":0,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
         b'"currentVoters":[],"data_version":0}',
     )
-    assert found == StoredQuorumState(2, leader_id=0, data_version=0)
+    assert found == QuorumStateData(leader_epoch=2, leader_id=0)
+    assert decode_quorum_state("file", old_state()) == found
+    nobody = decode_quorum_state("file", old_state(currentVoters=None))
+    assert nobody.current_voters is None
+    assert decode_quorum_state("file", new_state()) == QuorumStateData(leader_epoch=1, leader_id=0)
 
 
 @pytest.mark.parametrize(
@@ -297,16 +327,26 @@ def test_quorum_state_as_kafka_leaves_it():
         b'{"data_version":2}',
         b'{"data_version":"1"}',
         b'{"data_version":1}',
-        b'{"leaderId":0,"leaderEpoch":-1,"votedId":-1,"data_version":1}',
-        b'{"leaderId":-2,"leaderEpoch":1,"votedId":-1,"data_version":1}',
-        b'{"leaderId":0,"leaderEpoch":1.5,"votedId":-1,"data_version":1}',
-        b'{"leaderId":0,"leaderEpoch":true,"votedId":-1,"data_version":1}',
-        b'{"leaderId":0,"leaderEpoch":2147483648,"votedId":-1,"data_version":1}',
-        b'{"leaderId":0,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"x","data_version":1}',
-        b'{"leaderId":0,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":5,"data_version":1}',
-        b'{"leaderId":0,"leaderEpoch":1,"votedId":-1,"more":5,"data_version":1}',
-        b'{"leaderId":0,"leaderEpoch":1,"votedId":-1,"currentVoters":5,"data_version":0}',
-        b'{"leaderId":0,"leaderEpoch":1,"votedId":-1,"currentVoters":[5],"data_version":0}',
+        new_state(leaderEpoch=-1),
+        new_state(leaderId=-2),
+        new_state(votedId=-2),
+        new_state(leaderEpoch=1.5),
+        new_state(leaderEpoch=True),
+        new_state(leaderEpoch=1 << 31),
+        new_state(votedDirectoryId="x"),
+        new_state(votedDirectoryId=5),
+        new_state(more=5),
+        new_state(currentVoters=[]),
+        b'{"leaderId":0,"leaderEpoch":1,"votedId":-1,"data_version":1}',
+        old_state(currentVoters=5),
+        old_state(currentVoters=[5]),
+        old_state(currentVoters=[{"voterId": -1}]),
+        old_state(currentVoters=[{"voterId": 1, "more": 1}]),
+        old_state(currentVoters=[{"voter_id": 1}]),
+        old_state(appliedOffset=-1),
+        old_state(clusterId=None),
+        old_state(votedDirectoryId="AAAAAAAAAAAAAAAAAAAAAA"),
+        old_state(leader_id=0),
         b"[" * 100_000,
         b" " * ((1 << 20) + 1),
     ],
@@ -317,8 +357,10 @@ def test_a_damaged_quorum_state_is_refused(content: bytes):
 
 
 def test_every_cut_and_flipped_bit_of_quorum_state_is_noticed():
-    state = StoredQuorumState(7, leader_id=3, voted_id=2, voted_directory_id=DIRECTORY_ID)
-    data = state.encode()
+    state = QuorumStateData(
+        leader_epoch=7, leader_id=3, voted_id=2, voted_directory_id=DIRECTORY_ID
+    )
+    data = encode_quorum_state(state, 1)
     line_bytes = data.index(b"\n")
     for size in range(len(data)):
         if size in (line_bytes, line_bytes + 1):  # whole JSON without its checksum, as Kafka's

@@ -26,17 +26,20 @@ from fencepost.batch.header import BatchHeader
 from fencepost.batch.records import read_records
 from fencepost.broker.ports import AsyncPorts
 from fencepost.log.partition_log import PartitionLog
-from fencepost.log.quorum_state import StoredQuorumState
 from fencepost.machines.effects import Buffer
 from fencepost.machines.image import ClusterImage, ImageDelta, ReplayError, apply_records, diff
 from fencepost.machines.quorum import QuorumConfig, QuorumMachine, QuorumState, Start
 from fencepost.wire.errors import WireError
 from fencepost.wire.records.metadata import decode_record
+from fencepost.wire.records.quorum_state import QuorumStateData, QuorumVoter
 
 log = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_KEY = "__cluster_metadata-0"
+QUORUM_STATE_VERSION = 0
+"""Of the file `quorum-state`: the version for voters that are configured."""
+
 JITTER_NUMBERS = 16
 JITTER_BELOW = 1 << 30
 
@@ -141,7 +144,7 @@ def _apply_batch(image: ClusterImage, header: BatchHeader, batch: Buffer) -> Clu
     return apply_records(image, records, header.last_offset, header.partition_leader_epoch)
 
 
-def quorum_state_of(stored: StoredQuorumState | None) -> QuorumState:
+def quorum_state_of(stored: QuorumStateData | None) -> QuorumState:
     """The machine's state from what the file says; nothing stored is the beginning."""
     if stored is None:
         return QuorumState()
@@ -153,14 +156,13 @@ def quorum_state_of(stored: StoredQuorumState | None) -> QuorumState:
     )
 
 
-def stored_quorum_state(state: QuorumState, voters: tuple[int, ...]) -> StoredQuorumState:
-    """What the file says of the machine's state; version 0, that of a configured voter set."""
-    return StoredQuorumState(
+def stored_quorum_state(state: QuorumState, voters: tuple[int, ...]) -> QuorumStateData:
+    """What the file says of the machine's state, at `QUORUM_STATE_VERSION`."""
+    return QuorumStateData(
         leader_epoch=state.epoch,
         leader_id=state.leader_id,
         voted_id=state.voted_id,
-        voters=voters,
-        data_version=0,
+        current_voters=[QuorumVoter(voter_id=voter) for voter in voters],
     )
 
 

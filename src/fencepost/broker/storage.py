@@ -18,6 +18,7 @@ from uuid import uuid4
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.metadata import (
     METADATA_TOPIC,
+    QUORUM_STATE_VERSION,
     MetadataHost,
     quorum_config,
     quorum_state_of,
@@ -133,7 +134,7 @@ class Storage:
         )
 
         def write_state(state: QuorumState) -> None:
-            state_file.write(stored_quorum_state(state, voters))
+            state_file.write(stored_quorum_state(state, voters), QUORUM_STATE_VERSION)
 
         return MetadataHost(ports, metadata_log, machine, write_state, on_broken)
 

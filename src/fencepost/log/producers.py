@@ -37,6 +37,9 @@ Snapshot file (`<offset>.snapshot`: the state up to that offset), big-endian:
         last offset minus first offset int32, timestamp int64, coordinator epoch int32,
         first offset of the current transaction int64 (-1: none)
 
+`fencepost.wire.records.producer_snapshot` declares the same as a message class, and says why the
+bytes are packed by hand here.
+
 Only the last batch of each producer is in it; after a restart the window refills.
 """
 

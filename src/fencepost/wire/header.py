@@ -56,12 +56,12 @@ class ResponseHeader(Message, kind="header", versions="0-1", flexible="1+"):
 
 
 def request_header_version(api_key: int, api_version: int, *, is_flexible: bool) -> int:
-    """The version of the header before a request; `is_flexible` is about the request's version."""
+    """The version of the header before a request; `is_flexible` is about the request's own."""
     if api_key == CONTROLLED_SHUTDOWN_KEY and api_version == 0:
         return 0
     return 2 if is_flexible else 1
 
 
 def response_header_version(api_key: int, *, is_flexible: bool) -> int:
-    """The version of the header before a response; `is_flexible` is about the response's version."""
+    """The version of the header before a response; `is_flexible` is about the response's own."""
     return 1 if is_flexible and api_key != API_VERSIONS_KEY else 0

@@ -113,9 +113,9 @@ def field(
     be written; all versions when the annotation allows None and nothing is said here. `tag`: the
     number of a tagged field, `tagged` the versions in which it is one (default: all of
     `versions`). `ignorable`: a value other than the default is dropped, instead of refused, in
-    versions without the field. `flexible`: those of the message's flexible versions in which lengths
-    in this field are compact; "none" for the client id of request headers, which must be readable
-    by who does not know the version. `name`: Kafka's name, where it is not the attribute in CamelCase.
+    versions without the field. `flexible`: in which of the message's flexible versions lengths in
+    this field are compact; "none" for the client id of request headers, which must be readable
+    without knowing the version. `name`: Kafka's name, where it is not the attribute in CamelCase.
     `doc`: what the field means, with its unit.
     """
     return FieldSpec(

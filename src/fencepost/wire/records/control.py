@@ -1,10 +1,12 @@
 """Control records: what brokers and voters write into logs among the data.
 
-A control batch has the control bit set. The key of its records is two int16, a version (0) and a
-type; the value belongs to the type. Two layouts exist: a transaction's end marker is an int16
-version and a plain body, while the values of Raft's records begin with a version that is their
-own first field and are always written in the flexible form of v0 (KIP-98, KIP-595, KIP-630,
-KIP-853).
+A control batch has the control bit set. The key of its records is an int16 version (0) and a plain
+`ControlRecordTypeSchema`, which is an int16 type; the value belongs to the type. Two layouts exist:
+
+* a transaction's end marker is an int16 version (0) and a plain body (KIP-98);
+* Raft's records (KIP-595, KIP-630, KIP-853) are flexible and have nothing in front. The int16 they
+  begin with is their own field `version`, and whatever it says, the rest is in the form of v0: so
+  v1 of `LeaderChangeMessage` exists and is never written.
 
 Readers skip types they do not know.
 """
@@ -17,6 +19,12 @@ from struct import Struct as Layout
 from fencepost.wire.errors import DecodeError, EncodeError
 from fencepost.wire.message import Message, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String, UInt16, Uuid
+
+
+class ControlRecordTypeSchema(Message, kind="data", versions="0", flexible="none"):
+    """The key of a control record, behind its version."""
+
+    type: Int16 = field(doc="What the record is about: a number of `ControlType`, or a later one.")
 
 
 class EndTxnMarker(Message, kind="data", versions="0", flexible="none"):
@@ -37,7 +45,7 @@ class LeaderChangeVoter(Struct, kafka_name="Voter"):
 class LeaderChangeMessage(Message, kind="data", versions="0-1", flexible="0+"):
     """The first record of every Raft epoch: who leads it and who elected it.
 
-    v1 adds directory ids, but Kafka keeps writing v0.
+    v1 adds directory ids (KIP-853), but nobody writes it: a voter is known by its number here.
     """
 
     version: Int16 = field(doc="Version of this value as its writer understood it.")
@@ -116,7 +124,6 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
-_KEY = Layout(">hh")
 _VERSION = Layout(">h")
 _KEY_VERSION = 0
 _RAFT_RECORDS: dict[ControlType, type[Message]] = {
@@ -129,8 +136,9 @@ _RAFT_RECORDS: dict[ControlType, type[Message]] = {
 
 
 def encode_control_key(control_type: int) -> bytes:
-    """The key of a control record of this type."""
-    return _KEY.pack(_KEY_VERSION, control_type)
+    """The key of a control record of this type. EncodeError for what is no int16."""
+    key = ControlRecordTypeSchema(type=control_type)
+    return _VERSION.pack(_KEY_VERSION) + key.encode(_KEY_VERSION)
 
 
 def decode_control_key(key: bytes | bytearray | memoryview) -> int:
@@ -139,12 +147,12 @@ def decode_control_key(key: bytes | bytearray | memoryview) -> int:
     A key of a later version may be longer, so whatever follows the type is not looked at.
     Raises DecodeError for a key that is too short or of a negative version.
     """
-    if len(key) < _KEY.size:
-        raise DecodeError(f"a control record's key has {_KEY.size} bytes, not {len(key)}")
-    version, control_type = _KEY.unpack_from(key)
+    if len(key) < _VERSION.size:
+        raise DecodeError(f"a control record's key of {len(key)} bytes has no version")
+    (version,) = _VERSION.unpack_from(key)
     if version < 0:
         raise DecodeError(f"a control record's key cannot be of version {version}")
-    return int(control_type)
+    return ControlRecordTypeSchema.read(key, _VERSION.size, _KEY_VERSION)[0].type
 
 
 def encode_control_value(record: Message) -> bytes:
