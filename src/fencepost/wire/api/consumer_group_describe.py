@@ -1,9 +1,10 @@
 """ConsumerGroupDescribe (key 69): state and members of groups of the new protocol (KIP-848).
 
 Sent by the administrator's client to the coordinator of the groups; DescribeGroups is for classic
-groups. v1 tells members of the classic protocol from the others, as both may be in a group while
-it is being upgraded (KIP-1099); the request has not changed. The caller needs DESCRIBE on the
-group.
+groups. v0 is that of 3.8; 3.7 had another by that number, which was unstable and off. v1 tells
+members of the classic protocol from the others, as both may be in a group while it is being
+upgraded (KIP-1099); the request has not changed. The caller needs DESCRIBE on the group, and on
+the topics its members read.
 """
 
 from __future__ import annotations

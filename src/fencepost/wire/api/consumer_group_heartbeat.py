@@ -11,7 +11,8 @@ request: when joining, and after an error that lost an answer.
 
 v1 can subscribe by a regular expression (KIP-848) and has consumers choose their member id, so
 that a join that is sent again does not leave a second member behind (KIP-1082). v0 is that of
-3.7 to 3.9, v1 of 4.0. Both need READ on the group, and DESCRIBE on the topics to subscribe to.
+3.7 to 3.9; 3.5 and 3.6 had others by that number, which were unstable and off. v1 is that of 4.0.
+The request needs READ on the group, and DESCRIBE on the topics to subscribe to.
 """
 
 from __future__ import annotations
