@@ -177,16 +177,16 @@ def _own_rows(cls: type[Struct], depth: int = 0) -> list[Row]:
 def _rows_of_layout(layout: Layout, depth: int) -> list[Row]:
     found = []
     for slot in layout.plain + layout.tagged:
-        found.append(_row(layout.struct, slot.field, depth, _exact_type(slot, layout.is_flexible)))
+        found.append(_row(layout.struct, slot.field, depth, _exact_type(slot)))
         if slot.layout is not None:
             found += _rows_of_layout(slot.layout, depth + 1)
     return found
 
 
-def _exact_type(slot: Slot, is_flexible: bool) -> str:
+def _exact_type(slot: Slot) -> str:
     entry = slot.field
     has_length = entry.is_array or entry.primitive not in {*FIXED_CODES, Primitive.UUID, None}
-    compact = "compact " if is_flexible and has_length else ""
+    compact = "compact " if slot.is_compact and has_length else ""
     return compact + ("nullable " if slot.is_nullable else "") + entry.type
 
 

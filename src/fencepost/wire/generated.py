@@ -30,15 +30,15 @@ Encoder = Callable[[Any, list[Buffer], list[int]], None]
 
 
 class GeneratedCodec:
-    """Codec of one message and version; compiles each direction when first needed."""
+    """Codec of one message and version; compiles each function when first needed."""
 
-    __slots__ = ("_decode_bytes", "_decode_view", "_encode", "_has_records", "_layout")
+    __slots__ = ("_decode", "_decoders", "_encode", "_has_records", "_layout")
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._has_records = layout.has_records
-        self._decode_bytes: Decoder | None = None
-        self._decode_view: Decoder | None = None
+        self._decode: Decoder | None = None
+        self._decoders: dict[tuple[bool, bool], Decoder] = {}
         self._encode: Encoder | None = None
 
     def decode(self, data: Buffer, max_elements: int = ELEMENTS_UNLIMITED) -> Any:
@@ -55,19 +55,21 @@ class GeneratedCodec:
         """The message that begins at `pos`, and the position behind it."""
         if pos < 0:
             raise ValueError("a position is not negative")
-        source, view, decode = data, None, self._decode_bytes
+        source, view, from_view = data, None, False
         if type(data) is not bytes:
             view = as_view(data)
-            if self._has_records and len(view) > VIEW_THRESHOLD_BYTES:
-                source, decode = view, self._decode_view or self._compile_decoder(True)
-            else:
-                source = bytes(view)
+            from_view = self._has_records and len(view) > VIEW_THRESHOLD_BYTES
+            source = view if from_view else bytes(view)
         elif self._has_records:
             view = memoryview(data)
-        if decode is None:
-            decode = self._compile_decoder(False)
+        end = len(source)
+        # Every element takes a byte at least: no need to count where there are fewer of these.
+        if from_view or end - pos > max_elements:
+            decode = self._decoder(from_view, end - pos > max_elements)
+        else:
+            decode = self._decode or self._decoder(False, False)
         try:
-            return decode(source, view, pos, len(source), max_elements)
+            return decode(source, view, pos, end, max_elements)
         except TooMany as error:
             raise too_many_elements(max_elements, error.args[0]) from None
         except DECODE_FAILURES as error:
@@ -90,14 +92,17 @@ class GeneratedCodec:
             raise explain_encode(self._layout, message, error) from None
         return out
 
-    def _compile_decoder(self, from_view: bool) -> Decoder:
-        source, environment = decoder_source(self._layout, from_view=from_view)
-        label = "decode view" if from_view else "decode"
-        decode: Decoder = self._compile(source, environment, label)["decode"]
-        if from_view:
-            self._decode_view = decode
-        else:
-            self._decode_bytes = decode
+    def _decoder(self, from_view: bool, is_bounded: bool) -> Decoder:
+        decode = self._decoders.get((from_view, is_bounded))
+        if decode is None:
+            source, environment = decoder_source(
+                self._layout, from_view=from_view, is_bounded=is_bounded
+            )
+            label = "decode" + " view" * from_view + " bounded" * is_bounded
+            decode = self._compile(source, environment, label)["decode"]
+            self._decoders[from_view, is_bounded] = decode
+            if not (from_view or is_bounded):
+                self._decode = decode
         return decode
 
     def _compile_encoder(self) -> Encoder:

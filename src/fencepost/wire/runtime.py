@@ -56,6 +56,35 @@ def read_uvarint(b: Buffer, p: int) -> tuple[int, int]:
     return value, p + 1
 
 
+def read_tag(b: Buffer, p: int, end: int, last: int) -> tuple[int, int, int]:
+    """The head of a tagged field at `p`: tag, where its value ends and where it begins.
+
+    Tags ascend, so it must be higher than `last`, the one before.
+    """
+    tag, p = read_uvarint(b, p)
+    size, p = read_uvarint(b, p)
+    if tag <= last or p + size > end:
+        raise Malformed
+    return tag, p + size, p
+
+
+def read_unknown_tags(
+    b: Buffer, p: int, end: int, left: int
+) -> tuple[dict[int, bytes] | None, int, int]:
+    """A section of tagged fields, none of them declared; then the position and what is left."""
+    count, p = read_uvarint(b, p)
+    tags: dict[int, bytes] = {}
+    tag = -1
+    for _ in range(count):
+        tag, stop, p = read_tag(b, p, end, tag)
+        left -= 1
+        if left < 0:
+            raise TooMany(p)
+        tags[tag] = bytes(b[p:stop])
+        p = stop
+    return tags or None, p, left
+
+
 def read_uuids(b: Buffer, p: int, count: int) -> list[Uuid]:
     """An array of uuids, whose size the caller has checked."""
     return [bytes.__new__(Uuid, b[at : at + 16]) for at in range(p, p + 16 * count, 16)]
