@@ -10,10 +10,11 @@ What the three fields of bytes hold, and the one of the response:
   error 35 when it cannot read it, and the broker then closes the client's connection, so that
   the client asks for versions again.
 * `request_principal`: who the client is, in the form of the principal builder both nodes have
-  configured. With Kafka's default one: an int16 version, 0, and DefaultPrincipalData at that
-  version, which is flexible: compact strings `Type` and `Name`, the bool `TokenAuthenticated`
-  (whether a delegation token was used), tags. The controller authorizes the request as this
-  principal, therefore the sender itself needs CLUSTER_ACTION. Error 97 when it cannot be read.
+  configured. With Kafka's default one (`fencepost.wire.records.principal` reads and writes it): an
+  int16 version, 0, and DefaultPrincipalData at that version, which is flexible: compact strings
+  `Type` and `Name`, the bool `TokenAuthenticated` (whether a delegation token was used), tags. The
+  controller authorizes the request as this principal, therefore the sender itself needs
+  CLUSTER_ACTION. Error 97 when it cannot be read.
 * `client_host_address`: the client's IP address, 4 or 16 bytes in network order, for rules about
   hosts; of any other length is error 42.
 * `response_data`: the response to that request from its header on, again without the length. It
