@@ -48,6 +48,8 @@ from fencepost.wire.message import Message
 from fencepost.wire.records.group import (
     OffsetCommitKey,
     OffsetCommitValue,
+    ShareGroupMetadataKey,
+    StreamsGroupTopologyKey,
     encode_key,
     encode_value,
 )
@@ -761,7 +763,15 @@ def test_a_shard_reads_what_others_wrote(node_factory: Callable[..., RunningNode
 
         batches = [
             *(build_batch([offset("g", number)]) for number in range(2 * BATCHES_PER_TURN + 3)),
-            build_batch([(b"\0\x0b\0\x01x", b"\0\0"), offset("g", 77, 1)]),
+            build_batch(
+                [
+                    (encode_key(ShareGroupMetadataKey(group_id="s")), b"\0\0 of early access"),
+                    (encode_key(StreamsGroupTopologyKey(group_id="s")), b"\0\x09 of tomorrow"),
+                    (b"\0\x12 given up", b"\0\0"),
+                    (b"\x03\xe7 unheard of", None),
+                    offset("g", 77, 1),
+                ]
+            ),
             build_batch([offset("gone", 1)]),
             build_batch([(offset("gone", 1)[0], None)]),
             build_batch([offset("done", 5)], **tx(1)),

@@ -13,11 +13,18 @@ from fencepost.wire.api.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
 from fencepost.wire.records.group import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
     GroupMetadataKey,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
     OffsetCommitValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
     decode_key,
     decode_value,
     encode_key,
@@ -184,6 +191,32 @@ def test_what_is_not_committed_is_not_told() -> None:
     world.restart()
     world.committing = True
     assert world.offset_fetch()["t", 0][0] == 5
+
+
+# Records of others
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (ConsumerGroupMetadataKey(group_id="g"), ConsumerGroupMetadataValue(epoch=3)),
+        (ShareGroupMetadataKey(group_id="g"), ShareGroupMetadataValue(epoch=3)),
+        (StreamsGroupTopologyKey(group_id="g"), StreamsGroupTopologyValue(epoch=3)),
+        (StreamsGroupTopologyKey(group_id="g"), None),
+    ],
+)
+def test_groups_of_other_kinds_mean_nothing_here(key: Message, value: Message | None) -> None:
+    world = GroupWorld()
+    world.offset_commit(5)
+    assert not world.coordinator.keeps(key)
+    world.coordinator.apply(key, value)
+    assert list(world.coordinator.groups) == ["g"]
+    assert world.offset_fetch()["t", 0][0] == 5
+
+
+@pytest.mark.parametrize("key", [OffsetCommitKey(), LegacyOffsetCommitKey(), GroupMetadataKey()])
+def test_classic_groups_and_their_offsets_are_kept(key: Message) -> None:
+    assert GroupWorld().coordinator.keeps(key)
 
 
 # Transactions, as Kafka may have written them

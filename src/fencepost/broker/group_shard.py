@@ -198,6 +198,10 @@ class GroupShard:
             except UnknownRecordTypeError as error:
                 log.debug("%s at %d: %s", self.hosted.key, record.offset, error)
                 continue
+            if not coordinator.keeps(key):
+                # Of a group of another kind. Its value may be of a version we have never heard of.
+                log.debug("%s at %d: skipped %r", self.hosted.key, record.offset, key)
+                continue
             value = None if record.value is None else decode_value(key, record.value)
             coordinator.apply(key, value, producer_id=producer_id)
 

@@ -70,6 +70,11 @@ class GroupCoordinator:
 
     # State
 
+    @staticmethod
+    def keeps(key: Message) -> bool:
+        """Whether records with such a key mean anything here; values of others need no decoding."""
+        return isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey | GroupMetadataKey)
+
     def apply(self, key: Message, value: Message | None, *, producer_id: int = -1) -> None:
         """A record is in the log. `producer_id` is that of a transaction, decided or not.
 

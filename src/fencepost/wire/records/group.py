@@ -1,11 +1,12 @@
-"""Keys and values of `__consumer_offsets`: committed offsets, classic and newer groups.
+"""Keys and values of `__consumer_offsets`: committed offsets, and groups of all kinds.
 
 Keys and values are framed as in every coordinator's log (`coordinator`); types 0 and 1 are both
 committed offsets.
 
-The record classes are in `group_classic` and `group_consumer`. Types of share and streams groups
-are not read here; `decode_key` reports them like any type from the future, and a coordinator that
-replays a log must skip those.
+The record classes are in `group_classic`, `group_consumer`, `group_share` and `group_streams`;
+structs inside of share and streams records are to be had from there, since their names repeat.
+Types from the future, and 18, which was given up before a release, are UnknownRecordTypeErrors: a
+coordinator that replays a log skips them, as it does the records of groups it does not serve.
 """
 
 from __future__ import annotations
@@ -42,6 +43,36 @@ from fencepost.wire.records.group_consumer import (
     TopicPartition,
     TopicPartitions,
 )
+from fencepost.wire.records.group_share import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupPartitionMetadataKey,
+    ShareGroupPartitionMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+from fencepost.wire.records.group_streams import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 
 __all__ = [
     "ClassicMemberMetadata",
@@ -68,6 +99,32 @@ __all__ = [
     "OffsetCommitKey",
     "OffsetCommitValue",
     "PartitionMetadata",
+    "ShareGroupCurrentMemberAssignmentKey",
+    "ShareGroupCurrentMemberAssignmentValue",
+    "ShareGroupMemberMetadataKey",
+    "ShareGroupMemberMetadataValue",
+    "ShareGroupMetadataKey",
+    "ShareGroupMetadataValue",
+    "ShareGroupPartitionMetadataKey",
+    "ShareGroupPartitionMetadataValue",
+    "ShareGroupStatePartitionMetadataKey",
+    "ShareGroupStatePartitionMetadataValue",
+    "ShareGroupTargetAssignmentMemberKey",
+    "ShareGroupTargetAssignmentMemberValue",
+    "ShareGroupTargetAssignmentMetadataKey",
+    "ShareGroupTargetAssignmentMetadataValue",
+    "StreamsGroupCurrentMemberAssignmentKey",
+    "StreamsGroupCurrentMemberAssignmentValue",
+    "StreamsGroupMemberMetadataKey",
+    "StreamsGroupMemberMetadataValue",
+    "StreamsGroupMetadataKey",
+    "StreamsGroupMetadataValue",
+    "StreamsGroupTargetAssignmentMemberKey",
+    "StreamsGroupTargetAssignmentMemberValue",
+    "StreamsGroupTargetAssignmentMetadataKey",
+    "StreamsGroupTargetAssignmentMetadataValue",
+    "StreamsGroupTopologyKey",
+    "StreamsGroupTopologyValue",
     "TopicMetadata",
     "TopicPartition",
     "TopicPartitions",
@@ -91,7 +148,20 @@ _LOG = CoordinatorLog(
         6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
         7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
         8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        9: (ShareGroupPartitionMetadataKey, ShareGroupPartitionMetadataValue),
+        10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+        11: (ShareGroupMetadataKey, ShareGroupMetadataValue),
+        12: (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+        13: (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+        14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+        15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
         16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+        17: (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+        19: (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+        20: (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
+        21: (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+        22: (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
+        23: (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
     },
 )
 
