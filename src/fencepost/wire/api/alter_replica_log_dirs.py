@@ -2,8 +2,8 @@
 
 Sent to the broker that has the replicas. It answers as soon as the copying has begun; the end of it
 shows in DescribeLogDirs, when the replica there is no longer a future one. A replica the broker
-does not have yet is refused with error 9, but the directory is remembered and used when it comes;
-that is how a directory is chosen for a new replica.
+does not have yet is refused, with error 3 or 9, but the directory is remembered and used when it
+comes; that is how a directory is chosen for a new replica.
 
 KIP-113. v1 throttles after the answer (KIP-219), v2 is flexible (KIP-482). Since 4.0 brokers read
 v1 and up (KIP-896). The caller must be allowed to alter the cluster.
@@ -45,9 +45,9 @@ class AlterReplicaLogDirPartitionResult(Struct):
     partition_index: Int32 = field(doc="Number of the partition.")
     error_code: Int16 = field(
         doc=(
-            "0 when it moves or is there already; 9 no replica here yet, 17 the topic's name is "
-            "too long for the move, 31 when the caller may not, 56 a directory is offline, 57 no "
-            "such directory."
+            "0 when it moves or is there already; 3 no such partition, 9 no replica of it here, 17 "
+            "the topic's name is too long for the move, 31 when the caller may not, 56 a directory "
+            "is offline, 57 no such directory."
         ),
     )
 

@@ -17,7 +17,11 @@ from fencepost.wire.types import Int8, Int16, Int32, String
 
 
 class AclCreation(Struct):
-    """A rule to add; 0, "unknown", and 1, "any", are refused in its fields."""
+    """A rule to add.
+
+    Numbers meant for filters spoil the whole request: Kafka closes the connection over a 0, for
+    unknown, and answers error -1 to every rule over a 1, for any, or pattern type 2.
+    """
 
     resource_type: Int8 = field(
         doc="2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user (v3+).",
@@ -58,7 +62,8 @@ class AclCreationResult(Struct):
 
     error_code: Int16 = field(
         doc=(
-            "0; 31 when the caller may not do this, 42 for a rule that makes no sense, 54 when "
+            "0, also when the rule was there; -1 when some rule of the request is about any, 31 "
+            "when the caller may not do this, 42 for a name or number that cannot be, 54 when "
             "there is no authorizer."
         ),
     )

@@ -6,8 +6,7 @@ KIP-140. v1 adds pattern types (KIP-290) and throttles after the answer (KIP-219
 (KIP-482), v3 knows the resource type user (KIP-373); fields are those of v1. Since 4.0 brokers read
 v1 and up (KIP-896).
 
-The caller must be allowed to alter the cluster. A field of a filter left at 0, "unknown", is
-refused.
+The caller must be allowed to alter the cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +16,10 @@ from fencepost.wire.types import Int8, Int16, Int32, String
 
 
 class DeleteAclsFilter(Struct):
-    """Matches the rules that fit every field; all 1 and null are all rules there are."""
+    """Matches the rules that fit every field; all 1 and null are all rules there are.
+
+    Every number must be set: over a 0, for unknown, Kafka closes the connection.
+    """
 
     resource_type_filter: Int8 = field(
         doc=(

@@ -4,8 +4,7 @@ KIP-140. v1 adds pattern types (KIP-290) and throttles after the answer (KIP-219
 (KIP-482), v3 knows the resource type user (KIP-373); fields are those of v1. KRaft controllers
 answer too (KIP-919). Since 4.0 brokers read v1 and up (KIP-896).
 
-The caller must be allowed to describe the cluster. A field of the filter left at 0, "unknown", is
-refused; for everything there is, take 1 and null.
+The caller must be allowed to describe the cluster. For everything there is, take 1 and null.
 """
 
 from __future__ import annotations
@@ -15,7 +14,10 @@ from fencepost.wire.types import Int8, Int16, Int32, String
 
 
 class DescribeAclsRequest(Message, api_key=29, kind="request", versions="0-3", flexible="2+"):
-    """Asks for the rules in the access control lists that match every field."""
+    """Asks for the rules in the access control lists that match every field.
+
+    Every number must be set: over a 0, for unknown, Kafka closes the connection.
+    """
 
     resource_type_filter: Int8 = field(
         doc=(
