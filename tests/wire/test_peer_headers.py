@@ -1,0 +1,124 @@
+"""The header in front of every request and response, as kio and kafka-python expect it there.
+
+Both choose the header of an API and version by rules of their own. Here they read ours, for all
+APIs and versions: the header must end where the message begins, and say what we said.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fencepost.wire import api
+from fencepost.wire.frame import encode_request_parts, encode_response_parts
+from fencepost.wire.message import VersionRange
+
+from .catalogue import version_id
+from .test_peers import PAIRS, kafka_python_class, kio_class, typical
+
+kio_serial = pytest.importorskip("kio.serial")
+
+UNKNOWN_TO_BOTH = {
+    # ZooKeeper's, or from before the versions that 4.x begins with:
+    "LeaderAndIsr": "0-7",
+    "StopReplica": "0-4",
+    "UpdateMetadata": "0-8",
+    "ControlledShutdown": "0-3",
+    "CreateDelegationToken": "0",
+    "RenewDelegationToken": "0",
+    "ExpireDelegationToken": "0",
+    "DescribeDelegationToken": "0",
+    "AlterPartition": "0-1",
+    # Early access:
+    "ShareGroupHeartbeat": "0",
+    "ShareGroupDescribe": "0",
+    "ShareFetch": "0",
+    "ShareAcknowledge": "0",
+    # Newer than the peers:
+    "ApiVersions": "5",
+    "TxnOffsetCommit": "6",
+    "DeleteGroups": "3",
+    "StreamsGroupHeartbeat": "1",
+    "StreamsGroupDescribe": "1",
+    "StreamsGroupTopologyDescriptionUpdate": "0",
+    "UnregisterController": "0",
+}
+CONTROLLED_SHUTDOWN_KEY = 7
+CORRELATION_ID = 0x01020304
+CLIENT_ID = "mé"
+
+
+def header_bytes(cls: Any, version: int) -> bytes:
+    """What `frame` puts between the length and the message."""
+    message = typical(cls, version, nulls=False)
+    if cls.kind == "request":
+        parts = encode_request_parts(message, version, CORRELATION_ID, CLIENT_ID)
+    else:
+        parts = encode_response_parts(message, version, CORRELATION_ID)
+    frame, body = b"".join(map(bytes, parts)), message.encode(version)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert frame.endswith(body)
+    return frame[4 : len(frame) - len(body)]
+
+
+def check(header: Any, cls: Any, version: int) -> None:
+    """Whether a peer's header says what we meant."""
+    assert header.correlation_id == CORRELATION_ID
+    if cls.kind == "request":
+        said = (header.request_api_key, header.request_api_version)
+        assert said == (cls.api_key, version)
+        assert getattr(header, "client_id", CLIENT_ID) == CLIENT_ID
+
+
+@pytest.mark.parametrize(("cls", "version"), PAIRS, ids=version_id)
+def test_kio_reads_our_headers(cls: Any, version: int) -> None:
+    theirs = kio_class(cls, version)
+    data = header_bytes(cls, version)
+    header, size = kio_serial.entity_reader(theirs.__header_schema__)(data, 0)
+    assert size == len(data)
+    check(header, cls, version)
+
+
+@pytest.mark.parametrize(("cls", "version"), PAIRS, ids=version_id)
+def test_kafka_python_reads_our_headers(cls: Any, version: int) -> None:
+    theirs = kafka_python_class(cls, version)
+    data = io.BytesIO(header_bytes(cls, version))
+    header = theirs.parse_header(data, version=version)
+    assert data.read() == b""
+    check(header, cls, version)
+
+
+def test_kinds_of_headers() -> None:
+    """All there are; v0 of requests left Kafka with ControlledShutdown, and no peer knows it."""
+    sizes = {
+        (cls.kind, cls.is_flexible(version), len(header_bytes(cls, version)))
+        for cls, version in PAIRS
+        if cls.api_key != CONTROLLED_SHUTDOWN_KEY
+    }
+    assert sizes == {
+        ("request", False, 8 + 5),
+        ("request", True, 8 + 5 + 1),
+        ("response", False, 4),
+        ("response", True, 4 + 1),
+        ("response", True, 4),  # ApiVersions alone
+    }
+    for version in range(api.ApiVersionsResponse.max_version + 1):
+        assert len(header_bytes(api.ApiVersionsResponse, version)) == 4
+
+
+def is_known(find: Callable[[Any, int], Any], cls: Any, version: int) -> bool:
+    try:
+        find(cls, version)
+    except pytest.skip.Exception:
+        return False
+    return True
+
+
+def test_most_headers_are_read_by_somebody() -> None:
+    for cls, version in PAIRS:
+        known = is_known(kio_class, cls, version) or is_known(kafka_python_class, cls, version)
+        excepted = VersionRange.parse(UNKNOWN_TO_BOTH.get(api.api_name(cls.api_key), "none"))
+        assert known != excepted.holds(version), (cls, version)
