@@ -62,6 +62,6 @@ def request_header_version(api_key: int, api_version: int, *, is_flexible: bool)
     return 2 if is_flexible else 1
 
 
-def response_header_version(api_key: int, *, is_flexible: bool) -> int:
+def response_header_version(api_key: int | None, *, is_flexible: bool) -> int:
     """The version of the header before a response; `is_flexible` is about the response's own."""
     return 1 if is_flexible and api_key != API_VERSIONS_KEY else 0
