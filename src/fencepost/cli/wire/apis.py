@@ -8,12 +8,14 @@ from typing import Any
 from fencepost.cli.cluster_options import add_json_option, print_json, print_table
 from fencepost.cli.wire.failures import wire_command
 from fencepost.wire import api
+from fencepost.wire.api.facts import API_FACTS
 from fencepost.wire.header import request_header_version, response_header_version
 from fencepost.wire.message import Message
 
 EPILOG = """\
-Versions are all that were ever defined, not what a broker serves. A star marks a newest version
-that is not stable yet. Header versions are those before the request and before the response.
+Versions are all that were ever defined; a star marks a newest one that is not stable yet. Served is
+what brokers of Kafka 4 serve. Headers are the versions before a request and before a response, and
+from which version of the API on.
 
 examples:
   fencepost wire apis
@@ -42,7 +44,7 @@ def list_apis(arguments: argparse.Namespace) -> int:
         print_json(entries)
     else:
         print_table(
-            ("key", "API", "versions", "flexible", "request header", "response header"),
+            ("key", "API", "versions", "served", "flexible", "headers", "to", "from", "forwarded"),
             [_cells(entry) for entry in entries],
         )
     return 0
@@ -51,6 +53,7 @@ def list_apis(arguments: argparse.Namespace) -> int:
 def describe_api(key: int) -> dict[str, Any]:
     """What is known of one API, for JSON."""
     request = api.request_class(key)
+    facts = API_FACTS[key]
     return {
         "key": key,
         "name": api.API_NAMES[key],
@@ -60,6 +63,12 @@ def describe_api(key: int) -> dict[str, Any]:
         "latest_unstable": request.latest_unstable,
         "request_header": _headers(request, request_header_of),
         "response_header": _headers(request, response_header_of),
+        "listeners": list(facts.listeners),
+        "senders": list(facts.senders),
+        "oldest_served": facts.oldest_served,
+        "removed_in": facts.removed_in,
+        "forwardable": facts.forwardable,
+        "cluster_action": facts.cluster_action,
     }
 
 
@@ -86,20 +95,36 @@ def _headers(cls: type[Message], header_of: Any) -> list[dict[str, int]]:
 
 
 def _cells(entry: dict[str, Any]) -> tuple[object, ...]:
-    first, last = entry["min_version"], entry["max_version"]
-    versions = str(first) if first == last else f"{first}-{last}"
-    flexible = entry["flexible_from"]
+    first, last, oldest = entry["min_version"], entry["max_version"], entry["oldest_served"]
+    is_unstable, flexible = entry["latest_unstable"], entry["flexible_from"]
+    newest = last - is_unstable
     return (
         entry["key"],
         entry["name"],
-        versions + ("*" if entry["latest_unstable"] else ""),
+        _span(first, last) + ("*" if is_unstable else ""),
+        f"until {entry['removed_in']}" if oldest is None else _span(oldest, newest),
         "never" if flexible is None else f"{flexible}+",
-        _header_text(entry["request_header"]),
-        _header_text(entry["response_header"]),
+        _header_text(entry),
+        entry["listeners"],
+        entry["senders"],
+        "yes" if entry["forwardable"] else "",
     )
 
 
-def _header_text(headers: list[dict[str, int]]) -> str:
-    first, *rest = headers
-    texts = [f"v{one['header']} from {one['from']}" for one in rest]
-    return ", ".join([f"v{first['header']}", *texts])
+def _span(first: int, last: int) -> str:
+    if last < first:
+        return "none"
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _header_text(entry: dict[str, Any]) -> str:
+    """`1/0, 2/1 from 9`: version 1 before requests and 0 before responses, from version 9 on ..."""
+    requests = {one["from"]: one["header"] for one in entry["request_header"]}
+    responses = {one["from"]: one["header"] for one in entry["response_header"]}
+    texts = []
+    request = response = 0
+    for version in sorted({*requests, *responses}):
+        request, response = requests.get(version, request), responses.get(version, response)
+        since = f" from {version}" if texts else ""
+        texts.append(f"{request}/{response}{since}")
+    return ", ".join(texts)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import Any
 
 from fencepost.cli.cluster_options import UsageError, print_json
 from fencepost.cli.wire import stored
-from fencepost.cli.wire.batches import decoded_records
 from fencepost.cli.wire.bytes_input import (
     FRAME_BYTES_MAX,
     Progress,
@@ -23,6 +20,7 @@ from fencepost.cli.wire.documents import Decoded, decode_body, decode_request, d
 from fencepost.cli.wire.failures import InputError, wire_command
 from fencepost.cli.wire.json_parts import check_version
 from fencepost.cli.wire.names import find_api, find_message
+from fencepost.cli.wire.output import print_line, shown
 from fencepost.wire import api
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.types import Buffer
@@ -95,7 +93,7 @@ def decode(arguments: argparse.Namespace) -> int:
     elif arguments.message is not None:
         cls = find_message(arguments.message)
         check_version(cls, arguments.version)
-        print_json(_shown(decode_body(cls, arguments.version, _read(arguments)), arguments))
+        print_json(shown(decode_body(cls, arguments.version, _read(arguments)), arguments.records))
     else:
         _decode_frames(arguments)
     return 0
@@ -163,7 +161,7 @@ def _decode_frames(arguments: argparse.Namespace) -> None:
             except DecodeError as error:
                 where = f"frame {frame.number} at byte {frame.offset}"
                 raise InputError(f"{where}: {error}") from None
-            document = _shown(decoded, arguments)
+            document = shown(decoded, arguments.records)
             if arguments.frames:
                 print_line(document)
             else:
@@ -177,21 +175,3 @@ def _decode_frames(arguments: argparse.Namespace) -> None:
 
 def _decode_frame(key: int | None, version: int, data: Buffer) -> Decoded:
     return decode_request(data) if key is None else decode_response(key, version, data)
-
-
-def _shown(decoded: Decoded, arguments: argparse.Namespace) -> dict[str, Any]:
-    if arguments.records:
-        return with_records(decoded)
-    return decoded.document
-
-
-def with_records(decoded: Decoded) -> dict[str, Any]:
-    """The document with the records of its batches beside it."""
-    shown = decoded_records(decoded.message, decoded.version)
-    return {**decoded.document, "decoded_records": shown} if shown else decoded.document
-
-
-def print_line(document: dict[str, Any]) -> None:
-    """One JSON document in one line."""
-    json.dump(document, sys.stdout, separators=(",", ":"))
-    sys.stdout.write("\n")

@@ -4,6 +4,7 @@
     request    {"request": "Fetch", "version": 12, "header": {...}, "body": {...}}
     response   {"response": "Fetch", "version": 12, "header": {...}, "body": {...}}
     SASL       {"sasl_token": "base64"}, a frame that is no message
+    anything   {"raw": "base64"}, bytes that could not be decoded, frame and all
     record     {"record": "group", "key": {...}, "value": {...}}, see `stored`
 
 `header` and `body` are in the JSON form of messages, and all of it is read back. What is only for
@@ -118,13 +119,15 @@ class Part(NamedTuple):
 
 
 def encode_document(document: Any) -> list[Part]:
-    """The bytes that `document` was decoded from.
+    """The bytes that `document` was decoded from; none for one that has only annotations.
 
     Raises InputError and JsonFormError for what is no such document, EncodeError and
     UnsupportedVersionError for values that have no encoding.
     """
     if not isinstance(document, dict):
         raise InputError("a document is a JSON object")
+    if document and document.keys() <= ANNOTATIONS:
+        return []
     kinds = [kind for kind in _ENCODERS if kind in document]
     if len(kinds) != 1:
         raise InputError(f"a document has one of the keys {', '.join(_ENCODERS)}")
@@ -173,6 +176,10 @@ def _encode_token(document: Document) -> list[Part]:
     return [Part("frame", _frame(bytes_from_json(document["sasl_token"], "sasl_token")))]
 
 
+def _encode_raw(document: Document) -> list[Part]:
+    return [Part("raw", bytes_from_json(document["raw"], "raw"))]
+
+
 def _encode_record(document: Document) -> list[Part]:
     return [Part(name, data) for name, data in stored.encode(document)]
 
@@ -186,5 +193,6 @@ _ENCODERS: Final[dict[str, tuple[frozenset[str], Any]]] = {
     "request": (frozenset({"request", "version", "header", "body"}), _encode_request),
     "response": (frozenset({"response", "version", "header", "body"}), _encode_response),
     "sasl_token": (frozenset({"sasl_token"}), _encode_token),
+    "raw": (frozenset({"raw"}), _encode_raw),
     "record": (frozenset({"record", "key", "value"}), _encode_record),
 }

@@ -38,5 +38,7 @@ def wire_command(function: Run) -> Run:
 def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
     sys.stdout.flush()
     text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
     print(f"fencepost wire {arguments.action}: {text}", file=sys.stderr)
     return code

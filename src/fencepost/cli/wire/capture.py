@@ -1,0 +1,138 @@
+"""`fencepost wire decode --pcap`: every message in a capture, one JSON line each.
+
+libpcap reads the file (through cypcap, the extra `pcap`), which covers pcap and pcapng; TCP is
+taken apart here. libpcap refuses pcapng files whose interfaces differ in link type; editcap or
+tcpdump can take such a file apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fencepost.cli.cluster_options import UsageError
+from fencepost.cli.wire.bytes_input import Progress
+from fencepost.cli.wire.connections import Connections, Seen
+from fencepost.cli.wire.conversation import Item
+from fencepost.cli.wire.failures import InputError
+from fencepost.cli.wire.framing import LENGTH_BYTES, Skipped
+from fencepost.cli.wire.output import print_line, shown
+from fencepost.cli.wire.packets import dissect, link_types
+from fencepost.wire import api
+from fencepost.wire.json_form import bytes_to_json
+
+_PACKET_HEADER_BYTES = 16
+
+
+class _Totals:
+    """What the line at the end says."""
+
+    def __init__(self) -> None:
+        self.packets = self.messages = self.failed = self.skipped_bytes = 0
+
+    def text(self, connections: int) -> str:
+        return (
+            f"{self.packets} packets, {connections} connections, {self.messages} messages, "
+            f"{self.failed} not decoded, {self.skipped_bytes} bytes skipped"
+        )
+
+
+def decode_capture(arguments: argparse.Namespace, ports: tuple[int, ...]) -> int:
+    """Print the messages of a capture file and, on stderr, how much there was of what.
+
+    UsageError without the extra `pcap`; InputError for what is no capture, and for one that ends
+    or breaks off in the middle, after everything before that has been printed.
+    """
+    with _opened(arguments.pcap) as (link_type, packets):
+        connections = Connections(ports, arguments.max_frame_bytes)
+        totals = _Totals()
+        time = 0.0
+        try:
+            for time, packet in packets:
+                totals.packets += 1
+                segment = dissect(link_type, packet)
+                if segment is not None:
+                    for seen in connections.push(time, segment):
+                        _print(seen, totals, arguments.records)
+        finally:
+            for seen in connections.close(time):
+                _print(seen, totals, arguments.records)
+            sys.stdout.flush()
+            print(totals.text(connections.count), file=sys.stderr)
+    return 0
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[int, Iterator[tuple[float, bytes]]]]:
+    """A capture's link type, and the time in seconds since 1970 and the bytes of its packets."""
+    try:
+        import cypcap
+    except ImportError:
+        raise UsageError("captures need the extra pcap: pip install 'fencepost[pcap]'") from None
+    with _named_errors(path, cypcap.Error):
+        total = Path(path).stat().st_size if path != "-" else None
+        with cypcap.open_offline(path) as capture:
+            link_type = int(capture.datalink())
+            if link_type not in link_types():
+                raise InputError(f"{path}: packets of link type {link_type} are not understood")
+            yield link_type, _packets(capture, Progress(total))
+
+
+def _packets(capture: Any, progress: Progress) -> Iterator[tuple[float, bytes]]:
+    done = 0
+    for header, packet in capture:
+        if header is not None:
+            yield header.ts, packet
+            done += len(packet) + _PACKET_HEADER_BYTES
+            progress.show(done)
+    progress.close()
+
+
+@contextmanager
+def _named_errors(path: str, error_class: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except error_class as error:
+        reason = str(error.args[-1]) if error.args else str(error)
+        raise InputError(f"{path}: {reason.removeprefix(f'{path}: ')}") from None
+
+
+def _print(seen: Seen, totals: _Totals, with_records: bool) -> None:
+    about: dict[str, Any] = {
+        "time": datetime.fromtimestamp(seen.time, UTC).isoformat(timespec="microseconds"),
+        "connection": seen.connection,
+        "source": str(seen.source),
+        "destination": str(seen.destination),
+    }
+    if isinstance(seen.what, Skipped):
+        totals.skipped_bytes += seen.what.size
+        about.update(skipped_bytes=seen.what.size, reason=seen.what.reason)
+        document: dict[str, Any] = {}
+    else:
+        totals.messages += 1
+        totals.failed += seen.what.error is not None
+        document = _document(seen.what, about, seen.time, with_records)
+    print_line({"capture": about, **document})
+
+
+def _document(item: Item, about: dict[str, Any], time: float, with_records: bool) -> dict[str, Any]:
+    """What encode can turn into the frame again; what is known beside it goes into `about`."""
+    if item.kind == "response" and item.pending is not None:
+        about["latency_ms"] = round(1000 * (time - item.pending.time), 3)
+    if item.decoded is not None:
+        return shown(item.decoded, with_records)
+    if item.kind == "sasl_token":
+        return {"sasl_token": bytes_to_json(item.frame.data[LENGTH_BYTES:])}
+    about.update(kind=item.kind, error=item.error)
+    if item.pending is not None:
+        about["api"] = api.api_name(item.pending.api_key)
+        about["version"] = item.pending.version
+    if item.frame.missing:
+        about["captured"] = bytes_to_json(item.frame.data)
+        return {}
+    return {"raw": bytes_to_json(item.frame.data)}

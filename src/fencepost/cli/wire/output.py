@@ -1,0 +1,22 @@
+"""What decode prints: documents with records beside them, and one JSON document per line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from fencepost.cli.wire.batches import decoded_records
+from fencepost.cli.wire.documents import Decoded
+
+
+def shown(decoded: Decoded, with_records: bool) -> dict[str, Any]:
+    """The document, on request with the records of its batches beside it."""
+    records = decoded_records(decoded.message, decoded.version) if with_records else []
+    return {**decoded.document, "decoded_records": records} if records else decoded.document
+
+
+def print_line(document: dict[str, Any]) -> None:
+    """One JSON document in one line."""
+    json.dump(document, sys.stdout, separators=(",", ":"))
+    sys.stdout.write("\n")
