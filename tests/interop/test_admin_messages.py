@@ -184,22 +184,24 @@ def test_rules_are_added_found_and_removed(admin: Connection, version: int) -> N
     results = admin.request(CreateAclsRequest(creations=rules), version).results
     assert [result.error_code for result in results] == [0, 0, 0, 0, 0, 42, 42]
 
-    def found(pattern_type: int) -> set[tuple[int, str]]:
-        request = DescribeAclsRequest(
-            resource_type_filter=TOPIC,
-            resource_name_filter=None if pattern_type == ANY else "orders",
-            pattern_type_filter=pattern_type,
-            principal_filter="User:eve",
-            host_filter=None,
-            operation=ANY,
-            permission_type=ANY,
-        )
+    def found(pattern_type: int, **changes: Any) -> set[tuple[int, str]]:
+        values: dict[str, Any] = {
+            "resource_type_filter": TOPIC,
+            "resource_name_filter": None if pattern_type == ANY else "orders",
+            "pattern_type_filter": pattern_type,
+            "principal_filter": "User:eve",
+            "host_filter": None,
+            "operation": ANY,
+            "permission_type": ANY,
+        }
+        request = DescribeAclsRequest(**{**values, **changes})
         answer = admin.request(request, version)
         assert answer.error_code == 0
         return {(one.pattern_type, one.resource_name) for one in answer.resources}
 
     everything = {(3, "orders"), (4, "ord"), (3, "*"), (3, "orders2")}
     wait_until(lambda: found(ANY) == everything)
+    assert found(ANY, principal_filter="") == found(ANY, host_filter="") == set()
     assert {kind: found(kind) for kind in (ANY, MATCH, LITERAL, PREFIXED)} == {
         ANY: everything,
         MATCH: everything - {(3, "orders2")},
@@ -500,7 +502,8 @@ def test_quotas(admin: Connection, eve: Connection, version: int) -> None:
 
     wrong = ComponentData(entity_type="planet", match_type=2, match=None)
     no_name = ComponentData(entity_type="user", match_type=0, match=None)
-    for component, code in ((wrong, 35), (no_name, 42)):
+    a_name = ComponentData(entity_type="user", match_type=2, match="")
+    for component, code in ((wrong, 35), (no_name, 42), (a_name, 42)):
         answer = admin.request(DescribeClientQuotasRequest(components=[component]), version)
         assert (answer.error_code, answer.entries) == (code, None)
     refused = eve.request(DescribeClientQuotasRequest(), version)

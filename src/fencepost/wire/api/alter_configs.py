@@ -18,7 +18,7 @@ class AlterableConfig(Struct):
 
     name: String = field(doc="Name of the config.")
     value: String | None = field(
-        doc="Its value; null is refused, to have the default leave the config out.",
+        doc="Its value; null is refused: leave the config out to have its default.",
     )
 
 

@@ -39,7 +39,7 @@ class ControlledShutdownResponse(
     """What is left to be moved."""
 
     error_code: Int16 = field(
-        doc="0; 8 when there is no such broker, 11 from one that is not the controller, 77.",
+        doc="0; 8 there is no such broker, 11 this is not the controller, 77 an old broker epoch.",
     )
     remaining_partitions: list[RemainingPartition] = field(
         doc="Partitions nobody else could take over; empty when the broker may stop.",

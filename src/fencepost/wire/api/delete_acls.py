@@ -18,7 +18,8 @@ from fencepost.wire.types import Int8, Int16, Int32, String
 class DeleteAclsFilter(Struct):
     """Matches the rules that fit every field; all 1 and null are all rules there are.
 
-    Every number must be set: over a 0, for unknown, Kafka closes the connection.
+    Every field must be set: over a number left at 0, for unknown, Kafka closes the connection, and
+    an empty text matches nothing, where null matches anything.
     """
 
     resource_type_filter: Int8 = field(

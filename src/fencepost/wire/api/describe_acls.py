@@ -16,7 +16,8 @@ from fencepost.wire.types import Int8, Int16, Int32, String
 class DescribeAclsRequest(Message, api_key=29, kind="request", versions="0-3", flexible="2+"):
     """Asks for the rules in the access control lists that match every field.
 
-    Every number must be set: over a 0, for unknown, Kafka closes the connection.
+    Every field must be set: over a number left at 0, for unknown, Kafka closes the connection, and
+    an empty text matches nothing, where null matches anything.
     """
 
     resource_type_filter: Int8 = field(

@@ -23,7 +23,9 @@ class ComponentData(Struct):
     match_type: Int8 = field(
         doc="0 the part named in `match`, 1 the default of that type, 2 any part of that type.",
     )
-    match: String | None = field(doc="The name with match type 0; null with the others.")
+    match: String | None = field(
+        doc="The name with match type 0; null with the others, where even an empty one is error 42."
+    )
 
 
 class DescribeClientQuotasRequest(

@@ -106,5 +106,5 @@ class StopReplicaResponse(Message, api_key=5, kind="response", versions="0-4", f
         doc="Error of the whole request: 11 for an old controller, 77 for an old broker epoch.",
     )
     partition_errors: list[StopReplicaPartitionError] = field(
-        doc="One entry per partition of the request, in any order; empty when `error_code` is set.",
+        doc="One entry per partition of the request, in any order; none with error 11 or 77.",
     )
