@@ -2,22 +2,24 @@
 
 KIP-595 first gave Raft an RPC of its own to replicate one partition, the metadata log. Before the
 proposal was accepted, the RPC was dropped for Fetch, which at v12 learned what it could do more
-(`fencepost.wire.draft.mapping` translates). It lived on a branch of Kafka from spring to August of
-2020, under key 53, which is BeginQuorumEpoch today.
+(`fencepost.wire.draft.mapping` translates). It lived on a branch of Kafka from April to August 2020
+under key 53, which is BeginQuorumEpoch today.
 
 Every revision of the draft called itself version 0. The version numbers here are ours:
 
 * v0 is the layout of the first page of the proposal: the cluster is an int32, the sender says
   whether it takes itself for a follower, and nothing is flexible.
-* v1 is the last one on the branch: flexible, the cluster id is a nullable string, the epoch is
-  called LastFetchedEpoch, a leader may hold its answer back, and IsFollower is gone, since the
-  leader knows the voters.
+* v1 is the last one on the branch: flexible, the cluster id is a string, the epoch is called
+  LastFetchedEpoch, a leader may hold its answer back, and IsFollower is gone, since the leader
+  knows the voters. A null cluster id, which a later page of the proposal allowed, is read as well;
+  the branch would not read it, and its followers sent an empty one.
 
 Answering, a leader compares the epochs, then looks where the epoch of the reader's last record
 ends in its own log. Where that is before the reader's offset, or the epoch is not there, the
 answer holds no records but the place to cut the reader's log at. -1 is "not set" in all of these
-fields. The branch wrote 0 instead, and its followers took only offsets above 0 for an order to cut:
-a log that had to be cut down to nothing stayed as it was. Here 0 is an offset like any other.
+fields, and 0 is an offset like any other. On the branch 0 was "not set" too, and its followers took
+only offsets above 0 for an order to cut: a log that had to be cut down to nothing stayed as it was.
+So these classes serve followers of the branch, but cannot tell what its leaders mean by 0.
 """
 
 from __future__ import annotations
@@ -37,8 +39,7 @@ class FetchQuorumRecordsRequest(Message, kind="request", versions="0-1", flexibl
     )
     cluster_id: String | None = field(
         "1+",
-        default=None,
-        doc="Cluster of the sender; null when not known.",
+        doc="Cluster of the sender; empty when not known, and null says the same.",
     )
     replica_id: Int32 = field(doc="Node that asks: a voter, or an observer.")
     leader_epoch: Int32 = field(doc="Term the sender believes in; another one is an error.")

@@ -9,7 +9,7 @@ Requests:
 | draft | Fetch | |
 |---|---|---|
 | ClusterId, v0: int32 | ClusterId | in decimal digits; -1 is null. Other text does not fit v0 |
-| ClusterId, v1: string | ClusterId | |
+| ClusterId, v1: string | ClusterId | empty or null is null; written as empty |
 | ReplicaId | ReplicaId up to v14, then ReplicaState.ReplicaId | |
 | LeaderEpoch | CurrentLeaderEpoch | |
 | FetchOffset | FetchOffset | |
@@ -44,7 +44,7 @@ OUT_OF_RANGE without an offset to cut at is error 1 on both sides.
 What the other side has no field for must not be set, or UnmappableError names it. Hints are fields
 that an answer stays right without; a caller may name those it is willing to lose. So draft to Fetch
 and back gives an equal message but for IsFollower, LastCaughtUpTimeMs, and the two spellings of a
-divergence; Fetch to draft and back but for hints, null records, null or empty
+divergence and of no cluster id; Fetch to draft and back but for hints, null records, null or empty
 AbortedTransactions, and whether an error that came alone was the partition's.
 
 Errors the draft names without numbers:
@@ -166,7 +166,7 @@ def request_to_fetch(
     _check_versions(FetchQuorumRecordsRequest, draft_version, fetch_version)
     _check_shape(draft, draft_version)
     request = FetchRequest(
-        cluster_id=_cluster_text(draft.cluster_number) if draft_version == 0 else draft.cluster_id,
+        cluster_id=_cluster_id(draft, draft_version),
         max_wait_ms=draft.max_wait_time_ms,
         min_bytes=1,
         topics=[_metadata(FetchTopic(), fetch_version)],
@@ -220,11 +220,13 @@ def request_from_fetch(
         _check_silent(request, {"max_wait_ms": 0}, dropping)
         draft.cluster_number = _cluster_number(request.cluster_id)
         draft.is_follower = is_follower
-    elif is_follower:
+        return draft
+    if is_follower:
         raise UnmappableError("is_follower", f"v{draft_version} of the draft has no such field")
-    else:
-        draft.cluster_id = request.cluster_id
-        draft.max_wait_time_ms = request.max_wait_ms
+    if request.cluster_id == "":
+        raise UnmappableError("cluster_id", "empty means not known in the draft")
+    draft.cluster_id = request.cluster_id or ""
+    draft.max_wait_time_ms = request.max_wait_ms
     return draft
 
 
@@ -321,8 +323,10 @@ def response_from_fetch(
 # Parts of the translation
 
 
-def _cluster_text(number: int) -> str | None:
-    return None if number == NOT_SET else str(number)
+def _cluster_id(draft: FetchQuorumRecordsRequest, draft_version: int) -> str | None:
+    if draft_version > 0:
+        return draft.cluster_id or None
+    return None if draft.cluster_number == NOT_SET else str(draft.cluster_number)
 
 
 def _cluster_number(text: str | None) -> int:
