@@ -9,7 +9,7 @@ A segment's life is one `RemoteLogSegmentMetadataRecord` when its upload begins,
 topic, which the file it stands in is about anyway.
 
 Traps: the nested struct `RemoteLogSegmentId` is not a uuid but one with the partition around it;
-`TxnIndexEmpty` came as a tagged field of version 0, so that there never was a version 1.
+`TxnIndexEmpty` came later, but as a tagged field of version 0 and without a version of its own.
 """
 
 from __future__ import annotations
