@@ -1,5 +1,6 @@
 """What a reader may say of strangers' messages: so many array elements and no more."""
 
+import struct
 import time
 
 import pytest
@@ -12,6 +13,8 @@ from fencepost.wire.api.metadata import (
     MetadataResponseTopic,
 )
 from fencepost.wire.errors import DecodeError, TooManyElementsError
+from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.types import Int8
 
 
 def fetch(topics: int, partitions: int) -> FetchRequest:
@@ -71,3 +74,26 @@ def test_a_hundred_megabytes_of_nothing_are_refused_at_once():
     with pytest.raises(TooManyElementsError):
         FetchRequest.decode(memoryview(data), 4, max_elements=100_000)
     assert time.perf_counter() - began < 0.5
+
+
+class Nothing(Struct):
+    """What a version before its first field has of a struct: no byte at all."""
+
+    later: Int8 = field("1+")
+
+
+class Nothings(Message, kind="data", versions="0-1"):
+    """Two arrays of it."""
+
+    some: list[Nothing] = field()
+    more: list[Nothing] = field()
+
+
+def test_elements_that_take_no_bytes_are_counted():
+    """The second array may claim the bytes that the first one claimed, since neither took any."""
+    data = struct.pack(">ii", 4, 4) + bytes(4)
+    decoded, end = Nothings.read(data, 0, 0, max_elements=8)
+    assert (len(decoded.some), len(decoded.more), end) == (4, 4, 8)
+    for limit in (0, 3, 4, 7):
+        with pytest.raises(TooManyElementsError):
+            Nothings.read(data, 0, 0, max_elements=limit)

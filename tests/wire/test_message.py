@@ -334,6 +334,31 @@ class TestEncoding:
         assert len(parts) == 4
         assert Sample(small=1).encode_parts(0) == [Sample(small=1).encode(0)]
 
+    def test_records_come_in_any_buffer(self) -> None:
+        content = bytes(range(16))
+        shapes = [
+            bytearray(content),
+            memoryview(content).cast("I"),
+            memoryview(content).cast("B", (4, 4)),
+            memoryview(bytes(byte for byte in content for _ in range(2)))[::2],
+        ]
+        plain = Sample(content=content)
+        for version in (2, 3):
+            for shape in [*shapes, [], [shapes[1], shapes[3]]]:
+                sample = Sample(content=shape)
+                if isinstance(shape, list):
+                    plain.content = content * len(shape)
+                assert sample.encode(version) == plain.encode(version)
+                assert b"".join(sample.encode_parts(version)) == plain.encode(version)
+            plain.content = content
+
+    def test_released_records_are_refused(self) -> None:
+        released = memoryview(bytes(16))
+        released.release()
+        for write in (Sample(content=released).encode, Sample(content=[released]).encode_parts):
+            with pytest.raises(EncodeError, match="content"):
+                write(2)
+
     def test_versions_that_never_were(self) -> None:
         for version in (-1, 4, "1", None):
             with pytest.raises(UnsupportedVersionError, match="Sample has no version"):

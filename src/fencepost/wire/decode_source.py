@@ -9,8 +9,8 @@ what messages rarely hold, tags that nobody declared and varints of several byte
 Names in the source: `b` the input, `v` a view of it for records, `p` the position, `end` the size
 of the input, `left` how many elements arrays may still have, `n1`, `o2`, ... locals. Decoders check
 counts against `end` before they allocate. They leave it to `struct` and indexing to fail on fields
-of fixed size, and let a string run past the end: whatever is read behind it fails, and where nothing
-is, the last line does.
+of fixed size, and let a string run past the end: what is read behind it fails, and if nothing is,
+the last line does.
 """
 
 from __future__ import annotations
@@ -110,6 +110,19 @@ class _DecodeWriter(Emitter):
             if invalid:
                 with self.block(invalid):
                     self.emit("raise Malformed")
+
+    def _uvarint_of_two_bytes(self, name: str) -> None:
+        """Read a varint that is likely to have two bytes, as the size of records has."""
+        high = self.new_name("h")
+        self._add("B", 1, name)
+        self.flush()
+        with self.block(f"if {name} > 127:"):
+            self.emit(f"{high} = b[p]")
+            with self.block(f"if {high} < 128:"):
+                self.emit(f"{name} += ({high} << 7) - 128")
+                self.emit("p += 1")
+            with self.block("else:"):
+                self.emit(f"{name}, p = uvarint(b, p - 1)")
 
     # Structs
 
@@ -229,8 +242,10 @@ class _DecodeWriter(Emitter):
         size, stop = self.new_name("n"), self.new_name("q")
         is_string = primitive is Primitive.STRING
         if is_compact:
-            limit = f"if {size} > {MAX_STRING_BYTES + 1}:" if is_string else ""
-            self._uvarint(size, limit)
+            if is_string:
+                self._uvarint(size, f"if {size} > {MAX_STRING_BYTES + 1}:")
+            else:
+                self._uvarint_of_two_bytes(size)
             is_there, sum_ = size, f"p + {size} - 1"
         else:
             self._add(*(("h", 2) if is_string else ("i", 4)), size)

@@ -336,3 +336,8 @@ class _Checker:
             self._path.steps.pop()
         elif not isinstance(value, (bytes, bytearray, memoryview)):
             raise self._wrong("bytes", value)
+        elif isinstance(value, memoryview):
+            try:
+                _ = value.nbytes
+            except ValueError as error:
+                raise self._fail(str(error)) from None

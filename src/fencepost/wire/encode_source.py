@@ -1,8 +1,9 @@
 """Writes the source of an encoder: one straight-line function per message and version.
 
 The function appends pieces to a list that the caller joins. Neighbouring fields of fixed size are
-packed by one `struct` call, together with the one-byte length or tag count behind them. Records
-are appended uncopied and their places noted, so that the caller can hand them on as they are.
+packed by one `struct` call, together with the one-byte length or tag count behind them, or with the
+short array of numbers there. Records are appended uncopied; when the caller wants to hand them on
+as they are, their places are noted.
 
 Names in the source: `o` the message, `out` the pieces and `w` its append, `cuts` the places of
 records in `out`, `n1`, `s2`, ... locals. Encoders check what would be written wrongly without
@@ -24,6 +25,7 @@ from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
 _ENVIRONMENT: dict[str, Any] = {
     "Malformed": runtime.Malformed,
     "uvarint": runtime.uvarint,
+    "SMALL": runtime.SMALL_UVARINTS,
     "BOOL": runtime.BOOL_BYTE,
     "as_bytes": runtime.as_bytes,
     "as_uuid": runtime.as_uuid,
@@ -37,9 +39,12 @@ _ENVIRONMENT: dict[str, Any] = {
 }
 
 
-def encoder_source(layout: Layout) -> tuple[str, dict[str, Any]]:
-    """Source of `encode(o, out, cuts)` and the globals it needs."""
-    writer = _EncodeWriter(layout.is_flexible)
+def encoder_source(layout: Layout, *, notes_cuts: bool) -> tuple[str, dict[str, Any]]:
+    """Source of `encode(o, out, cuts)` and the globals it needs.
+
+    `notes_cuts`: the places of records in `out` go into `cuts`, and every one is a flat view.
+    """
+    writer = _EncodeWriter(layout.is_flexible, notes_cuts)
     writer.emit("w = out.append")
     writer.write_struct(layout, "o")
     writer.flush()
@@ -47,9 +52,10 @@ def encoder_source(layout: Layout) -> tuple[str, dict[str, Any]]:
 
 
 class _EncodeWriter(Emitter):
-    def __init__(self, is_flexible: bool) -> None:
+    def __init__(self, is_flexible: bool, notes_cuts: bool) -> None:
         super().__init__(dict(_ENVIRONMENT))
         self._is_flexible = is_flexible
+        self._notes_cuts = notes_cuts
         self._append = "w"
         # The run of fixed-size fields not yet written: formats and the expressions for them.
         self._codes = ""
@@ -74,24 +80,20 @@ class _EncodeWriter(Emitter):
         pack = self.packer("pack", codes, "pack")
         self.emit(f"{self._append}({pack}({', '.join(values)}))")
 
-    def _uvarint(self, name: str) -> None:
-        """End the run with the varint in variable `name`."""
-        if not self._codes:
-            self.emit(f"{self._append}(uvarint({name}))")
-            return
+    def _uvarint(self, name: str, largest: int | None = None) -> None:
+        """End the run with the varint in variable `name`, which has a limit where one is given."""
         with self.block(f"if {name} < 128:"):
-            self._emit_run(self._codes + "B", [*self._values, name])
+            if self._codes:
+                self._emit_run(self._codes + "B", [*self._values, name])
+            else:
+                self.emit(f"{self._append}(SMALL[{name}])")
         with self.block("else:"):
-            self._emit_run(self._codes, self._values)
+            if largest is not None:
+                with self.block(f"if {name} > {largest}:"):
+                    self.emit("raise Malformed")
+            self.flush()
             self.emit(f"{self._append}(uvarint({name}))")
         self._codes, self._values = "", []
-
-    def _length(self, name: str, plain_code: str) -> None:
-        """Write the length in `name`, where compact lengths are already one higher."""
-        if self._is_flexible:
-            self._uvarint(name)
-        else:
-            self._add(plain_code, name)
 
     # Structs
 
@@ -135,39 +137,32 @@ class _EncodeWriter(Emitter):
         return f"{value} != {self.constant(f'default_{field.name}', field.default)}"
 
     def _write_tags(self, layout: Layout, name: str) -> None:
-        set_names = []
-        for slot in layout.tagged:
-            is_set = self.new_name("c")
-            self.emit(f"{is_set} = {self._differs(slot.field, f'{name}.{slot.field.name}')}")
-            set_names.append(is_set)
-        unknown = self.new_name("u")
-        self.emit(f"{unknown} = {name}.unknown_tags")
+        are_set = [self._differs(slot.field, f"{name}.{slot.field.name}") for slot in layout.tagged]
         run = (self._codes, self._values)
-        with self.block(f"if {' or '.join([unknown, *set_names])}:"):
+        with self.block(f"if {' or '.join([f'{name}.unknown_tags', *are_set])}:"):
             self.flush()
-            self._write_tag_values(layout, name, unknown, set_names)
+            self._write_tag_values(layout, name)
         self._codes, self._values = run
         with self.block("else:"):
             self._add("B", "0")
             self.flush()
 
-    def _write_tag_values(
-        self, layout: Layout, name: str, unknown: str, set_names: list[str]
-    ) -> None:
+    def _write_tag_values(self, layout: Layout, name: str) -> None:
         known, pieces, outer = self.new_name("d"), self.new_name("out"), self._append
         self.emit(f"{known} = {{}}")
-        for slot, is_set in zip(layout.tagged, set_names):
-            with self.block(f"if {is_set}:"):
+        for slot in layout.tagged:
+            value = f"{name}.{slot.field.name}"
+            with self.block(f"if {self._differs(slot.field, value)}:"):
                 self._append = self.new_name("w")
                 self.emit(f"{pieces} = []")
                 self.emit(f"{self._append} = {pieces}.append")
-                self._write_slot(slot, f"{name}.{slot.field.name}")
+                self._write_slot(slot, value)
                 self.flush()
                 self.emit(f'{known}[{slot.field.tag}] = b"".join({pieces})')
                 self._append = outer
         declared = frozenset(slot.field.tag for slot in layout.tagged)
         self.emit(
-            f"{outer}(tagged_section({known}, {unknown}, "
+            f"{outer}(tagged_section({known}, {name}.unknown_tags, "
             f"{self.constant(f'declared_{layout.struct.__name__}', declared)}))"
         )
 
@@ -179,8 +174,7 @@ class _EncodeWriter(Emitter):
         elif slot.layout is not None:
             self._write_nested(slot, slot.layout, value)
         else:
-            assert slot.field.primitive is not None
-            self._write_primitive(slot.field.primitive, value, slot.is_nullable)
+            self._write_primitive(slot, value, slot.is_nullable)
 
     def _write_nested(self, slot: Slot, layout: Layout, value: str) -> None:
         name = self.new_name("o")
@@ -196,7 +190,9 @@ class _EncodeWriter(Emitter):
             self.write_struct(layout, name)
             self.flush()
 
-    def _write_primitive(self, primitive: Primitive, value: str, is_nullable: bool) -> None:
+    def _write_primitive(self, slot: Slot, value: str, is_nullable: bool) -> None:
+        primitive = slot.field.primitive
+        assert primitive is not None
         if primitive is Primitive.BOOL:
             self._add("b", f"BOOL[{value}]")
         elif primitive in FIXED_CODES:
@@ -208,101 +204,123 @@ class _EncodeWriter(Emitter):
                 self.emit(f"{name} = as_uuid({name})")
             self._add("16s", name)
         else:
-            self._write_sized(primitive, value, is_nullable)
+            self._write_sized(slot, value, is_nullable)
 
-    def _write_sized(self, primitive: Primitive, value: str, is_nullable: bool) -> None:
+    def _write_sized(self, slot: Slot, value: str, is_nullable: bool) -> None:
+        """A string, bytes or records: a length and so many bytes."""
         size, data = self.new_name("n"), self.new_name("s")
+        is_records = slot.field.primitive is Primitive.RECORDS
         self.emit(f"{data} = {value}")
-        if is_nullable:
-            with self.block(f"if {data} is None:"):
-                self.emit(f"{size} = {0 if self._is_flexible else -1}")
-                self.emit(f"{data} = " + ("[]" if primitive is Primitive.RECORDS else 'b""'))
-            with self.block("else:"):
-                self._measure(primitive, size, data)
+        if not is_nullable:
+            self._measure(slot, size, data)
         else:
-            self._measure(primitive, size, data)
-        self._length(size, "h" if primitive is Primitive.STRING else "i")
-        self.flush()
-        if primitive is Primitive.RECORDS:
+            with self.block(f"if {data} is None:"):
+                self.emit(f"{size} = {0 if slot.is_compact else -1}")
+                self.emit(f"{data} = " + ("()" if is_records else 'b""'))
+            with self.block("else:"):
+                self._measure(slot, size, data)
+        if slot.is_compact:
+            is_string = slot.field.primitive is Primitive.STRING
+            self._uvarint(size, MAX_STRING_BYTES + 1 if is_string else None)
+        else:
+            self._add("h" if slot.field.primitive is Primitive.STRING else "i", size)
+            self.flush()
+        if not is_records:
+            self.emit(f"{self._append}({data})")
+        elif self._notes_cuts:
             part = self.new_name("r")
             with self.block(f"for {part} in {data}:"):
                 self.emit("cuts.append(len(out))")
                 self.emit(f"{self._append}({part})")
         else:
-            self.emit(f"{self._append}({data})")
+            self.emit(f"out += {data}")
 
-    def _measure(self, primitive: Primitive, size: str, data: str) -> None:
+    def _measure(self, slot: Slot, size: str, data: str) -> None:
         """Turn the value in `data` into bytes (records: parts) and put its length into `size`."""
-        plus_one = " + 1" if self._is_flexible else ""
-        if primitive is Primitive.RECORDS:
-            self.emit(f"{size}, {data} = records_parts({data})")
-            if self._is_flexible:
-                self.emit(f"{size} += 1")
+        plus_one = " + 1" if slot.is_compact else ""
+        if slot.field.primitive is Primitive.RECORDS:
+            self._measure_records(size, data, plus_one)
             return
-        if primitive is Primitive.STRING:
+        if slot.field.primitive is Primitive.STRING:
             self.emit(f"{data} = {data}.encode()")
-            self.emit(f"{size} = len({data}){plus_one}")
-            if self._is_flexible:
-                with self.block(f"if {size} > {MAX_STRING_BYTES + 1}:"):
-                    self.emit("raise Malformed")
-            return
-        with self.block(f"if type({data}) is not bytes:"):
-            self.emit(f"{data} = as_bytes({data})")
+        else:
+            with self.block(f"if type({data}) is not bytes:"):
+                self.emit(f"{data} = as_bytes({data})")
         self.emit(f"{size} = len({data}){plus_one}")
 
-    def _write_array(self, slot: Slot, value: str) -> None:
-        items, count = self.new_name("l"), self.new_name("n")
-        self.emit(f"{items} = {value}")
-        if slot.is_nullable:
-            self.flush()
-            null = (
-                self.constant("NULL_BYTE_0", ZERO_BYTE)
-                if self._is_flexible
-                else (self.constant("NULL_COUNT", NULL_COUNT))
-            )
-            with self.block(f"if {items} is None:"):
-                self.emit(f"{self._append}({null})")
-            with self.block("else:"):
-                self._write_elements(slot, items, count)
-        else:
-            self._write_elements(slot, items, count)
+    def _measure_records(self, size: str, data: str, plus_one: str) -> None:
+        with self.block(f"if type({data}) is bytes:"):
+            self.emit(f"{size} = len({data}){plus_one}")
+            self.emit(f"{data} = ({data},)")
+        if not self._notes_cuts:  # whatever its format, it is joined to the rest as it is
+            with self.block(f"elif type({data}) is memoryview and {data}.c_contiguous:"):
+                self.emit(f"{size} = {data}.nbytes{plus_one}")
+                self.emit(f"{data} = ({data},)")
+        with self.block("else:"):
+            self.emit(f"{size}, {data} = records_parts({data})")
+            if plus_one:
+                self.emit(f"{size} += 1")
 
-    def _write_elements(self, slot: Slot, items: str, count: str) -> None:
+    def _write_array(self, slot: Slot, value: str) -> None:
+        items = self.new_name("l")
+        self.emit(f"{items} = {value}")
+        if not slot.is_nullable:
+            self._write_elements(slot, items)
+            return
+        self.flush()
+        with self.block(f"if {items} is None:"):
+            null = ("ZERO_BYTE", ZERO_BYTE) if slot.is_compact else ("NULL_COUNT", NULL_COUNT)
+            self.emit(f"{self._append}({self.constant(*null)})")
+        with self.block("else:"):
+            self._write_elements(slot, items)
+
+    def _write_elements(self, slot: Slot, items: str) -> None:
         with self.block(f"if type({items}) is not list:"):
             self.emit(f"{items} = as_sequence({items})")
         primitive = slot.field.primitive
         if primitive in FIXED_CODES and primitive is not Primitive.BOOL:
-            self._write_numbers(FIXED_CODES[primitive][0], items, count)
+            self._write_numbers(FIXED_CODES[primitive][0], items, slot.is_compact)
             return
-        self.emit(f"{count} = len({items})" + (" + 1" if self._is_flexible else ""))
-        self._length(count, "i")
-        self.flush()
+        count, element = self.new_name("n"), self.new_name("o")
+        if slot.is_compact:
+            self.emit(f"{count} = len({items}) + 1")
+            self._uvarint(count)
+        else:
+            self._add("i", f"len({items})")
+            self.flush()
         if primitive is Primitive.UUID:
             self.emit(f"{self._append}(join_uuids({items}))")
             return
-        element = self.new_name("o")
         with self.block(f"for {element} in {items}:"):
             if slot.layout is not None:
                 self.write_struct(slot.layout, element)
             else:
-                assert primitive is not None
-                self._write_primitive(primitive, element, False)
+                self._write_primitive(slot, element, False)
             self.flush()
 
-    def _write_numbers(self, code: str, items: str, count: str) -> None:
-        """Count and numbers of an array in one call, where the array is short."""
-        prefix, plus_one = ("B", " + 1") if self._is_flexible else ("i", "")
-        methods = self.constant(f"pack_many_{prefix}{code}", array_methods(prefix, code, "pack"))
-        self.flush()
+    def _write_numbers(self, code: str, items: str, is_compact: bool) -> None:
+        """The run, count and numbers of an array in one call, where the array is short."""
+        count = self.new_name("n")
+        prefix, plus_one = ("B", " + 1") if is_compact else ("i", "")
+        codes = self._codes + prefix
+        methods = self.constant(f"pack_{codes}_many_{code}", array_methods(codes, code, "pack"))
         self.emit(f"{count} = len({items})")
-        with self.block(f"if {count} < {SMALL_COUNT}:"):
-            self.emit(f"{self._append}({methods}[{count}]({count}{plus_one}, *{items}))")
+        few = f"if {count} < {SMALL_COUNT}:"
+        if is_compact and not self._codes:
+            with self.block(f"if not {count}:"):
+                self.emit(f"{self._append}({self.constant('NO_ELEMENTS', NO_ELEMENTS)})")
+            few = f"el{few}"
+        with self.block(few):
+            values = ", ".join([*self._values, f"{count}{plus_one}", f"*{items}"])
+            self.emit(f"{self._append}({methods}[{count}]({values}))")
         with self.block("else:"):
-            head = f"uvarint({count} + 1)" if self._is_flexible else f'pack(">i", {count})'
+            self.flush()
+            head = f"uvarint({count} + 1)" if is_compact else f'pack(">i", {count})'
             self.emit(f"{self._append}({head})")
             self.emit(f'{self._append}(pack(f">{{{count}}}{code}", *{items}))')
 
 
 ZERO_BYTE = b"\x00"
+NO_ELEMENTS = b"\x01"
 NULL_BYTE = b"\xff"
 NULL_COUNT = b"\xff\xff\xff\xff"

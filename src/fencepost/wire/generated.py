@@ -22,24 +22,38 @@ from fencepost.wire.runtime import DECODE_FAILURES, ENCODE_FAILURES, TooMany, as
 from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
 VIEW_THRESHOLD_BYTES = 1 << 16
-"""Inputs with records larger than this are decoded in place; smaller ones from a copy, since
-reading strings and numbers out of `bytes` is faster than out of a view."""
+"""Inputs with records (or behind a header) larger than this are decoded in place; smaller ones
+from a copy, since reading strings and numbers out of `bytes` is faster than out of a view."""
 
 Decoder = Callable[[Buffer, Any, int, int, int], tuple[Any, int]]
-Encoder = Callable[[Any, list[Buffer], list[int]], None]
+Encoder = Callable[[Any, list[Buffer], list[int] | None], None]
 
 
 class GeneratedCodec:
     """Codec of one message and version; compiles each function when first needed."""
 
-    __slots__ = ("_decode", "_decoders", "_encode", "_has_records", "_layout")
+    __slots__ = (
+        "_bytes_bound_elements",
+        "_decode",
+        "_decoders",
+        "_encode",
+        "_encode_parts",
+        "_has_records",
+        "_is_read_in_place",
+        "_layout",
+    )
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._has_records = layout.has_records
+        # What refers to its input is read in place where that is large, and so is what stands in
+        # front of something else.
+        self._is_read_in_place = self._has_records or getattr(layout.struct, "kind", "") == "header"
+        self._bytes_bound_elements = not layout.has_weightless_elements
         self._decode: Decoder | None = None
         self._decoders: dict[tuple[bool, bool], Decoder] = {}
         self._encode: Encoder | None = None
+        self._encode_parts: Encoder | None = None
 
     def decode(self, data: Buffer, max_elements: int = ELEMENTS_UNLIMITED) -> Any:
         """The message that fills `data`."""
@@ -58,14 +72,15 @@ class GeneratedCodec:
         source, view, from_view = data, None, False
         if type(data) is not bytes:
             view = as_view(data)
-            from_view = self._has_records and len(view) > VIEW_THRESHOLD_BYTES
+            from_view = self._is_read_in_place and len(view) > VIEW_THRESHOLD_BYTES
             source = view if from_view else bytes(view)
         elif self._has_records:
             view = memoryview(data)
         end = len(source)
-        # Every element takes a byte at least: no need to count where there are fewer of these.
-        if from_view or end - pos > max_elements:
-            decode = self._decoder(from_view, end - pos > max_elements)
+        # Where every element takes a byte, and there are no more of these, nobody need count.
+        is_bounded = end - pos > max_elements or not self._bytes_bound_elements
+        if from_view or is_bounded:
+            decode = self._decoder(from_view, is_bounded)
         else:
             decode = self._decode or self._decoder(False, False)
         try:
@@ -77,20 +92,25 @@ class GeneratedCodec:
 
     def encode(self, message: Any) -> bytes:
         """The message in one piece."""
-        return b"".join(self._pieces(message, []))
+        out: list[Buffer] = []
+        try:
+            (self._encode or self._encoder(False))(message, out, None)
+        except ENCODE_FAILURES as error:
+            raise explain_encode(self._layout, message, error) from None
+        return b"".join(out)
 
     def encode_parts(self, message: Any) -> list[Buffer]:
         """The message in pieces, with records uncopied."""
-        cuts: list[int] = []
-        return gather(self._pieces(message, cuts), cuts)
-
-    def _pieces(self, message: Any, cuts: list[int]) -> list[Buffer]:
+        if not self._has_records:
+            whole = self.encode(message)
+            return [whole] if whole else []
         out: list[Buffer] = []
+        cuts: list[int] = []
         try:
-            (self._encode or self._compile_encoder())(message, out, cuts)
+            (self._encode_parts or self._encoder(True))(message, out, cuts)
         except ENCODE_FAILURES as error:
             raise explain_encode(self._layout, message, error) from None
-        return out
+        return gather(out, cuts)
 
     def _decoder(self, from_view: bool, is_bounded: bool) -> Decoder:
         decode = self._decoders.get((from_view, is_bounded))
@@ -105,10 +125,15 @@ class GeneratedCodec:
                 self._decode = decode
         return decode
 
-    def _compile_encoder(self) -> Encoder:
-        source, environment = encoder_source(self._layout)
-        self._encode = encode = self._compile(source, environment, "encode")["encode"]
-        return encode  # type: ignore[no-any-return]
+    def _encoder(self, notes_cuts: bool) -> Encoder:
+        source, environment = encoder_source(self._layout, notes_cuts=notes_cuts)
+        label = "encode" + " parts" * notes_cuts
+        encode: Encoder = self._compile(source, environment, label)["encode"]
+        if notes_cuts:
+            self._encode_parts = encode
+        else:
+            self._encode = encode
+        return encode
 
     def _compile(self, source: str, environment: dict[str, Any], label: str) -> dict[str, Any]:
         struct = self._layout.struct

@@ -59,6 +59,16 @@ class Layout(NamedTuple):
             for slot in self.plain + self.tagged
         )
 
+    @property
+    def has_weightless_elements(self) -> bool:
+        """Whether an array, here or further down, can have elements that take no bytes."""
+        return any(
+            slot.layout.has_weightless_elements
+            or (slot.field.is_array and slot.layout.min_size == 0)
+            for slot in self.plain + self.tagged
+            if slot.layout is not None
+        )
+
 
 @cache
 def layout_of(struct: type[Struct], version: int, is_flexible: bool) -> Layout:

@@ -44,8 +44,15 @@ BOOL_BYTE: Final = {False: 0, True: 1}
 def read_uvarint(b: Buffer, p: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits at `p`; returns it and the position behind it."""
     byte = b[p]
+    if byte < 0x80:
+        return byte, p + 1
     value = byte & 0x7F
-    shift = 7
+    p += 1
+    byte = b[p]
+    if byte < 0x80:
+        return value | byte << 7, p + 1
+    value |= (byte & 0x7F) << 7
+    shift = 14
     while byte > 0x7F:
         p += 1
         byte = b[p]
@@ -94,6 +101,8 @@ def uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint of at most 32 bits."""
     if value < 0x80:
         return SMALL_UVARINTS[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     if value > MAX_UVARINT:
         raise Malformed
     out = bytearray()
