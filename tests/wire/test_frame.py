@@ -9,6 +9,7 @@ import pytest
 
 from fencepost.wire import api
 from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fencepost.wire.api.controlled_shutdown import ControlledShutdownRequest
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.api.metadata import MetadataRequest
 from fencepost.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -63,11 +64,19 @@ def test_apis_that_never_became_flexible() -> None:
     assert b"".join(parts)[8:] == OffsetDeleteResponse().encode(0)
 
 
-def test_controlled_shutdown_v0_has_no_client_id() -> None:
-    data = struct.pack(">hhi", 7, 0, 3) + b"body"
-    assert read_request_header(data) == (RequestHeader(7, 0, 3, None, False), 8)
-    data = struct.pack(">hhih", 7, 1, 3, 1) + b"cbody"
-    assert read_request_header(data) == (RequestHeader(7, 1, 3, "c", False), 11)
+@pytest.mark.parametrize("client_id", [None, "c"])
+def test_controlled_shutdown_v0_has_no_client_id(client_id: str | None) -> None:
+    request = ControlledShutdownRequest(broker_id=5)
+    frame = encode_request(request, 0, 3, client_id)
+    assert frame == struct.pack(">ihhii", 12, 7, 0, 3, 5)
+    header, body = read_request_header(frame, 4)
+    assert (header.correlation_id, header.client_id, body) == (3, None, 12)
+    assert ControlledShutdownRequest.decode(frame[body:], 0) == request
+
+    frame = encode_request(request, 1, 3, client_id)
+    header, body = read_request_header(frame, 4)
+    assert (header.correlation_id, header.client_id) == (3, client_id)
+    assert ControlledShutdownRequest.decode(frame[body:], 1) == request
 
 
 @pytest.mark.parametrize("api_key", [-1, 999, 0x7FFF])

@@ -37,7 +37,7 @@ MAX_FRAME_BYTES: Final = 0x7FFFFFFF
 
 _FIXED = Packer(">hhi")
 _LENGTH = Packer(">h")
-_REQUEST_PREFIX = Packer(">ihhih")
+_REQUEST_PREFIX = Packer(">ihhi")
 _RESPONSE_PREFIX = Packer(">ii")
 
 M = TypeVar("M", bound=Message)
@@ -88,21 +88,20 @@ def encode_request_parts(
 ) -> list[Buffer]:
     """A request with header and length prefix, in pieces; records are not copied.
 
-    EncodeError for a client id of more than 32767 bytes or a correlation id that is no int32.
+    EncodeError for a client id of more than 32767 bytes or a correlation id that is no int32. The
+    client id is left out where the header has no place for it, before ControlledShutdown v0.
     """
     cls = type(message)
     if cls.kind != "request" or cls.api_key is None:
         raise TypeError(f"{cls.__name__} is not a request")
     body = message.encode_parts(version)
-    encoded_id = b"" if client_id is None else client_id.encode()
-    if len(encoded_id) > MAX_STRING_BYTES:
-        raise EncodeError(f"takes {len(encoded_id)} bytes, at most {MAX_STRING_BYTES}", "client_id")
-    tags = b"\x00" if cls.is_flexible(version) else b""
-    size = _REQUEST_PREFIX.size - 4 + len(encoded_id) + len(tags) + _size(body)
+    has_client_id = cls.api_key != CONTROLLED_SHUTDOWN_KEY or version != 0
+    rest = _encode_client_id(client_id) if has_client_id else b""
+    if cls.is_flexible(version):
+        rest += b"\x00"
+    size = _FIXED.size + len(rest) + _size(body)
     _check(size, correlation_id)
-    id_size = -1 if client_id is None else len(encoded_id)
-    prefix = _REQUEST_PREFIX.pack(size, cls.api_key, version, correlation_id, id_size)
-    return _prepend(prefix + encoded_id + tags, body)
+    return _prepend(_REQUEST_PREFIX.pack(size, cls.api_key, version, correlation_id) + rest, body)
 
 
 def encode_response_parts(message: Message, version: int, correlation_id: int) -> list[Buffer]:
@@ -159,6 +158,15 @@ def _prepend(prefix: bytes, body: list[Buffer]) -> list[Buffer]:
 
 _SMALL_BYTES: Final = 1 << 14
 """Pieces up to this size are cheaper to copy than to hand to the kernel one by one."""
+
+
+def _encode_client_id(client_id: str | None) -> bytes:
+    if client_id is None:
+        return _LENGTH.pack(-1)
+    encoded = client_id.encode()
+    if len(encoded) > MAX_STRING_BYTES:
+        raise EncodeError(f"takes {len(encoded)} bytes, at most {MAX_STRING_BYTES}", "client_id")
+    return _LENGTH.pack(len(encoded)) + encoded
 
 
 def _read_client_id(buf: Buffer, pos: int) -> tuple[str | None, int]:
