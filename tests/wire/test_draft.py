@@ -448,6 +448,8 @@ def test_last_caught_up_time_ms(draft_version: int) -> None:
     assert draft.last_caught_up_time_ms == 7
     with refused("last_caught_up_time_ms"):
         response_to_fetch(draft, draft_version, 17)
+    with pytest.raises(ValueError, match="cannot be dropped"):
+        response_to_fetch(draft, draft_version, 17, dropping=["high_watermark"])
     response = response_to_fetch(draft, draft_version, 17, dropping=["last_caught_up_time_ms"])
     assert response_from_fetch(response, 17, draft_version).last_caught_up_time_ms == -1
 
@@ -577,11 +579,19 @@ def test_versions() -> None:
             request_to_fetch(REQUEST, draft_version, 17)
         with pytest.raises(UnsupportedVersionError, match="FetchQuorumRecordsResponse has no"):
             response_from_fetch(answer(), 17, draft_version)
+        with pytest.raises(UnsupportedVersionError, match="FetchQuorumRecordsRequest has no"):
+            request_from_fetch(fetch(), 17, draft_version)
+        with pytest.raises(UnsupportedVersionError, match="FetchQuorumRecordsResponse has no"):
+            response_to_fetch(RESPONSE, draft_version, 17)
     for fetch_version in (11, FetchRequest.max_version + 1):
         with refused("version"):
             request_to_fetch(REQUEST, 1, fetch_version)
         with refused("version"):
             response_to_fetch(RESPONSE, 1, fetch_version)
+        with refused("version"):
+            request_from_fetch(fetch(), fetch_version, 1)
+        with refused("version"):
+            response_from_fetch(answer(), fetch_version, 1)
     with refused("max_wait_time_ms|cluster_id"):
         request_to_fetch(REQUEST_OF_V1, 0, 17)
     with refused("is_follower"):
