@@ -20,7 +20,7 @@ from itertools import repeat
 from typing import Any
 
 from fencepost.wire import runtime
-from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods
+from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods, repeated_elements
 from fencepost.wire.layout import Layout, Slot
 from fencepost.wire.schema import MISSING, Field
 from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
@@ -52,21 +52,19 @@ def decoder_source(
     `from_view`: `b` may be a memoryview; otherwise it is `bytes`, which is faster. `is_bounded`:
     elements are counted against `left`; otherwise `left` is known to be more than enough.
     """
-    writer = _DecodeWriter(layout.is_flexible, from_view, is_bounded)
+    writer = _DecodeWriter(layout, from_view, is_bounded)
     writer.make_object(layout, "o")
     writer.write_struct(layout, "o")
     writer.flush()
     with writer.block("if p > end:"):
         writer.emit("raise Malformed")
     writer.emit("return o, p")
-    header = "def decode(b, v, p, end, left):\n"
-    return header + "\n".join(writer.lines) + "\n", writer.environment
+    return writer.source("def decode(b, v, p, end, left):"), writer.environment
 
 
 class _DecodeWriter(Emitter):
-    def __init__(self, is_flexible: bool, from_view: bool, is_bounded: bool) -> None:
-        super().__init__(dict(_ENVIRONMENT))
-        self._is_flexible = is_flexible
+    def __init__(self, layout: Layout, from_view: bool, is_bounded: bool) -> None:
+        super().__init__(dict(_ENVIRONMENT), repeated_elements(layout))
         self._is_bounded = is_bounded
         self._values = {
             Primitive.STRING: 'str(b[p:{stop}], "utf-8")' if from_view else "b[p:{stop}].decode()",
@@ -319,6 +317,18 @@ class _DecodeWriter(Emitter):
                 self.emit(f"{items}.append({element})")
 
     def _write_structs(self, layout: Layout, target: str, count: str) -> None:
+        if id(layout) not in self.repeated:
+            self._write_new_structs(layout, target, count)
+            return
+
+        def write() -> None:
+            self._write_new_structs(layout, "items", "count")
+            self.emit("return items, p, left")
+
+        name = self.function(layout, "b, v, p, end, left, count", write)
+        self.emit(f"{target}, p, left = {name}(b, v, p, end, left, {count})")
+
+    def _write_new_structs(self, layout: Layout, target: str, count: str) -> None:
         items = self.new_name("l")
         made = f"list(map(new, repeat({self._class_name(layout.struct)}, {count})))"
         self.emit(f"{target} = {items} = {made}")

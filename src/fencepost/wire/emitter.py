@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from struct import Struct as Packer
 from typing import Any
+
+from fencepost.wire.layout import Layout
 
 SMALL_COUNT = 32
 """Arrays of fewer numbers than this have a `struct` prepared; 32 covers any replica list."""
@@ -18,14 +21,54 @@ def array_methods(prefix: str, code: str, method: str) -> list[Callable[..., Any
     return [getattr(Packer(f">{prefix}{n}{code}"), method) for n in range(SMALL_COUNT)]
 
 
+def repeated_elements(layout: Layout) -> set[int]:
+    """The layouts (by `id`) that are the elements of more than one array in a message.
+
+    Their loops become functions of their own: written in place each time, the source of a few
+    messages (descriptions of streams groups) would take longer to compile than all their lives.
+    """
+    places: Counter[int] = Counter()
+    _count_elements(layout, places)
+    return {key for key, count in places.items() if count > 1}
+
+
+def _count_elements(layout: Layout, places: Counter[int]) -> None:
+    for slot in layout.plain + layout.tagged:
+        if slot.layout is not None:
+            places[id(slot.layout)] += slot.field.is_array
+            _count_elements(slot.layout, places)
+
+
 class Emitter:
     """Collects the body of one function and the objects its names refer to."""
 
-    def __init__(self, environment: dict[str, Any]) -> None:
+    def __init__(self, environment: dict[str, Any], repeated: set[int]) -> None:
         self.lines: list[str] = []
         self.environment = environment
+        self.repeated = repeated
+        self._functions: dict[int, tuple[str, list[str]]] = {}
         self._indent = "    "
         self._names = 0
+
+    def function(self, layout: Layout, header: str, write: Callable[[], None]) -> str:
+        """The name of the function for the elements of `layout`, which `write` writes if new.
+
+        `header` has the parameters; the body is written like anything else.
+        """
+        if id(layout) not in self._functions:
+            name = self.new_name("elements")
+            outer, self.lines, indent, self._indent = self.lines, [], self._indent, "    "
+            self._functions[id(layout)] = name, self.lines
+            write()
+            self.lines.insert(0, f"def {name}({header}):")
+            self.lines, self._indent = outer, indent
+        return self._functions[id(layout)][0]
+
+    def source(self, header: str) -> str:
+        """The whole source: functions of repeated elements, and the one that uses them."""
+        functions = [lines for _, lines in self._functions.values()]
+        lines = [line for lines in [*functions, [header, *self.lines]] for line in lines]
+        return "\n".join(lines) + "\n"
 
     def emit(self, line: str) -> None:
         """Append one line at the current depth."""

@@ -17,7 +17,7 @@ import struct
 from typing import Any
 
 from fencepost.wire import runtime
-from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods
+from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods, repeated_elements
 from fencepost.wire.layout import Layout, Slot
 from fencepost.wire.schema import MISSING, Field, records_size
 from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
@@ -44,19 +44,19 @@ def encoder_source(layout: Layout, *, notes_cuts: bool) -> tuple[str, dict[str, 
 
     `notes_cuts`: the places of records in `out` go into `cuts`, and every one is a flat view.
     """
-    writer = _EncodeWriter(layout.is_flexible, notes_cuts)
+    writer = _EncodeWriter(layout, notes_cuts)
     writer.emit("w = out.append")
     writer.write_struct(layout, "o")
     writer.flush()
-    return "def encode(o, out, cuts):\n" + "\n".join(writer.lines) + "\n", writer.environment
+    return writer.source("def encode(o, out, cuts):"), writer.environment
 
 
 class _EncodeWriter(Emitter):
-    def __init__(self, is_flexible: bool, notes_cuts: bool) -> None:
-        super().__init__(dict(_ENVIRONMENT))
-        self._is_flexible = is_flexible
+    def __init__(self, layout: Layout, notes_cuts: bool) -> None:
+        super().__init__(dict(_ENVIRONMENT), repeated_elements(layout))
         self._notes_cuts = notes_cuts
-        self._append = "w"
+        # The list that pieces go to, and its append: others inside of tagged fields.
+        self._out, self._append = "out", "w"
         # The run of fixed-size fields not yet written: formats and the expressions for them.
         self._codes = ""
         self._values: list[str] = []
@@ -148,18 +148,19 @@ class _EncodeWriter(Emitter):
             self.flush()
 
     def _write_tag_values(self, layout: Layout, name: str) -> None:
-        known, pieces, outer = self.new_name("d"), self.new_name("out"), self._append
+        known, pieces = self.new_name("d"), self.new_name("out")
+        outer_out, outer = self._out, self._append
         self.emit(f"{known} = {{}}")
         for slot in layout.tagged:
             value = f"{name}.{slot.field.name}"
             with self.block(f"if {self._differs(slot.field, value)}:"):
-                self._append = self.new_name("w")
+                self._out, self._append = pieces, self.new_name("w")
                 self.emit(f"{pieces} = []")
                 self.emit(f"{self._append} = {pieces}.append")
                 self._write_slot(slot, value)
                 self.flush()
                 self.emit(f'{known}[{slot.field.tag}] = b"".join({pieces})')
-                self._append = outer
+                self._out, self._append = outer_out, outer
         declared = frozenset(slot.field.tag for slot in layout.tagged)
         self.emit(
             f"{outer}(tagged_section({known}, {name}.unknown_tags, "
@@ -227,13 +228,13 @@ class _EncodeWriter(Emitter):
             self.flush()
         if not is_records:
             self.emit(f"{self._append}({data})")
-        elif self._notes_cuts:
+        elif self._notes_cuts and self._out == "out":
             part = self.new_name("r")
             with self.block(f"for {part} in {data}:"):
                 self.emit("cuts.append(len(out))")
                 self.emit(f"{self._append}({part})")
         else:
-            self.emit(f"out += {data}")
+            self.emit(f"{self._out} += {data}")
 
     def _measure(self, slot: Slot, size: str, data: str) -> None:
         """Turn the value in `data` into bytes (records: parts) and put its length into `size`."""
@@ -281,7 +282,7 @@ class _EncodeWriter(Emitter):
         if primitive in FIXED_CODES and primitive is not Primitive.BOOL:
             self._write_numbers(FIXED_CODES[primitive][0], items, slot.is_compact)
             return
-        count, element = self.new_name("n"), self.new_name("o")
+        count = self.new_name("n")
         if slot.is_compact:
             self.emit(f"{count} = len({items}) + 1")
             self._uvarint(count)
@@ -291,11 +292,32 @@ class _EncodeWriter(Emitter):
         if primitive is Primitive.UUID:
             self.emit(f"{self._append}(join_uuids({items}))")
             return
+        if slot.layout is not None:
+            self._write_structs(slot.layout, items)
+            return
+        element = self.new_name("o")
         with self.block(f"for {element} in {items}:"):
-            if slot.layout is not None:
-                self.write_struct(slot.layout, element)
-            else:
-                self._write_primitive(slot, element, False)
+            self._write_primitive(slot, element, False)
+            self.flush()
+
+    def _write_structs(self, layout: Layout, items: str) -> None:
+        if id(layout) not in self.repeated or layout.has_records:
+            self._write_struct_loop(layout, items)
+            return
+
+        def write() -> None:
+            outer, self._out, self._append = (self._out, self._append), "out", "w"
+            self.emit("w = out.append")
+            self._write_struct_loop(layout, "items")
+            self._out, self._append = outer
+
+        name = self.function(layout, "items, out", write)
+        self.emit(f"{name}({items}, {self._out})")
+
+    def _write_struct_loop(self, layout: Layout, items: str) -> None:
+        element = self.new_name("o")
+        with self.block(f"for {element} in {items}:"):
+            self.write_struct(layout, element)
             self.flush()
 
     def _write_numbers(self, code: str, items: str, is_compact: bool) -> None:
