@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import fencepost.wire.api
 import fencepost.wire.draft
+import fencepost.wire.header
 from fencepost.wire import backend
 from fencepost.wire.generated import GeneratedCodec
 from fencepost.wire.layout import layout_of

@@ -46,7 +46,6 @@ UNKNOWN_TO_BOTH = {
     "StreamsGroupTopologyDescriptionUpdate": "0",
     "UnregisterController": "0",
 }
-CONTROLLED_SHUTDOWN_KEY = 7
 CORRELATION_ID = 0x01020304
 CLIENT_ID = "mé"
 
@@ -92,21 +91,23 @@ def test_kafka_python_reads_our_headers(cls: Any, version: int) -> None:
 
 
 def test_kinds_of_headers() -> None:
-    """All there are; v0 of requests left Kafka with ControlledShutdown, and no peer knows it."""
-    sizes = {
-        (cls.kind, cls.is_flexible(version), len(header_bytes(cls, version)))
-        for cls, version in PAIRS
-        if cls.api_key != CONTROLLED_SHUTDOWN_KEY
-    }
-    assert sizes == {
-        ("request", False, 8 + 5),
-        ("request", True, 8 + 5 + 1),
+    """All there are: the sizes of headers, in front of flexible messages and of others."""
+    sizes: dict[tuple[str, bool, int], set[str]] = {}
+    for cls, version in PAIRS:
+        kind = (cls.kind, cls.is_flexible(version), len(header_bytes(cls, version)))
+        sizes.setdefault(kind, set()).add(cls.__name__)
+    client_id = 2 + len(CLIENT_ID.encode())
+    assert sizes.keys() == {
+        ("request", False, 8),
+        ("request", False, 8 + client_id),
+        ("request", True, 8 + client_id + 1),
         ("response", False, 4),
+        ("response", True, 4),
         ("response", True, 4 + 1),
-        ("response", True, 4),  # ApiVersions alone
     }
-    for version in range(api.ApiVersionsResponse.max_version + 1):
-        assert len(header_bytes(api.ApiVersionsResponse, version)) == 4
+    assert sizes["request", False, 8] == {"ControlledShutdownRequest"}
+    assert sizes["response", True, 4] == {"ApiVersionsResponse"}
+    assert "ApiVersionsResponse" not in sizes["response", True, 4 + 1]
 
 
 def is_known(find: Callable[[Any, int], Any], cls: Any, version: int) -> bool:

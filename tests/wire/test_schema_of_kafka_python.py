@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from fencepost.wire import header
 from fencepost.wire.message import VersionRange
 
 from .catalogue import RELEASED
@@ -23,9 +22,7 @@ schemas = pytest.importorskip("kafka.protocol.schemas")
 pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning")
 
 NAMES = sorted(path.stem for path in Path(resources.__file__).parent.glob("*.json"))
-CLASSES: dict[str, Any] = {
-    cls.kafka_name: cls for cls in [*RELEASED, header.RequestHeader, header.ResponseHeader]
-}
+CLASSES: dict[str, Any] = {cls.kafka_name: cls for cls in RELEASED}
 
 
 def test_there_are_schemas() -> None:
