@@ -6,14 +6,14 @@ hold. The one that was silent longest is given up first. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from fencepost.cli.wire.conversation import Conversation, Item, RequestSigns, ResponseSigns
 from fencepost.cli.wire.framing import FrameCutter, Skipped
 from fencepost.cli.wire.packets import Endpoint, Segment
-from fencepost.cli.wire.reassembly import Gap, Reassembler
+from fencepost.cli.wire.reassembly import PATIENCE, Gap, Reassembler
 
 CONNECTIONS_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -66,9 +66,27 @@ class _Connection:
         self.client = _Direction(client, server, RequestSigns(self.conversation))
         self.server = _Direction(server, client, ResponseSigns(self.conversation))
 
+        # Segments of the server that answer bytes of the client which are still to come: without
+        # the requests, responses mean nothing.
+        self.early: deque[tuple[float, Segment]] = deque()
+        self.early_bytes = 0
+        self.waited = 0
+
     @property
     def held_bytes(self) -> int:
-        return self.client.held_bytes + self.server.held_bytes
+        return self.client.held_bytes + self.server.held_bytes + self.early_bytes
+
+    def hold(self, time: float, segment: Segment) -> None:
+        """Put a segment of the server aside."""
+        self.early.append((time, segment))
+        self.early_bytes += len(segment.data)
+
+    def release(self) -> tuple[float, Segment]:
+        """The first that was put aside."""
+        time, segment = self.early.popleft()
+        self.early_bytes -= len(segment.data)
+        self.waited = 0
+        return time, segment
 
 
 class Connections:
@@ -137,6 +155,29 @@ class Connections:
     def _push(
         self, connection: _Connection, is_client: bool, time: float, segment: Segment
     ) -> Iterator[Seen]:
+        """Take a segment; one of the server waits for the bytes of the client it acknowledges."""
+        if is_client:
+            yield from self._take(connection, True, time, segment)
+        else:
+            connection.hold(time, segment)
+        connection.waited += bool(connection.early)
+        while connection.early:
+            acknowledged = connection.early[0][1].acknowledged
+            if acknowledged is not None and not self._has_sent(connection, acknowledged):
+                if connection.waited <= PATIENCE and connection.early_bytes <= EARLY_BYTES_MAX:
+                    return
+                parts = connection.client.reassembler.give_up_to(acknowledged)
+                yield from self._cut(connection, connection.client, time, parts)
+            yield from self._take(connection, False, *connection.release())
+
+    def _has_sent(self, connection: _Connection, acknowledged: int) -> bool:
+        """Whether everything before this number has come from the client; its FIN counts as one."""
+        client = connection.client
+        return client.reassembler.has(acknowledged - client.has_ended)
+
+    def _take(
+        self, connection: _Connection, is_client: bool, time: float, segment: Segment
+    ) -> Iterator[Seen]:
         side = connection.client if is_client else connection.server
         peer = connection.server if is_client else connection.client
         sequence = segment.sequence
@@ -174,6 +215,11 @@ class Connections:
     def _close(self, ends: tuple[Endpoint, Endpoint], time: float) -> Iterator[Seen]:
         connection = self._open.pop(ends)
         self._held_bytes -= connection.held_bytes
+        yield from self._cut(
+            connection, connection.client, time, connection.client.reassembler.flush()
+        )
+        while connection.early:
+            yield from self._take(connection, False, *connection.release())
         for side in (connection.client, connection.server):
             yield from self._cut(connection, side, time, side.reassembler.flush())
             for skipped in side.cutter(self._frame_bytes_max).close():

@@ -35,7 +35,7 @@ _HEAD = Layout(">ihhi")
 _INT32 = Layout(">i")
 # Numbers no API or version will reach soon, for frames of APIs that are newer than this program.
 _API_KEY_MAX, _VERSION_MAX = 999, 99
-_CLIENT_ID_BYTES_MAX = 255
+_HEADER_BYTES_MAX = 300  # with a name of 255 bytes
 # Length below 2^27, API key below 128, version below 64: what a search can look for quickly.
 _REQUEST_START = re.compile(rb"(?=[\x00-\x07]...\x00[\x00-\x7f]\x00[\x00-\x3f])", re.DOTALL)
 
@@ -193,15 +193,20 @@ class RequestSigns:
 
 
 def _begins_request(buf: bytearray, at: int) -> bool:
-    """Whether a whole header of a known API and version stands here, within its frame."""
-    end = at + LENGTH_BYTES + _HEAD.unpack_from(buf, at)[0]
-    window = buf[at : min(end, at + LENGTH_BYTES + 10 + _CLIENT_ID_BYTES_MAX + 16)]
+    """Whether a request begins here: a header of a known API and version, and proof of it.
+
+    Data is full of zeros and small numbers, which make headers too. So either the whole request is
+    there and can be decoded, or the client has a name, as clients do.
+    """
+    size = LENGTH_BYTES + _HEAD.unpack_from(buf, at)[0]
     try:
-        header, _ = read_header(window)
-    except (WireError, IndexError):
+        if len(buf) - at >= size:
+            decode_request(buf[at : at + size])
+            return True
+        header, _ = read_header(buf[at : at + min(size, _HEADER_BYTES_MAX)])
+    except (WireError, JsonFormError, IndexError):
         return False
-    client_id = header.client_id
-    return header.correlation_id >= 0 and (client_id is None or client_id.isprintable())
+    return header.correlation_id >= 0 and (header.client_id or "\0").isprintable()
 
 
 class ResponseSigns:

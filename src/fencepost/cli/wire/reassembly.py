@@ -19,6 +19,9 @@ from typing import Final, NamedTuple
 PATIENCE: Final = 8
 """Segments that a capture may have behind the acknowledgement of one that it has still to show."""
 
+WINDOW_BYTES_MAX: Final = 1 << 30
+"""No receiver is further behind (RFC 7323); a number that is, is no acknowledgement."""
+
 _WRAP = 1 << 32
 _HALF = 1 << 31
 _ENTRY_BYTES = 128  # what holding back one segment takes beside its bytes
@@ -85,7 +88,23 @@ class Reassembler:
         """The receiver has all bytes before this sequence number."""
         if self._base is not None:
             position = self._position + self._distance(sequence)
-            self._acknowledged = max(self._acknowledged, position)
+            if position <= self._position + WINDOW_BYTES_MAX:
+                self._acknowledged = max(self._acknowledged, position)
+
+    def has(self, sequence: int) -> bool:
+        """Whether all bytes before this sequence number have come out, as data or as gaps."""
+        return self._base is None or not 0 < self._distance(sequence) <= WINDOW_BYTES_MAX
+
+    def give_up_to(self, sequence: int) -> list[bytes | Gap]:
+        """What is there before this sequence number, with gaps for what is not."""
+        found: list[bytes | Gap] = []
+        while self._held and not self.has(sequence):
+            self._skip_hole(found)
+        if not self.has(sequence):
+            gap = self._distance(sequence)
+            found.append(Gap(gap))
+            self._position += gap
+        return found
 
     def flush(self) -> list[bytes | Gap]:
         """Everything that was held back, with the gaps that are left."""
