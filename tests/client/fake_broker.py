@@ -80,13 +80,15 @@ class FakeBroker:
         with contextlib.suppress(OSError), connection:
             while (frame := _read_frame(connection)) is not None:
                 header, position = read_request_header(frame)
-                cls = request_class(header.api_key)
-                known = cls.min_version <= header.api_version <= cls.max_version
+                cls = request_class(header.request_api_key)
+                known = cls.min_version <= header.request_api_version <= cls.max_version
                 request = (
-                    cls.read(frame, position, header.api_version)[0] if known else header.api_key
+                    cls.read(frame, position, header.request_api_version)[0]
+                    if known
+                    else header.request_api_key
                 )
-                self.requests.append((request, header.api_version))
-                reply = self._reply(request, header.api_version, header.correlation_id)
+                self.requests.append((request, header.request_api_version))
+                reply = self._reply(request, header.request_api_version, header.correlation_id)
                 if reply is None:
                     break
                 if reply != b"":

@@ -42,8 +42,10 @@ def test_bytes_by_hand() -> None:
     )
     envelope = EnvelopeRequest.decode(data, version=0)
     header, begin = read_request_header(envelope.request_data)
-    assert (header.api_key, header.correlation_id, header.client_id) == (64, 9, "me")
-    request = UnregisterBrokerRequest.decode(envelope.request_data[begin:], header.api_version)
+    assert (header.request_api_key, header.correlation_id, header.client_id) == (64, 9, "me")
+    request = UnregisterBrokerRequest.decode(
+        envelope.request_data[begin:], header.request_api_version
+    )
     assert request == UnregisterBrokerRequest(broker_id=5)
     assert envelope.request_principal is not None
     principal = decode_principal(envelope.request_principal)
@@ -64,10 +66,10 @@ def test_a_request_there_and_back() -> None:
 
     arrived = EnvelopeRequest.decode(envelope.encode(version=0), version=0)
     header, begin = read_request_header(arrived.request_data)
-    assert (header.api_key, header.api_version) == (19, 7)
+    assert (header.request_api_key, header.request_api_version) == (19, 7)
     assert (header.correlation_id, header.client_id) == (41, "app")
     body = arrived.request_data[begin:]
-    assert request_class(header.api_key).decode(body, header.api_version) == asked
+    assert request_class(header.request_api_key).decode(body, header.request_api_version) == asked
     assert arrived.request_principal is not None
     assert decode_principal(arrived.request_principal) == client
     assert str(ip_address(bytes(arrived.client_host_address))) == "192.0.2.7"

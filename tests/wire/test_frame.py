@@ -18,18 +18,30 @@ from fencepost.wire.api.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from fencepost.wire.errors import DecodeError, EncodeError
+from fencepost.wire.errors import DecodeError, EncodeError, UnsupportedVersionError
 from fencepost.wire.frame import (
-    RequestHeader,
+    MAX_HEADER_TAGS,
     decode_response,
     encode_request,
     encode_request_parts,
     encode_response_parts,
     read_request_header,
 )
+from fencepost.wire.header import RequestHeader, ResponseHeader
 from fencepost.wire.records.control import EndTxnMarker
 
 pytestmark = pytest.mark.usefixtures("on_backend")
+
+
+def request_header(
+    api_key: int, version: int, correlation_id: int, client_id: str | None
+) -> RequestHeader:
+    return RequestHeader(
+        request_api_key=api_key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
 
 
 def test_request_header_v1() -> None:
@@ -37,7 +49,7 @@ def test_request_header_v1() -> None:
     assert frame[:16] == struct.pack(">ihhih2s", len(frame) - 4, 1, 11, 7, 2, b"me")
     assert frame[16:] == FetchRequest().encode(11)
     header, body = read_request_header(frame, 4)
-    assert header == RequestHeader(1, 11, 7, "me", True)
+    assert header == request_header(1, 11, 7, "me")
     assert body == 16
 
 
@@ -64,51 +76,91 @@ def test_apis_that_never_became_flexible() -> None:
     assert b"".join(parts)[8:] == OffsetDeleteResponse().encode(0)
 
 
-@pytest.mark.parametrize("client_id", [None, "c"])
+@pytest.mark.parametrize("client_id", [None, "", "gone"])
 def test_controlled_shutdown_v0_has_no_client_id(client_id: str | None) -> None:
     request = ControlledShutdownRequest(broker_id=5)
     frame = encode_request(request, 0, 3, client_id)
     assert frame == struct.pack(">ihhii", 12, 7, 0, 3, 5)
-    header, body = read_request_header(frame, 4)
-    assert (header.correlation_id, header.client_id, body) == (3, None, 12)
-    assert ControlledShutdownRequest.decode(frame[body:], 0) == request
-
+    assert read_request_header(frame, 4) == (request_header(7, 0, 3, ""), 12)
     frame = encode_request(request, 1, 3, client_id)
     header, body = read_request_header(frame, 4)
-    assert (header.correlation_id, header.client_id) == (3, client_id)
+    assert header == request_header(7, 1, 3, client_id)
     assert ControlledShutdownRequest.decode(frame[body:], 1) == request
 
 
 @pytest.mark.parametrize("api_key", [-1, 999, 0x7FFF])
 def test_unknown_apis_are_read_as_far_as_the_client_id(api_key: int) -> None:
     data = struct.pack(">hhih", api_key, 5, 3, 1) + b"c\xff\xff"
-    header, body = read_request_header(data)
-    assert header == RequestHeader(api_key, 5, 3, "c", False)
-    assert not header.known
-    assert body == 11
+    assert read_request_header(data) == (request_header(api_key, 5, 3, "c"), 11)
 
 
 def test_versions_to_come_are_taken_for_flexible() -> None:
     data = struct.pack(">hhih", 18, 99, 3, 1) + b"c\x00rest"
     header, body = read_request_header(data)
-    assert (header.api_version, header.known, data[body:]) == (99, True, b"rest")
+    assert (header.request_api_version, data[body:]) == (99, b"rest")
 
 
-def test_tags_in_headers_are_checked_and_dropped() -> None:
+def test_tags_in_headers_are_checked_and_kept() -> None:
     fixed = struct.pack(">hhih", 1, 12, 3, -1)
     data = fixed + bytes.fromhex("02 00 01 61 8101 00") + b"body"
-    assert data[read_request_header(data)[1] :] == b"body"
+    header, body = read_request_header(data)
+    assert header.unknown_tags == {0: b"a", 129: b""}
+    assert data[body:] == b"body"
+    assert header.encode(2) == data[:body]
     for bad in ("02 01 00 01 00", "01 00 05 61", "01", "01 00", "01 00 ff", "ffffffff7f", ""):
         with pytest.raises(DecodeError) as caught:
             read_request_header(fixed + bytes.fromhex(bad))
         assert caught.value.path == "header.unknown_tags"
+    response = struct.pack(">i", 9) + bytes.fromhex("01 05 01 61") + FetchResponse().encode(12)
+    assert decode_response(FetchResponse, 12, response) == (9, FetchResponse())
+
+
+def test_tags_in_headers_are_bounded() -> None:
+    def header_with(count: int) -> bytes:
+        tags = b"".join(bytes((tag, 0)) for tag in range(count))
+        return struct.pack(">hhih", 1, 12, 3, -1) + bytes((count,)) + tags
+
+    at_most = header_with(MAX_HEADER_TAGS)
+    header, body = read_request_header(at_most)
+    assert (len(header.unknown_tags or {}), body) == (MAX_HEADER_TAGS, len(at_most))
+    with pytest.raises(DecodeError, match="more than"):
+        read_request_header(header_with(MAX_HEADER_TAGS + 1))
+
+
+def test_every_header_byte_by_byte() -> None:
+    """Written out by hand: only flexible headers have tags, and no client id is compact."""
+    start = bytes.fromhex("0003 000c 00000007")
+    headers: list[tuple[Any, int, bytes]] = [
+        (request_header(3, 12, 7, ""), 0, start),
+        (request_header(3, 12, 7, "me"), 1, start + b"\x00\x02me"),
+        (request_header(3, 12, 7, None), 1, start + b"\xff\xff"),
+        (request_header(3, 12, 7, "me"), 2, start + b"\x00\x02me" + b"\x00"),
+        (request_header(3, 12, 7, None), 2, start + b"\xff\xff" + b"\x00"),
+        (request_header(3, 12, 7, ""), 2, start + b"\x00\x00" + b"\x00"),
+        (ResponseHeader(correlation_id=7), 0, start[4:]),
+        (ResponseHeader(correlation_id=7), 1, start[4:] + b"\x00"),
+    ]
+    for header, version, expected in headers:
+        assert header.encode(version) == expected
+        assert b"".join(header.encode_parts(version)) == expected
+        cls = type(header)
+        for source in (expected, bytearray(expected), memoryview(expected)):
+            assert cls.decode(source, version) == header
+        for size in range(len(expected)):
+            with pytest.raises(DecodeError):
+                cls.decode(expected[:size], version)
+        with pytest.raises(DecodeError, match="left over"):
+            cls.decode(expected + b"\x00", version)
+        assert cls.read(b"xyz" + expected + b"body", 3, version) == (header, 3 + len(expected))
 
 
 def test_malformed_request_headers() -> None:
     whole = struct.pack(">hhih", 1, 12, 3, 4) + b"name\x00"
     for size in range(len(whole)):
-        with pytest.raises(DecodeError):
-            read_request_header(memoryview(whole)[:size])
+        for source in (whole[:size], memoryview(whole)[:size]):
+            with pytest.raises(DecodeError) as caught:
+                read_request_header(source)
+            assert caught.value.path.startswith("header")
     for length, content in ((-2, b"name"), (2, b"\xff\xff"), (0x7FFF, b"name")):
         with pytest.raises(DecodeError, match="client_id"):
             read_request_header(struct.pack(">hhih", 1, 11, 3, length) + content)
@@ -121,6 +173,10 @@ def test_requests_that_cannot_be_sent() -> None:
         encode_request(FetchRequest(), 12, 1, "x" * 32768)
     with pytest.raises(EncodeError, match="correlation_id"):
         encode_request(FetchRequest(), 12, 1 << 31, None)
+    with pytest.raises(EncodeError, match="correlation_id"):
+        encode_request(FetchRequest(), 12, -(1 << 31) - 1, None)
+    with pytest.raises(UnsupportedVersionError):
+        encode_request(FetchRequest(), 1 << 20, 1, None)
     for wrong in (FetchResponse(), EndTxnMarker()):
         with pytest.raises(TypeError, match="not a request"):
             encode_request(wrong, 0, 1, None)
