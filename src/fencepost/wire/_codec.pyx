@@ -19,8 +19,7 @@ Buffers being written are grown before each write. Nothing is released while it 
 values are held while they are written, since writing an odd one may run Python code.
 """
 
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
-from libc.limits cimport LLONG_MAX, LLONG_MIN
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memmove
 
@@ -33,16 +32,23 @@ from fencepost.wire.diagnose import (
 )
 from fencepost.wire.runtime import DECODE_FAILURES, ENCODE_FAILURES, Malformed, as_view
 from fencepost.wire.schema import MISSING, records_size
-from fencepost.wire.types import ELEMENTS_UNLIMITED, MAX_STRING_BYTES, Primitive, Uuid
+from fencepost.wire.types import (
+    ELEMENTS_UNLIMITED,
+    FIXED_CODES,
+    MAX_STRING_BYTES,
+    Primitive,
+    Uuid,
+)
 
-INTERFACE = 2  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 3  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "Python.h":
     ctypedef struct PyObject:
         pass
+    ctypedef void (*destructor)(PyObject *)
     ctypedef struct PyTypeObject:
-        pass
+        destructor tp_dealloc
     ctypedef struct Py_buffer:
         void *buf
         Py_ssize_t len
@@ -56,25 +62,20 @@ cdef extern from "Python.h":
     int PyBUF_SIMPLE
     int Py_EQ
     void Py_INCREF(PyObject *)
+    PyObject *Py_NewRef(PyObject *)
     void Py_DECREF(PyObject *)
     void Py_XDECREF(PyObject *)
     PyTypeObject *Py_TYPE(PyObject *)
-    PyObject *PyType_GenericAlloc(PyTypeObject *, Py_ssize_t)
     int PyObject_GetBuffer(PyObject *, Py_buffer *, int)
     void PyBuffer_Release(Py_buffer *)
-    int PyBuffer_IsContiguous(Py_buffer *, char)
     bint PyMemoryView_Check(PyObject *)
     Py_buffer *PyMemoryView_GET_BUFFER(PyObject *)
     PyObject *PyMemoryView_FromObject(PyObject *)
-    PyObject *PySequence_GetSlice(PyObject *, Py_ssize_t, Py_ssize_t)
-    PyObject *PyLong_FromLong(long)
     PyObject *PyLong_FromLongLong(long long)
     PyObject *PyFloat_FromDouble(double)
     double PyFloat_AsDouble(PyObject *)
-    bint PyLong_Check(PyObject *)
     long long PyLong_AsLongLongAndOverflow(PyObject *, int *)
     PyObject *PyNumber_Index(PyObject *)
-    PyObject *PyUnicode_DecodeUTF8(const char *, Py_ssize_t, const char *)
     bint PyUnicode_Check(PyObject *)
     const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *)
     bint PyBytes_CheckExact(PyObject *)
@@ -85,6 +86,7 @@ cdef extern from "Python.h":
     char *PyBytes_AS_STRING(PyObject *)
     Py_ssize_t PyBytes_GET_SIZE(PyObject *)
     PyObject *PyBytes_FromStringAndSize(const char *, Py_ssize_t)
+    int _PyBytes_Resize(PyObject **, Py_ssize_t)
     bint PyList_Check(PyObject *)
     bint PyTuple_Check(PyObject *)
     PyObject *PyList_New(Py_ssize_t)
@@ -102,52 +104,48 @@ cdef extern from "Python.h":
     int PyObject_RichCompareBool(PyObject *, PyObject *, int)
     PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...)
     PyObject *PyErr_Occurred()
-    PyObject *PyErr_NoMemory()
+    void PyErr_Clear()
 
 
-cdef extern from *:
-    """
-    #include "structmember.h"  /* PyMemberDef, before Python 3.12 */
-
-    /* Where a slot lies inside its object; the descriptor comes from the class itself. */
-    static Py_ssize_t slot_offset(PyObject *descriptor) {
-        return ((PyMemberDescrObject *)descriptor)->d_member->offset;
-    }
-    #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
-
-    static inline uint16_t load16(const uint8_t *p) { return (uint16_t)(p[0] << 8 | p[1]); }
-    static inline uint32_t load32(const uint8_t *p) {
-        return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-    }
-    static inline uint64_t load64(const uint8_t *p) {
-        return (uint64_t)load32(p) << 32 | load32(p + 4);
-    }
-    static inline void store_big_endian(uint8_t *p, uint64_t value, int width) {
-        while (width-- > 0) { p[width] = (uint8_t)value; value >>= 8; }
-    }
-    """
+cdef extern from "_codec_objects.h":
+    int share_numbers() except -1
     Py_ssize_t slot_offset(PyObject *)
+    void adopt(PyTypeObject *, Py_ssize_t, destructor)
+    PyObject *new_struct(PyTypeObject *)
+    PyObject *track_struct(PyObject *)
     PyObject *SLOT(PyObject *, Py_ssize_t)
+    void fill_slot(PyObject *, Py_ssize_t, PyObject *)
+    PyObject *number_of(int64_t)
+    bint plain_number(PyObject *, int64_t *)
+    PyObject *text_of(const uint8_t *, Py_ssize_t)
+    const char *ascii_of(PyObject *, Py_ssize_t *)
+    PyObject *uuid_of(PyTypeObject *, const uint8_t *)
+    PyObject *view_piece(PyObject **, PyObject *, const uint8_t *, Py_ssize_t)
     uint16_t load16(const uint8_t *)
     uint32_t load32(const uint8_t *)
     uint64_t load64(const uint8_t *)
-    void store_big_endian(uint8_t *, uint64_t, int)
+    void store16(uint8_t *, uint64_t)
+    void store32(uint8_t *, uint64_t)
+    void store64(uint8_t *, uint64_t)
 
 
 cdef enum Kind:
-    BOOL
     INT8
     INT16
     INT32
     INT64
     UINT16
     UINT32
+    NUMBERS_END  # all above are integers
+    BOOL
     FLOAT64
     UUID
+    FIXED_END  # all above have one size
     STRING
     BYTES
     RECORDS
     STRUCT
+    ARRAY
 
 cdef dict KINDS = {
     Primitive.BOOL: BOOL,
@@ -164,17 +162,25 @@ cdef dict KINDS = {
     Primitive.RECORDS: RECORDS,
 }
 
+cdef dict WIDTHS = {
+    **{KINDS[primitive]: width for primitive, (_, width) in FIXED_CODES.items()},
+    UUID: 16,
+}
+
 cdef enum:
     PREALLOCATED = 4096  # elements of a list made at its final size
     STACK_BYTES = 1024  # a message up to this size needs no heap but for the result
+    EXPECTED_BYTES_MAX = 1 << 20  # allocated at once because the last message needed it
+    VARINT_BYTES = 5  # the most that a length or count takes
     SPLIT_BYTES = 4096  # records from this size on are not copied into the buffer
     TAGS_MAX = 64
+
+share_numbers()
 
 cdef Py_ssize_t STRING_BYTES_MAX = MAX_STRING_BYTES
 cdef int64_t ELEMENTS_MAX = ELEMENTS_UNLIMITED
 cdef object ZERO_UUID = Uuid.ZERO
 cdef object UUID_CLASS = Uuid
-cdef object NEW_BYTES = bytes.__new__
 cdef object BOOL_BYTE = runtime.BOOL_BYTE
 cdef object AS_BYTES = runtime.as_bytes
 cdef object AS_UUID = runtime.as_uuid
@@ -186,6 +192,7 @@ cdef object EMPTY_JOIN = b"".join
 
 include "_codec_plan.pxi"
 include "_codec_read.pxi"
+include "_codec_sink.pxi"
 include "_codec_write.pxi"
 
 
@@ -203,6 +210,7 @@ cdef class CompiledCodec:
 
     cdef Plan _plan
     cdef object _layout
+    cdef Py_ssize_t _expected_bytes
 
     def __init__(self, object layout):
         self._layout = layout
@@ -246,20 +254,26 @@ cdef class CompiledCodec:
         cdef Py_buffer buffer
         cdef Cursor c
         cdef PyObject *found
-        if not (PyBytes_CheckExact(<PyObject *>data) or is_flat_view(<PyObject *>data)):
-            data = as_view(data)
-        if PyObject_GetBuffer(<PyObject *>data, &buffer, PyBUF_SIMPLE) < 0:
-            raise_pending()
-        c.start = <const uint8_t *>buffer.buf
-        c.end = c.start + buffer.len
-        c.pos = c.start + (pos if pos < buffer.len else buffer.len)
+        cdef bint is_bytes = PyBytes_CheckExact(<PyObject *>data)
+        if is_bytes:
+            c.start = <const uint8_t *>PyBytes_AS_STRING(<PyObject *>data)
+            size[0] = PyBytes_GET_SIZE(<PyObject *>data)
+        else:
+            if not hold_flat_view(<PyObject *>data, &buffer):
+                data = as_view(data)
+                if PyObject_GetBuffer(<PyObject *>data, &buffer, PyBUF_SIMPLE) < 0:
+                    raise_pending()
+            c.start = <const uint8_t *>buffer.buf
+            size[0] = buffer.len
+        c.end = c.start + size[0]
+        c.pos = c.start + min(pos, size[0])
         c.elements_left = max_elements
         c.source = <PyObject *>data
         c.view = NULL
         found = read_struct(&self._plan.c, &c)
         end[0] = c.pos - c.start
-        size[0] = buffer.len
-        PyBuffer_Release(&buffer)
+        if not is_bytes:
+            PyBuffer_Release(&buffer)
         Py_XDECREF(c.view)
         if found == NULL:
             if c.elements_left < 0:
@@ -275,26 +289,31 @@ cdef class CompiledCodec:
     cdef object _write(self, object message, Py_ssize_t split_bytes, bint as_parts):
         cdef uint8_t stack[STACK_BYTES]
         cdef Sink s
-        cdef int result
-        s.buf = stack
-        s.size = 0
-        s.capacity = STACK_BYTES
-        s.on_heap = False
+        cdef int result = 0
+        cdef PyObject *written = NULL
+        s.buf = s.pos = stack
+        s.end = s.buf + STACK_BYTES
+        s.owner = NULL
         s.parts = NULL
         s.split_bytes = split_bytes
-        result = write_struct(&self._plan.c, &s, <PyObject *>message)
-        written = None
+        if self._expected_bytes > STACK_BYTES and not as_parts:
+            result = grow(&s, self._expected_bytes)
+        if result == 0:
+            result = write_struct(&self._plan.c, &s, <PyObject *>message)
         if result == 0 and (as_parts or s.parts != NULL):
-            result = end_part(&s)
-            written = [] if s.parts == NULL else <object>s.parts
+            if end_part(&s) == 0:
+                written = s.parts if s.parts != NULL else PyList_New(0)
+                s.parts = NULL
         elif result == 0:
-            written = (<const char *>s.buf)[:s.size]
-        if s.on_heap:
-            PyMem_Free(s.buf)
+            self._expected_bytes = min(s.pos - s.buf, EXPECTED_BYTES_MAX)
+            written = take(&s)
+        Py_XDECREF(s.owner)
         Py_XDECREF(s.parts)
-        if result < 0:
+        if written == NULL:
             try:
                 raise_pending()
             except ENCODE_FAILURES as error:
                 raise explain_encode(self._layout, message, error) from None
-        return written
+        found = <object>written
+        Py_DECREF(written)
+        return found

@@ -6,15 +6,18 @@ cdef struct PlanC:
     bint is_flexible
     int plain_end
     int tagged_end
+    int refused_end  # absent fields whose value must be the default come first
     int absent_end
     Op *ops
     PyObject *declared
 
 cdef struct Op:
     int kind
+    int step  # the kind of single values, ARRAY for any array
+    int width  # bytes of a single value, where that is always the same
     bint is_array
     bint is_nullable
-    bint is_ignorable
+    bint is_compact
     uint32_t tag
     Py_ssize_t offset
     int64_t element_min_size
@@ -32,6 +35,7 @@ cdef class Plan:
         if len(tagged) > TAGS_MAX:
             raise TypeError(f"{struct.__name__} has more than {TAGS_MAX} tags")
         cdef int total = len(plain) + len(tagged) + len(absent)
+        cdef PyTypeObject *common = <PyTypeObject *><PyObject *>UUID_CLASS
         self._kept = [struct]
         self.c.ops = <Op *>PyMem_Malloc(max(total, 1) * sizeof(Op))
         if self.c.ops == NULL:
@@ -50,12 +54,16 @@ cdef class Plan:
             inner = None if slot.layout is None else plan_of(slot.layout)
             self._set(&self.c.ops[index], struct, slot.field, inner)
             self.c.ops[index].is_nullable = slot.is_nullable
+            self.c.ops[index].is_compact = slot.is_compact
             self.c.ops[index].element_min_size = slot.element_min_size
             index += 1
-        for field in absent:
+        refused = [field for field in absent if not field.ignorable]
+        self.c.refused_end = index + len(refused)
+        for field in refused + [field for field in absent if field.ignorable]:
             inner = None if field.struct is None else defaults_of(field.struct)
             self._set(&self.c.ops[index], struct, field, inner)
             index += 1
+        adopt(self.c.type, total + 1, common.tp_dealloc)
 
     def __dealloc__(self):
         PyMem_Free(self.c.ops)
@@ -68,9 +76,11 @@ cdef class Plan:
 
     cdef int _set(self, Op *op, object struct, object field, Plan inner) except -1:
         op.kind = STRUCT if field.primitive is None else KINDS[field.primitive]
+        op.step = ARRAY if field.is_array else op.kind
+        op.width = WIDTHS.get(op.kind, 0)
         op.is_array = field.is_array
         op.is_nullable = False
-        op.is_ignorable = field.ignorable
+        op.is_compact = False
         op.tag = 0 if field.tag is None else field.tag
         op.offset = self._offset(struct, field.name)
         op.element_min_size = 1

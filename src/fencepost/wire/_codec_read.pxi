@@ -26,10 +26,12 @@ cdef int read_uvarint(Cursor *c, uint32_t *value) noexcept:
     return -1
 
 
-cdef int read_length(Cursor *c, bint is_flexible, int plain_width, int64_t *length) noexcept:
+cdef inline int read_length(
+    Cursor *c, bint is_compact, int plain_width, int64_t *length
+) noexcept:
     """A length or count; -1 for null, which the caller judges."""
     cdef uint32_t compact = 0
-    if is_flexible:
+    if is_compact:
         if c.pos < c.end and c.pos[0] < 0x80:
             length[0] = <int64_t>c.pos[0] - 1
             c.pos += 1
@@ -48,233 +50,214 @@ cdef int read_length(Cursor *c, bint is_flexible, int plain_width, int64_t *leng
     return 0
 
 
-cdef PyObject *read_uuid(Cursor *c) noexcept:
-    cdef PyObject *raw
-    cdef PyObject *value
-    if memcmp(c.pos, PyBytes_AS_STRING(<PyObject *>ZERO_UUID), 16) == 0:
-        c.pos += 16
-        Py_INCREF(<PyObject *>ZERO_UUID)
-        return <PyObject *>ZERO_UUID
-    raw = PyBytes_FromStringAndSize(<const char *>c.pos, 16)
-    if raw == NULL:
-        return NULL
-    value = PyObject_CallFunctionObjArgs(
-        <PyObject *>NEW_BYTES, <PyObject *>UUID_CLASS, raw, <PyObject *>NULL
-    )
-    Py_DECREF(raw)
-    c.pos += 16
-    return value
+cdef PyObject *read_uuid(const uint8_t *p) noexcept:
+    if memcmp(p, PyBytes_AS_STRING(<PyObject *>ZERO_UUID), 16) == 0:
+        return Py_NewRef(<PyObject *>ZERO_UUID)
+    return uuid_of(<PyTypeObject *><PyObject *>UUID_CLASS, p)
 
 
-cdef PyObject *read_records(Cursor *c, int64_t size) noexcept:
-    cdef PyObject *value
-    cdef Py_ssize_t at = c.pos - c.start
-    if c.view == NULL:
-        c.view = PyMemoryView_FromObject(c.source)
-        if c.view == NULL:
-            return NULL
-    value = PySequence_GetSlice(c.view, at, at + size)
-    c.pos += size
-    return value
+cdef PyObject *read_float(const uint8_t *p) noexcept:
+    cdef uint64_t bits = load64(p)
+    cdef double number
+    memcpy(&number, &bits, 8)
+    return PyFloat_FromDouble(number)
 
 
-cdef PyObject *read_sized(int kind, Cursor *c, bint is_flexible, bint is_nullable) noexcept:
+cdef inline PyObject *read_fixed(int kind, const uint8_t *p) noexcept:
+    """A value of a type of one size, all of which is there."""
+    if kind == INT32:
+        return number_of(<int32_t>load32(p))
+    elif kind == INT64:
+        return number_of(<int64_t>load64(p))
+    elif kind == INT16:
+        return number_of(<int16_t>load16(p))
+    elif kind == INT8:
+        return number_of(<int8_t>p[0])
+    elif kind == BOOL:
+        return Py_NewRef(Py_True if p[0] else Py_False)
+    elif kind == UUID:
+        return read_uuid(p)
+    elif kind == UINT16:
+        return number_of(load16(p))
+    elif kind == UINT32:
+        return number_of(load32(p))
+    else:
+        return read_float(p)
+
+
+cdef PyObject *read_sized(const Op *op, Cursor *c, bint is_nullable) noexcept:
+    """A string, bytes or records."""
     cdef int64_t size = 0
     cdef PyObject *value
-    if read_length(c, is_flexible, 2 if kind == STRING else 4, &size) < 0:
+    cdef int kind = op.kind
+    if read_length(c, op.is_compact, 2 if kind == STRING else 4, &size) < 0:
         return NULL
     if size < 0:
-        if size == -1 and is_nullable:
-            Py_INCREF(Py_None)
-            return Py_None
-        return NULL
+        return Py_NewRef(Py_None) if size == -1 and is_nullable else NULL
     if size > c.end - c.pos:
         return NULL
     if kind == STRING:
         if size > STRING_BYTES_MAX:
             return NULL
-        value = PyUnicode_DecodeUTF8(<const char *>c.pos, size, NULL)
+        value = text_of(c.pos, size)
     elif kind == BYTES:
         value = PyBytes_FromStringAndSize(<const char *>c.pos, size)
     else:
-        return read_records(c, size)
+        value = view_piece(&c.view, c.source, c.pos, size)
     c.pos += size
     return value
 
 
-cdef PyObject *read_single(
-    const Op *op, Cursor *c, bint is_flexible, bint is_nullable
-) noexcept:
+cdef PyObject *read_single(const Op *op, Cursor *c, bint is_nullable) noexcept:
     cdef const uint8_t *p = c.pos
-    cdef Py_ssize_t left = c.end - p
-    cdef PyObject *value
-    cdef uint64_t bits
-    cdef double number
-    cdef int kind = op.kind
-    if kind == INT32:
-        if left < 4:
+    if op.kind < FIXED_END:
+        if c.end - p < op.width:
             return NULL
-        c.pos += 4
-        return PyLong_FromLong(<int32_t>load32(p))
-    elif kind == STRING or kind == BYTES or kind == RECORDS:
-        return read_sized(kind, c, is_flexible, is_nullable)
-    elif kind == INT64:
-        if left < 8:
+        c.pos += op.width
+        return read_fixed(op.kind, p)
+    if op.kind != STRUCT:
+        return read_sized(op, c, is_nullable)
+    if is_nullable:
+        if c.end - p < 1:
             return NULL
-        c.pos += 8
-        return PyLong_FromLongLong(<int64_t>load64(p))
-    elif kind == INT16:
-        if left < 2:
-            return NULL
-        c.pos += 2
-        return PyLong_FromLong(<int16_t>load16(p))
-    elif kind == STRUCT:
-        if is_nullable:
-            if left < 1:
-                return NULL
-            c.pos += 1
-            if p[0] > 0x7F:
-                Py_INCREF(Py_None)
-                return Py_None
+        c.pos += 1
+        if p[0] > 0x7F:
+            return Py_NewRef(Py_None)
+    return read_struct(op.plan, c)
+
+
+cdef PyObject *read_element(const Op *op, Cursor *c) noexcept:
+    if op.kind == STRUCT:
         return read_struct(op.plan, c)
-    elif kind == INT8:
-        if left < 1:
-            return NULL
-        c.pos += 1
-        return PyLong_FromLong(<int8_t>p[0])
-    elif kind == BOOL:
-        if left < 1:
-            return NULL
-        c.pos += 1
-        value = Py_True if p[0] else Py_False
-        Py_INCREF(value)
-        return value
-    elif kind == UUID:
-        if left < 16:
-            return NULL
-        return read_uuid(c)
-    elif kind == UINT16:
-        if left < 2:
-            return NULL
-        c.pos += 2
-        return PyLong_FromLong(load16(p))
-    elif kind == UINT32:
-        if left < 4:
-            return NULL
-        c.pos += 4
-        return PyLong_FromLongLong(load32(p))
-    else:
-        if left < 8:
-            return NULL
-        c.pos += 8
-        bits = load64(p)
-        memcpy(&number, &bits, 8)
-        return PyFloat_FromDouble(number)
+    return read_single(op, c, False)
 
 
-cdef PyObject *read_array(const Op *op, Cursor *c, bint is_flexible) noexcept:
+cdef PyObject *read_array(const Op *op, Cursor *c) noexcept:
     cdef int64_t count = 0
     cdef int64_t index
-    cdef bint grows
     cdef PyObject *items
     cdef PyObject *item
     cdef int failed
-    if read_length(c, is_flexible, 4, &count) < 0:
+    if read_length(c, op.is_compact, 4, &count) < 0:
         return NULL
     if count < 0:
-        if count == -1 and op.is_nullable:
-            Py_INCREF(Py_None)
-            return Py_None
-        return NULL
+        return Py_NewRef(Py_None) if count == -1 and op.is_nullable else NULL
     if count * op.element_min_size > c.end - c.pos:
         return NULL
     c.elements_left -= count
     if c.elements_left < 0:
         return NULL
-    grows = count > PREALLOCATED
-    items = PyList_New(0 if grows else count)
+    items = PyList_New(count if count <= PREALLOCATED else 0)
     if items == NULL:
         return NULL
+    if count <= PREALLOCATED:
+        for index in range(count):
+            item = read_element(op, c)
+            if item == NULL:
+                Py_DECREF(items)
+                return NULL
+            PyList_SET_ITEM(items, index, item)
+        return items
     for index in range(count):
-        item = read_single(op, c, is_flexible, False)
+        item = read_element(op, c)
         if item == NULL:
             Py_DECREF(items)
             return NULL
-        if grows:
-            failed = PyList_Append(items, item)
-            Py_DECREF(item)
-            if failed < 0:
-                Py_DECREF(items)
-                return NULL
-        else:
-            PyList_SET_ITEM(items, index, item)
+        failed = PyList_Append(items, item)
+        Py_DECREF(item)
+        if failed < 0:
+            Py_DECREF(items)
+            return NULL
     return items
 
 
+cdef PyObject *read_value(const Op *op, Cursor *c) noexcept:
+    """The value of a field that is not of one size."""
+    if op.is_array:
+        return read_array(op, c)
+    return read_single(op, c, op.is_nullable)
+
+
 cdef int set_slot(PyObject *self, Py_ssize_t offset, PyObject *value) noexcept:
-    """Put a new reference into a slot; -1 when there is none to put."""
+    """Put a new reference into a slot that may hold another; -1 when there is none to put."""
     if value == NULL:
         return -1
-    cdef PyObject **slot = <PyObject **>(<char *>self + offset)
-    cdef PyObject *old = slot[0]
-    slot[0] = value
+    cdef PyObject *old = SLOT(self, offset)
+    fill_slot(self, offset, value)
     Py_XDECREF(old)
     return 0
 
 
-cdef int read_field(const Op *op, Cursor *c, bint is_flexible, PyObject *self) noexcept:
-    if op.is_array:
-        return set_slot(self, op.offset, read_array(op, c, is_flexible))
-    return set_slot(self, op.offset, read_single(op, c, is_flexible, op.is_nullable))
-
-
-cdef int set_default(const Op *op, PyObject *self) noexcept:
-    if op.default != NULL:
-        Py_INCREF(op.default)
-        return set_slot(self, op.offset, op.default)
-    if op.is_array:
-        return set_slot(self, op.offset, PyList_New(0))
-    return set_slot(self, op.offset, make_default(op.plan))
+cdef int fill_defaults(const PlanC *plan, int first, PyObject *self) noexcept:
+    """Defaults into the slots of the ops from `first` on, and no unknown tags."""
+    cdef const Op *op = plan.ops + first
+    cdef const Op *end = plan.ops + plan.absent_end
+    cdef PyObject *value
+    while op < end:
+        if op.default != NULL:
+            value = Py_NewRef(op.default)
+        else:
+            value = PyList_New(0) if op.is_array else make_default(op.plan)
+            if value == NULL:
+                return -1
+        fill_slot(self, op.offset, value)
+        op += 1
+    fill_slot(self, plan.unknown_tags, Py_NewRef(Py_None))
+    return 0
 
 
 cdef PyObject *make_default(const PlanC *plan) noexcept:
-    cdef int index
-    cdef PyObject *self = PyType_GenericAlloc(plan.type, 0)
+    cdef PyObject *self = new_struct(plan.type)
     if self == NULL:
         return NULL
-    for index in range(plan.absent_end):
-        if set_default(&plan.ops[index], self) < 0:
-            Py_DECREF(self)
-            return NULL
-    Py_INCREF(Py_None)
-    set_slot(self, plan.unknown_tags, Py_None)
-    return self
+    if fill_defaults(plan, 0, self) < 0:
+        Py_DECREF(self)
+        return NULL
+    return track_struct(self)
+
+
+cdef int fill_plain(const PlanC *plan, Cursor *c, PyObject *self) noexcept:
+    """What comes before the tagged section."""
+    cdef const Op *op = plan.ops
+    cdef const Op *end = plan.ops + plan.plain_end
+    cdef const uint8_t *p = c.pos
+    cdef const uint8_t *stop = c.end
+    cdef PyObject *value
+    while op < end:
+        if op.step < FIXED_END:
+            if stop - p < op.width:
+                return -1
+            value = read_fixed(op.step, p)
+            p += op.width
+        else:
+            c.pos = p
+            value = read_value(op, c)
+            p = c.pos
+        if value == NULL:
+            return -1
+        fill_slot(self, op.offset, value)
+        op += 1
+    c.pos = p
+    return 0
 
 
 cdef PyObject *read_struct(const PlanC *plan, Cursor *c) noexcept:
-    cdef int index
-    cdef PyObject *self = PyType_GenericAlloc(plan.type, 0)
+    cdef PyObject *self = new_struct(plan.type)
+    cdef int failed
     if self == NULL:
         return NULL
-    for index in range(plan.plain_end):
-        if read_field(&plan.ops[index], c, plan.is_flexible, self) < 0:
-            Py_DECREF(self)
-            return NULL
-    for index in range(plan.plain_end, plan.absent_end):
-        if set_default(&plan.ops[index], self) < 0:
-            Py_DECREF(self)
-            return NULL
-    Py_INCREF(Py_None)
-    set_slot(self, plan.unknown_tags, Py_None)
-    if not plan.is_flexible:
-        return self
-    if c.pos < c.end and c.pos[0] == 0:
-        c.pos += 1
-        return self
-    if read_tags(plan, c, self) < 0:
+    failed = fill_plain(plan, c, self)
+    if failed == 0:
+        failed = fill_defaults(plan, plan.plain_end, self)
+    if failed == 0 and plan.is_flexible:
+        if c.pos < c.end and c.pos[0] == 0:
+            c.pos += 1
+        else:
+            failed = read_tags(plan, c, self)
+    if failed < 0:
         Py_DECREF(self)
         return NULL
-    return self
+    return track_struct(self)
 
 
 cdef int read_tags(const PlanC *plan, Cursor *c, PyObject *self) noexcept:
@@ -297,7 +280,9 @@ cdef int read_tags(const PlanC *plan, Cursor *c, PyObject *self) noexcept:
         for index in range(plan.plain_end, plan.tagged_end):
             if plan.ops[index].tag == tag:
                 c.end = c.pos + size
-                result = read_field(&plan.ops[index], c, True, self)
+                result = set_slot(
+                    self, plan.ops[index].offset, read_value(&plan.ops[index], c)
+                )
                 if result == 0 and c.pos != c.end:
                     result = -1
                 c.end = outer_end
