@@ -121,7 +121,7 @@ def _header_text(entry: dict[str, Any]) -> str:
     """`1/0, 2/1 from 9`: version 1 before requests and 0 before responses, from version 9 on ..."""
     requests = {one["from"]: one["header"] for one in entry["request_header"]}
     responses = {one["from"]: one["header"] for one in entry["response_header"]}
-    texts = []
+    texts: list[str] = []
     request = response = 0
     for version in sorted({*requests, *responses}):
         request, response = requests.get(version, request), responses.get(version, response)

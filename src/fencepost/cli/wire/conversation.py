@@ -105,12 +105,12 @@ class Conversation:
         (correlation_id,) = _INT32.unpack_from(frame.data, LENGTH_BYTES)
         pending = self._pending.pop(correlation_id, None)
         if pending is None:
-            error = f"no request with correlation id {correlation_id} was seen before"
-            return self._token_or_error("unmatched", frame, error)
+            reason = f"no request with correlation id {correlation_id} was seen before"
+            return self._token_or_error("unmatched", frame, reason)
+        decoded = None
         error = _missing_text(frame)
-        if error is not None:
-            return Item("response", frame, pending, None, error)
-        decoded, error = _tried_response(pending, frame.data)
+        if error is None:
+            decoded, error = _tried_response(pending, frame.data)
         return Item("response", frame, pending, decoded, error)
 
     def _token_or_error(self, kind: str, frame: Cut, error: str) -> Item:

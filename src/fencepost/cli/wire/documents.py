@@ -138,7 +138,7 @@ def encode_document(document: Any) -> list[Part]:
     for key in keys:
         if key not in document and kinds[0] != "record":
             raise JsonFormError("missing", key)
-    return encode(document)  # type: ignore[no-any-return]
+    return encode(document)
 
 
 def _encode_body(document: Document) -> list[Part]:

@@ -43,17 +43,20 @@ def find_message(name: str) -> type[Message]:
     """The one message class with this name; InputError when there is none."""
     known = message_names()
     found = {one.lower(): one for one in known}.get(name.lower())
-    if found is None:
-        raise InputError(_unknown(name, known))
-    return _load(found)
+    if found is not None:
+        return _load(found)
+    sides = [one for side in _SIDES for one in known if one.lower() == (name + side).lower()]
+    if sides:
+        raise InputError(f"{name!r} is an API, its messages are {' and '.join(sides)}")
+    raise InputError(_unknown(name, known))
 
 
 def find_api(name: str) -> int:
     """The key of the API with this name or number; InputError when there is none."""
-    classes = find(name) if not name.lower().endswith(("request", "response")) else []
-    if len(classes) != 2 or classes[0].api_key is None:
-        raise InputError(_unknown(name, list(api.API_NAMES.values()), "API"))
-    return classes[0].api_key
+    for key, api_name in api.API_NAMES.items():
+        if name.lower() == api_name.lower() or name == str(key):
+            return key
+    raise InputError(_unknown(name, list(api.API_NAMES.values()), "API"))
 
 
 def message_names() -> list[str]:

@@ -71,6 +71,7 @@ def table(cls: type[Message], version: int | None, columns: int) -> list[str]:
     """The lines about one message, wrapped to `columns`."""
     heading = [describe.heading(cls, version)]
     rows = version_rows(cls, version)
+    names: tuple[str, ...]
     if version is None:
         names = ("field", "type", "versions", "null", "default", "tag", "meaning")
         cells = [_any_version(row) for row in rows]

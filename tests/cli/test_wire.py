@@ -1,0 +1,678 @@
+"""`fencepost wire`: APIs, fields, bytes to JSON and back, capture files."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from fencepost.batch.records import build_batch
+from fencepost.cli.main import main
+from fencepost.cli.wire.bytes_input import parse_hex
+from fencepost.cli.wire.failures import InputError
+from fencepost.cli.wire.names import message_names
+from fencepost.wire import api
+from fencepost.wire.api import (
+    ApiVersionsRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ProduceRequest,
+    SaslHandshakeRequest,
+)
+from fencepost.wire.api.fetch import FetchableTopicResponse, PartitionData
+from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
+from fencepost.wire.frame import encode_request, encode_response_parts
+from fencepost.wire.records import group, metadata
+from fencepost.wire.records.control import (
+    ControlType,
+    EndTxnMarker,
+    encode_control_key,
+    encode_control_value,
+)
+
+from .packet_maker import PacketMaker, write_pcap, write_pcapng
+
+
+class Ran(NamedTuple):
+    code: int
+    raw: bytes
+    err: str
+
+    @property
+    def out(self) -> str:
+        return self.raw.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.raw)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Wire = Callable[..., Ran]
+
+
+@pytest.fixture
+def wire(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Wire:
+    """Runs `fencepost wire ...` in this process; `stdin` is what it reads."""
+
+    def run(*words: str, stdin: bytes = b"") -> Ran:
+        capfdbinary.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        try:
+            code = main(["wire", *words])
+        except SystemExit as error:  # argparse's way to say that the command line is wrong
+            code = int(error.code or 0)
+        sys.stdout.flush()
+        captured = capfdbinary.readouterr()
+        return Ran(code, captured.out, captured.err.decode())
+
+    return run
+
+
+BATCH = build_batch([(b"k", b"v", [("h", b"\xff")]), (None, b"")], timestamp_ms=5)
+
+
+def produced() -> bytes:
+    partition = PartitionProduceData(index=3, records=BATCH)
+    message = ProduceRequest(
+        acks=-1, topic_data=[TopicProduceData(name="t", partition_data=[partition])]
+    )
+    return encode_request(message, 9, 8, None)
+
+
+def asked() -> bytes:
+    return encode_request(ApiVersionsRequest(client_software_name="me"), 3, 7, "ä")
+
+
+def answered(error_code: int = 0) -> bytes:
+    return b"".join(encode_response_parts(HeartbeatResponse(error_code=error_code), 4, 9))
+
+
+# -- apis and show ---------------------------------------------------------------------------
+
+
+def test_apis_lists_every_api(wire: Wire):
+    ran = wire("apis", "--json")
+    assert ran.code == 0
+    listed = {entry["key"]: entry for entry in ran.json}
+    assert list(listed) == sorted(api.API_NAMES)
+    fetch = listed[1]
+    assert (fetch["name"], fetch["min_version"], fetch["max_version"]) == ("Fetch", 0, 18)
+    assert fetch["flexible_from"] == 12 and fetch["oldest_served"] == 4
+    assert fetch["request_header"] == [{"from": 0, "header": 1}, {"from": 12, "header": 2}]
+    assert fetch["response_header"] == [{"from": 0, "header": 0}, {"from": 12, "header": 1}]
+    assert listed[18]["response_header"] == [{"from": 0, "header": 0}]
+    assert listed[19]["forwardable"] and not fetch["forwardable"]
+    for key, entry in listed.items():
+        assert entry["max_version"] == api.request_class(key).max_version
+
+
+def test_apis_as_a_table(wire: Wire):
+    lines = wire("apis").out.splitlines()
+    assert len(lines) == 1 + len(api.API_NAMES)
+    assert lines[0].split() == [
+        "key", "API", "versions", "served", "flexible", "headers", "to", "from", "forwarded",
+    ]  # fmt: skip
+    unstable = [line for line in lines if "InitProducerId" in line]
+    assert unstable[0].split()[2:4] == ["0-6*", "0-5"]
+    gone = [line for line in lines if "StopReplica" in line]
+    assert gone[0].split()[3:5] == ["until", "4.0"]
+
+
+@pytest.mark.parametrize("name", ["fetch", "Fetch", "1"])
+def test_show_an_api(wire: Wire, name: str):
+    request, response = wire("show", name, "--json").json
+    assert (request["name"], response["name"]) == ("FetchRequest", "FetchResponse")
+    assert [field["name"] for field in request["fields"]][:3] == [
+        "cluster_id", "replica_id", "replica_state",
+    ]  # fmt: skip
+    text = wire("show", name).out
+    assert "Fetch request, API key 1" in text and "\n\nFetch response, API key 1" in text
+
+
+@pytest.mark.parametrize("name", message_names())
+def test_show_knows_every_message(wire: Wire, name: str):
+    ran = wire("show", name.upper())
+    assert (ran.code, ran.err) == (0, "")
+    shown = wire("show", name, "--json").json
+    assert shown["name"] == name
+    version = str(shown["max_version"])
+    at_version = wire("show", name, "--version", version)
+    assert at_version.code == 0
+    for field in shown["fields"]:
+        assert field["name"] in ran.out
+    for field in wire("show", name, "--version", version, "--json").json["fields"]:
+        assert field["encoding"] and field["name"] in at_version.out
+
+
+def test_show_one_version_says_how_it_is_written(wire: Wire):
+    fields = {f["name"]: f for f in wire("show", "FetchRequest", "--version", "12", "--json").json[
+        "fields"
+    ]}  # fmt: skip
+    assert "topic_id" not in fields  # of version 13
+    assert fields["topic"]["encoding"] == "uvarint length + 1, UTF-8"
+    assert fields["topics"]["encoding"] == "uvarint count + 1"
+    assert fields["cluster_id"]["tag"] == 0
+    plain = {f["name"]: f for f in wire("show", "FetchRequest", "--version", "4", "--json").json[
+        "fields"
+    ]}  # fmt: skip
+    assert plain["topic"]["encoding"] == "int16 length, UTF-8"
+    assert plain["topics"]["encoding"] == "int32 count"
+    text = wire("show", "FetchRequest", "--version", "12").out
+    assert text.count("tagged section") == 4
+    assert text.index("\n(tags)") < text.index("\ncluster_id")
+    assert "tagged section" not in wire("show", "FetchRequest", "--version", "4").out
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_meaning_is_wrapped(wire: Wire, monkeypatch: pytest.MonkeyPatch, columns: int):
+    from fencepost.cli.wire.show import table
+
+    lines = table(HeartbeatRequest, None, columns)
+    text = " ".join(" ".join(lines).split())
+    for field in HeartbeatRequest.fields:
+        assert field.name in text
+    beside = [line for line in lines[2:] if not line.startswith(" ")]
+    assert len(beside) == len(HeartbeatRequest.fields)
+    if columns >= 80:
+        assert max(map(len, lines)) <= columns
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("Fecth", "no message is called 'Fecth'; did you mean Fetch?"),
+        ("OffsetCommitValu", "did you mean OffsetCommitValue"),
+        ("xyzzy", "no message is called 'xyzzy'\n"),
+        ("30000", "no API has the number 30000"),
+    ],
+)
+def test_show_does_not_know_it(wire: Wire, name: str, error: str):
+    ran = wire("show", name)
+    assert ran.code == 1 and ran.err.count("\n") == 1
+    assert error in ran.err
+
+
+def test_show_versions_that_are_not(wire: Wire):
+    assert wire("show", "Fetch", "--version", "99").code == 1
+    assert wire("show", "Fetch", "--version", "-1").code == 2
+    assert wire("show").code == 2
+
+
+# -- hex -------------------------------------------------------------------------------------
+
+DATA = bytes(range(40))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DATA.hex(),
+        DATA.hex(" ").upper(),
+        "0x" + DATA.hex(),
+        ", ".join(f"0x{byte:02x}" for byte in DATA),
+        "".join(f"\\x{byte:02x}" for byte in DATA),
+        DATA.hex(":"),
+        "\n".join(DATA[at : at + 4].hex() for at in range(0, 40, 4)),
+        # xxd, tcpdump -X, hexdump -C, Wireshark
+        "\n".join(f"{at:08x}: {DATA[at : at + 16].hex(' ', 2)}  ab12cd" for at in range(0, 40, 16)),
+        "\n".join(
+            f"\t0x{at:04x}:  {DATA[at : at + 16].hex(' ', 2)}  ..ff" for at in range(0, 40, 16)
+        ),
+        "\n".join(
+            f"{at:08x}  {DATA[at : at + 8].hex(' ')}  {DATA[at + 8 : at + 16].hex(' ')}  |ab|"
+            for at in range(0, 40, 16)
+        )
+        + "\n00000028",
+        "\n".join(f"{at:04x}   {DATA[at : at + 16].hex(' ')}   ab" for at in range(0, 40, 16)),
+    ],
+)
+def test_hex_in_many_dresses(text: str):
+    assert parse_hex(text) == DATA
+
+
+def test_what_is_no_hex():
+    with pytest.raises(InputError, match="odd number of hex digits"):
+        parse_hex("abc")
+    with pytest.raises(InputError, match=r"'z' is no hex digit \(after 2 digits\)"):
+        parse_hex("00 zz")
+
+
+@given(st.binary(max_size=64))
+@settings(max_examples=100, deadline=None, database=None)
+def test_plain_hex_is_never_taken_for_a_dump(data: bytes):
+    for text in (data.hex(), data.hex(" "), data.hex(" ", 2)):
+        assert parse_hex(text) == data
+
+
+# -- decode and encode -----------------------------------------------------------------------
+
+
+def test_a_body(wire: Wire):
+    ran = wire("decode", "--message", "metadatarequest", "--version", "1", "--hex", "ffffffff")
+    assert ran.json == {"message": "MetadataRequest", "version": 1, "body": {"topics": None}}
+    assert wire("encode", stdin=ran.raw).out == "ffffffff\n"
+
+
+def test_frames_of_requests_there_and_back(wire: Wire, tmp_path: Path):
+    path = tmp_path / "frames"
+    path.write_bytes(asked() + produced())
+    ran = wire("decode", "--request", "--frames", str(path))
+    first, second = ran.lines
+    assert first == {
+        "request": "ApiVersions",
+        "version": 3,
+        "header": {
+            "request_api_key": 18, "request_api_version": 3, "correlation_id": 7, "client_id": "ä",
+        },
+        "body": {"client_software_name": "me", "client_software_version": ""},
+    }  # fmt: skip
+    assert second["header"]["client_id"] is None
+    assert wire("encode", stdin=ran.raw).out.split() == [asked().hex(), produced().hex()]
+    back = tmp_path / "back"
+    pretty = wire("decode", "--request", stdin=path.read_bytes())
+    assert wire("encode", "--output", str(back), stdin=pretty.raw).raw == b""
+    assert back.read_bytes() == path.read_bytes()
+    assert wire("encode", "--output", "-", stdin=pretty.raw).raw == path.read_bytes()
+
+
+def test_tags_of_strangers_survive_in_header_and_body(wire: Wire):
+    header = struct.pack(">hhih", 12, 4, 5, -1) + b"\x01\x07\x02hi"
+    body = HeartbeatRequest(unknown_tags={9: b"x"}).encode(4)
+    frame = struct.pack(">i", len(header + body)) + header + body
+    ran = wire("decode", "--request", stdin=frame)
+    assert ran.json["header"]["_unknown_tags"] == {"7": "aGk="}
+    assert ran.json["body"]["_unknown_tags"] == {"9": "eA=="}
+    assert wire("encode", stdin=ran.raw).out.strip() == frame.hex()
+
+
+def test_responses_need_to_be_told_what_they_are(wire: Wire):
+    words = ("decode", "--response", "--api", "heartbeat", "--version", "4")
+    ran = wire(*words, "--frames", stdin=answered(25) + answered())
+    assert [one["body"]["error_code"] for one in ran.lines] == [25, 0]
+    assert ran.lines[0]["response"] == "Heartbeat" and ran.lines[0]["version"] == 4
+    assert wire("encode", "--output", "-", stdin=ran.raw).raw == answered(25) + answered()
+
+
+def test_records_are_shown_beside_the_message(wire: Wire):
+    partition = PartitionData(partition_index=1, records=bytes(BATCH) * 2 + bytes(BATCH)[:70])
+    message = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+    body = message.encode(12)
+    words = ("decode", "--message", "FetchResponse", "--version", "12")
+    plain, shown = wire(*words, stdin=body), wire(*words, "--records", stdin=body)
+    (field,) = shown.json["decoded_records"]
+    assert field["path"] == "responses[0].partitions[0].records"
+    assert field["cut_bytes"] == 70 and len(field["batches"]) == 2
+    assert field["batches"][0]["is_crc_right"]
+    assert field["batches"][0]["records"][0] == {
+        "offset": 0, "timestamp_ms": 5, "key": "k", "value": "v", "headers": [["h", {"hex": "ff"}]],
+    }  # fmt: skip
+    without = {k: v for k, v in shown.json.items() if k != "decoded_records"}
+    assert without == plain.json
+    assert wire("encode", stdin=shown.raw).out.strip() == body.hex()
+
+
+def test_damaged_batches_are_described_as_far_as_they_go(wire: Wire):
+    damaged = bytearray(BATCH)
+    damaged[-1] ^= 1
+    partition = PartitionProduceData(records=bytes(damaged) + b"\xff" * 80)
+    message = ProduceRequest(topic_data=[TopicProduceData(partition_data=[partition])])
+    words = ("decode", "--message", "ProduceRequest", "--version", "9", "--records")
+    (field,) = wire(*words, stdin=message.encode(9)).json["decoded_records"]
+    assert not field["batches"][0]["is_crc_right"]
+    assert "magic is -1" in field["error"]
+
+
+def test_metadata_records(wire: Wire):
+    value = metadata.encode_record(metadata.TopicRecord(name="orders"))
+    ran = wire("decode", "--record", "metadata", "--hex", value.hex())
+    assert ran.json["value"]["message"] == "TopicRecord"
+    assert ran.json["value"]["body"]["name"] == "orders"
+    assert wire("encode", stdin=ran.raw).out.split() == ["value", value.hex()]
+    assert wire("encode", "--part", "value", "--output", "-", stdin=ran.raw).raw == value
+
+
+def test_records_of_groups_and_their_tombstones(wire: Wire):
+    key = group.encode_key(group.OffsetCommitKey(group="g", topic="t", partition=2))
+    value = group.encode_value(group.OffsetCommitValue(offset=41), 3)
+    words = ("decode", "--record", "group", "--key", key.hex())
+    ran = wire(*words, "--hex", value.hex())
+    assert ran.json["key"] == {
+        "message": "OffsetCommitKey",
+        "body": {"group": "g", "topic": "t", "partition": 2},
+    }
+    assert (ran.json["value"]["version"], ran.json["value"]["body"]["offset"]) == (3, 41)
+    assert wire("encode", stdin=ran.raw).out.splitlines() == [
+        f"key {key.hex()}", f"value {value.hex()}",
+    ]  # fmt: skip
+    assert wire("encode", "--part", "key", stdin=ran.raw).out == key.hex() + "\n"
+    tombstone = wire(*words)
+    assert tombstone.json["value"] is None
+    assert wire("encode", stdin=tombstone.raw).out.splitlines()[1] == "value null"
+
+
+@pytest.mark.parametrize("kind", ["transaction", "share"])
+def test_records_of_other_coordinators(wire: Wire, kind: str):
+    from importlib import import_module
+
+    module = import_module(f"fencepost.wire.records.{kind}")
+    classes = {
+        "transaction": ("TransactionLogKey", "TransactionLogValue"),
+        "share": ("ShareSnapshotKey", "ShareSnapshotValue"),
+    }[kind]
+    key_class, value_class = (getattr(module, name) for name in classes)
+    key, value = module.encode_key(key_class()), module.encode_value(value_class(), 0)
+    ran = wire("decode", "--record", kind, "--key", key.hex(), "--hex", value.hex())
+    assert [ran.json[part]["message"] for part in ("key", "value")] == list(classes)
+    encoded = wire("encode", stdin=ran.raw).out.split()
+    assert encoded == ["key", key.hex(), "value", value.hex()]
+
+
+def test_control_records(wire: Wire):
+    key = encode_control_key(ControlType.COMMIT)
+    value = encode_control_value(EndTxnMarker(coordinator_epoch=4))
+    ran = wire("decode", "--record", "control", "--key", key.hex(), "--hex", value.hex())
+    assert ran.json["key"] == {"type": 1}
+    assert ran.json["value"]["body"] == {"coordinator_epoch": 4}
+    assert wire("encode", stdin=ran.raw).out.split() == ["key", key.hex(), "value", value.hex()]
+
+
+def test_what_consumers_tell_each_other(wire: Wire):
+    from fencepost.wire.records.consumer import ConsumerProtocolSubscription, encode_prefixed
+
+    value = encode_prefixed(ConsumerProtocolSubscription(topics=["t"]), 3)
+    ran = wire("decode", "--record", "subscription", "--hex", value.hex())
+    assert ran.json["value"]["version"] == 3 and ran.json["value"]["body"]["topics"] == ["t"]
+    assert wire("encode", "--part", "value", stdin=ran.raw).out.strip() == value.hex()
+
+
+# -- what goes wrong -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "error"),
+    [
+        ("--request", asked()[:-3], "frame 0 at byte 0: 18 bytes should follow, 15 do"),
+        ("--request", asked() + b"\0\0", "frame 1 at byte 22: 2 bytes are no length"),
+        ("--request", b"\x7f\xff\xff\xff", "its length cannot be 2147483647"),
+        ("--request", b"\xff\xff\xff\xff", "its length cannot be -1"),
+        ("--request", b"\0\0\0\x02ab", "header: a request header takes 8 bytes or more"),
+        ("--request", b"\0\0\0\x08\x03\xe8" + bytes(6), "no API has the number 1000 (at byte 4)"),
+        ("--request", b"\0\0\0\x08\0\x01\0\x63" + bytes(4), "FetchRequest has no version 99"),
+        ("--request", b"", "there is no frame in the input"),
+        (
+            "--request",
+            asked()[:3] + b"\x13" + asked()[4:] + b"\0",
+            "frame 0 at byte 0: 1 bytes left over (at byte 22)",
+        ),
+        (
+            "--response --api Fetch --version 12",
+            struct.pack(">ii", 8, 1) + bytes(4),
+            "frame 0 at byte 0: throttle_time_ms: int32 takes 4 bytes, 3 are left (at byte 9)",
+        ),
+        ("--response --api Fetch --version 99", b"", "FetchResponse has no version 99"),
+        ("--response --api Fetsch --version 1", b"", "did you mean Fetch"),
+        ("--message Fetch --version 1", b"", "messages are FetchRequest and FetchResponse"),
+        ("--message FetchRequest --version -1", b"", "has no version -1"),
+        ("--message MetadataRequest --version 1", bytes(3), "(at byte 0)"),
+        ("--record metadata", b"\x02\0\0", "frame version 2 is not 1"),
+        ("--record metadata", b"", "frame version"),
+        ("--record group --key 7fff", b"", "unknown record type 32767"),
+        ("--record group --key 0001 --hex 00", b"", "(at byte 2)"),
+        ("--record metadata --max-frame-bytes 2", bytes(3), "larger than 2 bytes"),
+    ],
+)
+def test_bad_bytes_are_one_line_and_exit_code_1(wire: Wire, words: str, stdin: bytes, error: str):
+    ran = wire("decode", *words.split(), stdin=stdin)
+    assert ran.code == 1
+    assert ran.err.startswith("fencepost wire decode: ") and ran.err.count("\n") == 1
+    assert error in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "--message FetchRequest",
+        "--request --version 1",
+        "--response --version 1",
+        "--response --api Fetch",
+        "--request --response",
+        "--request --api Fetch",
+        "--message FetchRequest --version 1 --frames",
+        "--request --key 00",
+        "--request --port 1",
+        "--record group",
+        "--record metadata --key 00",
+        "--record nothing",
+        "--request --hex 00 some-file",
+        "--pcap x --hex 00",
+        "--pcap x y",
+        "--request --max-frame-bytes 0",
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(wire: Wire, words: str):
+    ran = wire("decode", *words.split())
+    assert ran.code == 2 and ran.raw == b""
+
+
+def test_what_came_before_a_bad_frame_is_printed(wire: Wire):
+    ran = wire("decode", "--request", "--frames", stdin=asked() + b"\0\0\0\x01x")
+    assert ran.code == 1
+    assert [one["request"] for one in ran.lines] == ["ApiVersions"]
+
+
+def test_a_file_that_is_not_there(wire: Wire, tmp_path: Path):
+    missing = str(tmp_path / "missing")
+    for words in (["decode", "--request", missing], ["encode", missing]):
+        ran = wire(*words)
+        assert ran.code == 1
+        assert ran.err == f"fencepost wire {words[0]}: {missing}: No such file or directory\n"
+
+
+DOCUMENT = {
+    "request": "Heartbeat",
+    "version": 3,
+    "header": {"correlation_id": 1, "client_id": "c"},
+    "body": {"group_id": "g"},
+}
+
+
+def test_a_document_written_by_hand_needs_little(wire: Wire):
+    expected = encode_request(HeartbeatRequest(group_id="g"), 3, 1, "c").hex()
+    assert wire("encode", stdin=json.dumps(DOCUMENT).encode()).out.strip() == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"extra": 1}, "document 0: extra: no key of a request"),
+        ({"version": None}, "document 0: version: a whole number is needed"),
+        ({"version": 99}, "document 0: HeartbeatRequest has no version 99"),
+        ({"request": "Heartbeet"}, "document 0: no API is called 'Heartbeet'; did you mean Heart"),
+        ({"request": 12}, "document 0: request: a string is needed"),
+        ({"response": "Heartbeat"}, "document 0: a document has one of the keys"),
+        ({"body": {"group": ""}}, "document 0: body.group: no field of HeartbeatRequest"),
+        ({"body": None}, "document 0: body: an object is needed, not null"),
+        ({"header": {"correlation_id": 2**31}}, "header.correlation_id: 2147483648 does not fit"),
+        ({"header": {"request_api_key": 1}}, "request_api_key: 1, but the document says 12"),
+    ],
+)
+def test_documents_that_are_none(wire: Wire, change: dict[str, Any], error: str):
+    ran = wire("encode", stdin=json.dumps({**DOCUMENT, **change}).encode())
+    assert ran.code == 1 and ran.raw == b""
+    assert error in ran.err and ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b"", "there is no document in the input"),
+        (b"[]", "document 0: a document is a JSON object"),
+        (b"{}", "document 0: a document has one of the keys"),
+        (b"{\n\n]", "line 3, column 1"),
+        (b'{"message": 1, "message": 2}', "the key 'message' comes twice"),
+        (b'{"raw": NaN}', "NaN is no JSON"),
+        (b'{"raw": "!"}', "raw: not base64"),
+        (b"[" * 100_000, "line 1: nested too deeply"),
+        (b'{"version": ' + b"1" * 5000 + b"}", "line 1: "),
+        (b"\xff", "not UTF-8"),
+        (b'{"record": "group", "key": 1, "value": null}', "key: an object is needed"),
+        (b'{"record": "none"}', "record: 'none' is none of"),
+        (b'{"record": "metadata"}', "value: missing"),
+        (b'{"record": "control", "key": {"type": 99999}, "value": {}}', "does not fit into int16"),
+    ],
+)
+def test_json_that_is_none(wire: Wire, text: bytes, error: str):
+    ran = wire("encode", stdin=text)
+    assert ran.code == 1 and error in ran.err and ran.err.count("\n") == 1
+
+
+def test_a_record_in_two_parts_does_not_go_into_one_file(wire: Wire, tmp_path: Path):
+    key = group.encode_key(group.OffsetCommitKey())
+    ran = wire("decode", "--record", "group", "--key", key.hex())
+    assert wire("encode", "--output", str(tmp_path / "out"), stdin=ran.raw).code == 2
+
+
+@settings(max_examples=60, deadline=None, database=None)
+@given(st.binary(max_size=80))
+def test_no_bytes_end_in_anything_but_an_error(data: bytes):
+    from fencepost.cli.wire.documents import decode_request
+    from fencepost.wire.errors import WireError
+
+    for key in (0, 1, 3, 18):
+        frame = b"\0\0\0\0" + struct.pack(">hh", key, 3) + data
+        try:
+            decode_request(frame)
+        except WireError:
+            continue
+
+
+# -- capture files ---------------------------------------------------------------------------
+
+
+def conversation() -> list[bytes]:
+    maker = PacketMaker(segment_bytes=30)
+    heartbeat = encode_request(HeartbeatRequest(group_id="g"), 4, 9, "c")
+    handshake = encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 10, "c")
+    return [
+        *maker.open(),
+        *maker.send(asked()),
+        *maker.send(heartbeat),
+        *maker.answer(answered(27)),
+        *maker.send(produced()),
+        *maker.send(handshake),
+        *maker.close(),
+    ]
+
+
+@pytest.mark.parametrize("write", [write_pcap, write_pcapng])
+def test_a_capture(wire: Wire, tmp_path: Path, write: Callable[..., None]):
+    pytest.importorskip("cypcap")
+    path = tmp_path / "trace"
+    write(path, conversation())
+    ran = wire("decode", "--pcap", str(path), "--records")
+    assert ran.code == 0
+    names = [one.get("request") or one.get("response") for one in ran.lines]
+    assert names == ["ApiVersions", "Heartbeat", "Heartbeat", "Produce", "SaslHandshake"]
+    response = ran.lines[2]
+    assert response["body"]["error_code"] == 27
+    about = response["capture"]
+    assert about["time"].startswith("2023-11-14T22:13:20.0")
+    assert (about["source"], about["destination"]) == ("10.0.0.2:9092", "10.0.0.1:40000")
+    assert about["latency_ms"] > 0
+    assert ran.lines[3]["decoded_records"][0]["batches"][0]["records"][0]["key"] == "k"
+    assert ran.err.endswith("1 connections, 5 messages, 0 not decoded, 0 bytes skipped\n")
+    encoded = wire("encode", "--output", "-", stdin=ran.raw).raw
+    assert encoded.startswith(asked()) and answered(27) in encoded and produced() in encoded
+
+
+def test_a_capture_with_holes_still_tells_the_rest(wire: Wire, tmp_path: Path):
+    pytest.importorskip("cypcap")
+    path = tmp_path / "trace"
+    packets = conversation()
+    write_pcap(path, [packet for index, packet in enumerate(packets) if index != 7])
+    ran = wire("decode", "--pcap", str(path))
+    assert ran.code == 0
+    damaged = [one["capture"] for one in ran.lines if "error" in one["capture"]]
+    assert len(damaged) == 1 and "bytes are not there" in damaged[0]["error"]
+    assert wire("encode", stdin=ran.raw).code == 0
+
+
+def test_a_capture_of_other_ports(wire: Wire, tmp_path: Path):
+    pytest.importorskip("cypcap")
+    path = tmp_path / "trace"
+    write_pcap(path, conversation())
+    ran = wire("decode", "--pcap", str(path), "--port", "19092")
+    assert ran.code == 0 and ran.raw == b""
+    assert wire("decode", "--pcap", str(path), "--port", "1", "--port", "9092").lines
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"", ""),
+        (b"garbage that is no capture at all", "unknown file format"),
+        (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 99, 105), "link type 105"),
+    ],
+)
+def test_what_is_no_capture(wire: Wire, tmp_path: Path, content: bytes, error: str):
+    pytest.importorskip("cypcap")
+    path = tmp_path / "trace"
+    path.write_bytes(content)
+    ran = wire("decode", "--pcap", str(path))
+    assert ran.code == 1 and ran.err.count("\n") == 1
+    assert f"{path}: " in ran.err and error in ran.err
+
+
+def test_a_capture_that_breaks_off(wire: Wire, tmp_path: Path):
+    pytest.importorskip("cypcap")
+    path = tmp_path / "trace"
+    write_pcap(path, conversation())
+    path.write_bytes(path.read_bytes()[:-20])
+    ran = wire("decode", "--pcap", str(path))
+    assert ran.code == 1
+    assert len(ran.lines) == 5
+    assert "truncated dump file" in ran.err
+
+
+def test_garbage_in_packets(wire: Wire, tmp_path: Path):
+    pytest.importorskip("cypcap")
+    path = tmp_path / "trace"
+    write_pcap(path, [bytes(range(size)) for size in range(0, 200, 7)])
+    ran = wire("decode", "--pcap", str(path))
+    assert ran.code == 0 and ran.raw == b""
+
+
+def test_without_the_extra_it_says_what_to_install(
+    wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "cypcap", None)
+    ran = wire("decode", "--pcap", str(tmp_path / "trace"))
+    assert ran.code == 2
+    assert "pip install 'fencepost[pcap]'" in ran.err
+
+
+def test_the_command_itself_with_a_reader_that_leaves(tmp_path: Path):
+    """The one test of a process: a real stdout, closed after the first line."""
+    path = tmp_path / "frames"
+    path.write_bytes(asked() * 3000)
+    command = [sys.executable, "-m", "fencepost.cli.main"]
+    command += ["wire", "decode", "--request", "--frames", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["request"] == "ApiVersions"
+        process.stdout.close()
+    assert process.returncode == 1
