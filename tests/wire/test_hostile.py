@@ -17,6 +17,8 @@ from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.api.metadata import MetadataResponse
 from fencepost.wire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from fencepost.wire.errors import DecodeError
+from fencepost.wire.header import RequestHeader
+from fencepost.wire.records.transaction import TransactionLogValue
 
 from . import interpreter
 from .catalogue import CODECS, MESSAGES, codec, extreme, version_id
@@ -30,6 +32,8 @@ TARGETS = [
     (MetadataResponse, 12),
     (OffsetForLeaderEpochRequest, 3),
     (OffsetForLeaderEpochRequest, 4),
+    *((RequestHeader, version) for version in range(3)),
+    (TransactionLogValue, 1),
 ]
 HOSTILE_LENGTHS = [-2, -1, 0, 1, 0x7F, 0x7FFF, 0x7FFFFFF0, 0x7FFFFFFF, -0x80000000]
 HOSTILE_VARINTS = ["00", "01", "7f", "8001", "ffffffff07", "ffffffff0f", "ffffffff1f", "ff" * 9]
