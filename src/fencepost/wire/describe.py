@@ -162,7 +162,7 @@ def _kind_and_name(message: type[Message]) -> str:
 
 
 def _rows_of_class(cls: type[Struct], depth: int) -> list[Row]:
-    found = []
+    found: list[Row] = []
     for row, entry in zip(_own_rows(cls, depth), cls.fields):
         found.append(row)
         if entry.struct is not None:
@@ -175,7 +175,7 @@ def _own_rows(cls: type[Struct], depth: int = 0) -> list[Row]:
 
 
 def _rows_of_layout(layout: Layout, depth: int) -> list[Row]:
-    found = []
+    found: list[Row] = []
     for slot in layout.plain + layout.tagged:
         found.append(_row(layout.struct, slot.field, depth, _exact_type(slot)))
         if slot.layout is not None:

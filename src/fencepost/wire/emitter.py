@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from struct import Struct as Packer
@@ -75,7 +75,7 @@ class Emitter:
         self.lines.append(self._indent + line)
 
     @contextmanager
-    def block(self, header: str) -> Iterator[None]:
+    def block(self, header: str) -> Generator[None]:
         """Everything emitted inside is indented under `header`."""
         self.emit(header)
         self._indent += "    "

@@ -280,7 +280,8 @@ class Message(Struct, metaclass=MessageMeta):
 def _make_init(cls: type[Struct]) -> Any:
     """The keyword-only constructor of `cls`, as straight-line code."""
     environment: dict[str, Any] = {"MISSING": MISSING}
-    parameters, stores = [], []
+    parameters: list[str] = []
+    stores: list[str] = []
     for entry in cls.fields:
         name = entry.name
         if entry.default is not MISSING:

@@ -215,7 +215,7 @@ def resolve_fields(cls: type[Struct], specs: dict[str, FieldSpec]) -> tuple[Fiel
     """Turn the specs of `cls` into fields; TypeError when a declaration makes no sense."""
     annotations = cls.__annotations__  # of this class alone, it has fields
     namespace = vars(sys.modules[cls.__module__])
-    fields = []
+    fields: list[Field] = []
     for name, spec in specs.items():
         if name not in annotations:
             raise TypeError(f"{cls.__name__}.{name} has no annotation")

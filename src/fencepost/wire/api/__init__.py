@@ -526,12 +526,14 @@ def _load(api: str, suffix: str) -> type[Message]:
     return loaded
 
 
-def __getattr__(name: str) -> Any:
-    for suffix in ("Request", "Response"):
-        api = name.removesuffix(suffix)
-        if api != name and api in API_NAMES.values():
-            return _load(api, suffix)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # or type checkers would believe that every name is here
+
+    def __getattr__(name: str) -> Any:
+        for suffix in ("Request", "Response"):
+            api = name.removesuffix(suffix)
+            if api != name and api in API_NAMES.values():
+                return _load(api, suffix)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
