@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from fencepost.cli.wire.connections import Connections, Seen
 from fencepost.cli.wire.conversation import Conversation, Item, RequestSigns, ResponseSigns
+from fencepost.cli.wire.documents import encode_document
 from fencepost.cli.wire.framing import Cut, FrameCutter, Skipped
 from fencepost.cli.wire.packets import Endpoint, Segment, dissect, link_types
 from fencepost.cli.wire.reassembly import PATIENCE, Gap, Reassembler
@@ -373,6 +374,17 @@ def test_handshake_v1_brings_no_raw_tokens():
     talk = Conversation()
     talk.from_client(Cut(request(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1)), 0.0)
     assert not talk.has_raw_tokens
+
+
+def test_what_a_server_sends_too_much_is_kept():
+    asked, answers = heartbeats(1)
+    talk = Conversation()
+    talk.from_client(Cut(asked[0]), 0.0)
+    longer = (len(answers[0]) - 3).to_bytes(4, "big") + answers[0][4:] + b"\0"
+    item = talk.from_server(Cut(longer))
+    assert item.decoded is not None and item.decoded.document["trailing"] == "AA=="
+    (part,) = encode_document(item.decoded.document)
+    assert part.data == longer
 
 
 def test_an_api_from_the_future_is_passed_through():

@@ -153,11 +153,11 @@ def _response(pending: Pending, data: bytes) -> Decoded:
         error = data[8:10]
         if not is_known or error == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):
             try:
-                return decode_response(key, 0, data)
+                return decode_response(key, 0, data, allow_trailing=True)
             except DecodeError:
                 if not is_known:
                     raise
-    return decode_response(key, version, data)
+    return decode_response(key, version, data, allow_trailing=True)
 
 
 # -- what frames look like -------------------------------------------------------------------

@@ -22,8 +22,9 @@ from fencepost.cli.wire.json_parts import check_version, encode_inner, text_of, 
 from fencepost.cli.wire.names import find_api, find_message
 from fencepost.wire import api
 from fencepost.wire.errors import DecodeError
+from fencepost.wire.frame import read_request_header
 from fencepost.wire.header import RequestHeader, ResponseHeader
-from fencepost.wire.json_form import JsonFormError, bytes_from_json, to_json
+from fencepost.wire.json_form import JsonFormError, bytes_from_json, bytes_to_json, to_json
 from fencepost.wire.message import Message
 from fencepost.wire.types import Buffer
 
@@ -68,7 +69,7 @@ def read_header(frame: Buffer, pos: int = 4) -> tuple[RequestHeader, int]:
             "header.request_api_version",
             pos + 2,
         )
-    return RequestHeader.read(frame, pos, request_header_of(cls, version))
+    return read_request_header(frame, pos)
 
 
 def decode_request(frame: Buffer) -> Decoded:
@@ -76,7 +77,9 @@ def decode_request(frame: Buffer) -> Decoded:
     header, pos = read_header(frame)
     cls = api.request_class(header.request_api_key)
     version = header.request_api_version
-    message = _read_rest(cls, frame, pos, version)
+    message, end = cls.read(frame, pos, version, max_elements=ELEMENTS_MAX)
+    if end != len(frame):
+        raise _left_over(frame, end)
     document = {
         "request": api.API_NAMES[header.request_api_key],
         "version": version,
@@ -86,26 +89,33 @@ def decode_request(frame: Buffer) -> Decoded:
     return Decoded(document, message, version)
 
 
-def decode_response(api_key: int, version: int, frame: Buffer) -> Decoded:
-    """A response from a frame with its length prefix. Raises WireErrors."""
+def decode_response(
+    api_key: int, version: int, frame: Buffer, *, allow_trailing: bool = False
+) -> Decoded:
+    """A response from a frame with its length prefix. Raises WireErrors.
+
+    Bytes that are left over are an error, or the document's `trailing`: some servers send them and
+    clients ignore them.
+    """
     cls = api.response_class(api_key)
     header_version = response_header_of(cls, version)
     header, pos = ResponseHeader.read(frame, 4, header_version)
-    message = _read_rest(cls, frame, pos, version)
-    document = {
+    message, end = cls.read(frame, pos, version, max_elements=ELEMENTS_MAX)
+    document: Document = {
         "response": api.API_NAMES[api_key],
         "version": version,
         "header": to_json(header, header_version),
         "body": to_json(message, version),
     }
+    if end != len(frame):
+        if not allow_trailing:
+            raise _left_over(frame, end)
+        document["trailing"] = bytes_to_json(frame[end:])
     return Decoded(document, message, version)
 
 
-def _read_rest(cls: type[Message], frame: Buffer, pos: int, version: int) -> Message:
-    message, end = cls.read(frame, pos, version, max_elements=ELEMENTS_MAX)
-    if end != len(frame):
-        raise DecodeError(f"{len(frame) - end} bytes left over", "", end)
-    return message
+def _left_over(frame: Buffer, end: int) -> DecodeError:
+    return DecodeError(f"{len(frame) - end} bytes left over", "", end)
 
 
 # -- back to bytes ---------------------------------------------------------------------------
@@ -136,7 +146,7 @@ def encode_document(document: Any) -> list[Part]:
         if key not in keys and key not in ANNOTATIONS:
             raise JsonFormError(f"no key of a {kinds[0]}", key)
     for key in keys:
-        if key not in document and kinds[0] != "record":
+        if key not in document and key not in _OPTIONAL:
             raise JsonFormError("missing", key)
     return encode(document)
 
@@ -169,7 +179,9 @@ def _encode_response(document: Document) -> list[Part]:
     check_version(cls, version)
     header_version = response_header_of(cls, version)
     prefix = encode_inner(ResponseHeader, header_version, document["header"], "header")
-    return [Part("frame", _frame(prefix + encode_inner(cls, version, document["body"], "body")))]
+    body = encode_inner(cls, version, document["body"], "body")
+    trailing = bytes_from_json(document.get("trailing", ""), "trailing")
+    return [Part("frame", _frame(prefix + body + trailing))]
 
 
 def _encode_token(document: Document) -> list[Part]:
@@ -188,10 +200,16 @@ def _frame(content: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
+_OPTIONAL: Final = frozenset({"trailing", "key", "value"})
+"""Keys that need not be there; what a record needs is for `stored` to say."""
+
 _ENCODERS: Final[dict[str, tuple[frozenset[str], Any]]] = {
     "message": (frozenset({"message", "version", "body"}), _encode_body),
     "request": (frozenset({"request", "version", "header", "body"}), _encode_request),
-    "response": (frozenset({"response", "version", "header", "body"}), _encode_response),
+    "response": (
+        frozenset({"response", "version", "header", "body", "trailing"}),
+        _encode_response,
+    ),
     "sasl_token": (frozenset({"sasl_token"}), _encode_token),
     "raw": (frozenset({"raw"}), _encode_raw),
     "record": (frozenset({"record", "key", "value"}), _encode_record),
