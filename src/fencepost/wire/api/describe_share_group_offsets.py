@@ -43,14 +43,16 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
     start_offset: Int64 = field(
         doc="First offset that is not settled; -1 when the group has no state there yet.",
     )
-    leader_epoch: Int32 = field(doc="Term of the partition's leader that last used the state.")
+    leader_epoch: Int32 = field(
+        doc="Term of the partition's leader that last used the state; 0 before the first.",
+    )
     lag: Int64 = field(
         "1+",
         default=-1,
         ignorable=True,
         doc=(
-            "Records from `start_offset` to the end of the partition that are not settled; -1 when "
-            "unknown."
+            "Offsets from `start_offset` to the end of the partition that are not settled; -1 when "
+            "unknown (KIP-1226)."
         ),
     )
     error_code: Int16 = field(doc="0, or why the partition is not described.")

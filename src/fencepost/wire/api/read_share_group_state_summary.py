@@ -3,7 +3,7 @@
 The group coordinator sends it to the share coordinator to answer DescribeShareGroupOffsets
 (KIP-932).
 
-* v0 was early access in Kafka 4.0 and is stable from 4.1 on. The answer of late 2024 had no
+* v0 was early access in Kafka 4.0 and is stable from 4.1 on. The answer of early access had no
   `leader_epoch`; here v0 is what stable releases send.
 * v1 also counts the records that are settled, from which lag is computed (KIP-1226).
 """
@@ -19,7 +19,7 @@ class PartitionData(Struct):
 
     partition: Int32 = field(doc="Number of the partition.")
     leader_epoch: Int32 = field(
-        doc="Term of the leader as the sender knows it; -1 is not checked.",
+        doc="Term of the leader as the sender knows it; Kafka sends 0 and does not look at it.",
     )
 
 
@@ -48,10 +48,12 @@ class PartitionResult(Struct):
         default=None,
         doc="What went wrong in words, or null when nothing did.",
     )
-    state_epoch: Int32 = field(doc="Epoch of the state.")
-    leader_epoch: Int32 = field(doc="Term of the leader that last wrote or read the state.")
+    state_epoch: Int32 = field(doc="Epoch of the state; 0 when there is none.")
+    leader_epoch: Int32 = field(
+        doc="Term of the leader that last wrote or read the state; 0 before the first.",
+    )
     start_offset: Int64 = field(
-        doc="First offset that is not settled; -1 while nobody has chosen where to begin.",
+        doc="First offset that is not settled; -1 without a state, or one that does not say.",
     )
     delivery_complete_count: Int32 = field(
         "1+",

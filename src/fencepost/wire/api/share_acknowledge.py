@@ -52,7 +52,7 @@ class ShareAcknowledgeRequest(Message, api_key=79, kind="request", versions="0-2
         doc="Id of the group; a broker refuses null with error 42.",
     )
     member_id: String | None = field(
-        doc="Id of the member; a broker refuses null and what is no UUID.",
+        doc="Id of the member; a broker refuses null, the empty one and more than 36 letters.",
     )
     share_session_epoch: Int32 = field(
         doc=(

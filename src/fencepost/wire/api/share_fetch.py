@@ -70,12 +70,12 @@ class ShareFetchRequest(Message, api_key=78, kind="request", versions="0-2", fle
         doc="Id of the group; a broker refuses null with error 42.",
     )
     member_id: String | None = field(
-        doc="Id of the member; a broker refuses null and what is no UUID.",
+        doc="Id of the member; a broker refuses null, the empty one and more than 36 letters.",
     )
     share_session_epoch: Int32 = field(
         doc=(
-            "0 opens a session, -1 closes it and releases what is still locked, otherwise one more "
-            "than last time; a wrong one is error 123."
+            "0 opens a session, without acknowledgements; -1 closes it and releases what is still "
+            "locked; otherwise one more than last time. A wrong one is error 123."
         ),
     )
     max_wait_ms: Int32 = field(doc="Milliseconds the answer may be held back for want of data.")
@@ -103,8 +103,8 @@ class ShareFetchRequest(Message, api_key=78, kind="request", versions="0-2", fle
     is_renew_ack: Bool = field(
         "2+",
         doc=(
-            "Whether acknowledgements of type 4 are among them; nothing is fetched then, and the "
-            "limits and waits are 0 (KIP-1222)."
+            "Whether acknowledgements of type 4 are among them (KIP-1222); nothing is fetched "
+            "then, and wait, least bytes and both limits must be 0."
         ),
     )
     topics: list[FetchTopic] = field(

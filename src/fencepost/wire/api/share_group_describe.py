@@ -68,7 +68,9 @@ class DescribedGroup(Struct):
     assignment_epoch: Int32 = field(
         doc="Group epoch the assignment was made for; below `group_epoch` while a new one is due.",
     )
-    assignor_name: String = field(doc="Assignor that made the assignment, such as `simple`.")
+    assignor_name: String = field(
+        doc="Assignor that the coordinator uses for share groups, such as `simple`."
+    )
     members: list[Member] = field(doc="The members.")
     authorized_operations: Int32 = field(
         default=-0x80000000,

@@ -6,8 +6,7 @@ this to the group's coordinator at the interval it answers with (KIP-932).
 
 * v0 was early access in Kafka 4.0, never stable, and is gone from 4.1 on; clients and brokers of
   different releases cannot rely on it.
-* v1 is the first stable version. It has the fields of v0, but the consumer makes up the id of the
-  member itself.
+* v1 is the first stable version. It has the fields of v0.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ class ShareGroupHeartbeatRequest(
 
     group_id: String = field(doc="Id of the group.")
     member_id: String = field(
-        doc=(
-            "Id of the member, a UUID the consumer draws and keeps while it runs; up to v0 empty "
-            "on joining, for the coordinator to choose."
-        ),
+        doc="Id of the member, which the consumer draws itself and keeps while it runs: a UUID.",
     )
     member_epoch: Int32 = field(
         doc="Epoch the member was last told; 0 joins the group, -1 leaves it.",
@@ -74,7 +70,7 @@ class ShareGroupHeartbeatResponse(
     )
     member_id: String | None = field(
         default=None,
-        doc="Id of the member, the one chosen for it if it joined without at v0; may be null.",
+        doc="Id of the member, as it was sent; null on an error.",
     )
     member_epoch: Int32 = field(doc="Epoch to send with the next heartbeat.")
     heartbeat_interval_ms: Int32 = field(doc="Milliseconds until the next heartbeat is due.")

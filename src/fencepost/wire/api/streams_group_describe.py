@@ -206,7 +206,7 @@ class DescribedGroup(Struct):
     )
     topology: Topology | None = field(
         default=None,
-        doc="What the group runs, or null when no member has said it yet.",
+        doc="What the group runs, or null on an error.",
     )
     members: list[Member] = field(doc="The members.")
     authorized_operations: Int32 = field(
@@ -229,7 +229,10 @@ class DescribedGroup(Struct):
         "1+",
         default=None,
         ignorable=True,
-        doc="Assignor that makes the assignment, or null when unknown (KIP-1357).",
+        doc=(
+            "Assignor that will make the next assignment, not always the one that made the present "
+            "one; null on an error (KIP-1357)."
+        ),
     )
 
 

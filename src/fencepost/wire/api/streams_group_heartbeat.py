@@ -76,7 +76,7 @@ class Topology(Struct):
     """What a client runs, as far as the coordinator must know it to deal out tasks."""
 
     epoch: Int32 = field(
-        doc="Counter of topologies of the group; a greater one than the group's replaces it.",
+        doc="Counter of the topologies the group has had, by which a member's is compared.",
     )
     subtopologies: list[Subtopology] = field(doc="The subtopologies.")
 
@@ -184,8 +184,8 @@ class Status(Struct):
         doc=(
             "0 the member's topology is older than the group's, 1 source topics are missing, 2 "
             "topics have the wrong number of partitions, 3 internal topics are missing, 4 a client "
-            "asked all to shut down, 5 the assignment waits for more members, 6 the member lacks "
-            "tags (v1+)."
+            "asked all to shut down, 5 a new assignment is put off for a while, 6 the member lacks "
+            "tags that standby tasks are spread out by (v1+)."
         ),
     )
     status_detail: String = field(doc="The same in words, with the topics it is about.")
@@ -199,14 +199,14 @@ class TopicPartition(Struct):
 
 
 class EndpointToPartitions(Struct):
-    """Which data the state stores of a client cover."""
+    """Which data the state stores of one member cover; an endpoint may have several members."""
 
     user_endpoint: Endpoint = field(doc="Where to query them.")
     active_partitions: list[TopicPartition] = field(
-        doc="Input partitions of the tasks it processes.",
+        doc="Partitions, of repartition topics too, that its active tasks read.",
     )
     standby_partitions: list[TopicPartition] = field(
-        doc="Input partitions of the tasks whose state it keeps a copy of.",
+        doc="Partitions that its standby and warm-up tasks would read.",
     )
 
 
@@ -242,10 +242,13 @@ class StreamsGroupHeartbeatResponse(
         "1+",
         default=-1,
         ignorable=True,
-        doc="Offsets by which a warm-up task may lag and count as caught up; -1 when not said.",
+        doc=(
+            "Offsets by which a client may lag and still be given a task to process; -1 when the "
+            "broker does not say."
+        ),
     )
     status: list[Status] | None = field(
-        doc="What the member should know of the group, or null when nothing has changed.",
+        doc="What the member should know of the group; null says as little as an empty array.",
     )
     active_tasks: list[TaskIds] | None = field(
         default=None,

@@ -74,7 +74,7 @@ class StreamsGroupTopologyDescriptionUpdateResponse(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
     error_code: Int16 = field(
-        doc="0, or why it is not stored; 135 when the plugin failed, 35 when there is none.",
+        doc="0, or why it is not stored; 135 when the plugin could not or would not.",
     )
     error_message: String | None = field(
         default=None,

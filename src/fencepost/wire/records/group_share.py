@@ -108,7 +108,7 @@ class ShareGroupTargetAssignmentMetadataValue(
     assignment_timestamp: Int64 = field(
         tag=0,
         ignorable=True,
-        doc="Milliseconds since 1970 at which it was made; 0 when not kept.",
+        doc="Milliseconds since 1970 at which it was made; 0 before 4.3 (KIP-1263).",
     )
 
 

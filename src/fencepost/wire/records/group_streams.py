@@ -50,7 +50,10 @@ class StreamsGroupMetadataValue(
     stored_description_topology_epoch: Int32 = field(
         tag=2,
         default=-1,
-        doc="Epoch of the topology whose description a plugin has stored; -1 for none (KIP-1331).",
+        doc=(
+            "Epoch of the topology whose description a plugin has stored; -1 for none, -2 when it "
+            "was interrupted and may or may not have (KIP-1331)."
+        ),
     )
     failed_description_topology_epoch: Int32 = field(
         tag=3,
@@ -124,7 +127,7 @@ class StreamsGroupTargetAssignmentMetadataValue(
     assignment_timestamp: Int64 = field(
         tag=0,
         ignorable=True,
-        doc="Milliseconds since 1970 at which it was made; 0 when not kept.",
+        doc="Milliseconds since 1970 at which it was made; 0 before 4.3 (KIP-1263).",
     )
 
 
@@ -190,7 +193,7 @@ class StreamsGroupCurrentMemberAssignmentValue(
         doc="Epoch before that, still accepted from a member that missed an answer.",
     )
     state: Int8 = field(
-        doc="0 stable, 1 has tasks to give up, 2 waits for tasks others still have.",
+        doc="1 stable, 2 has tasks to give up, 3 waits for tasks others still have.",
     )
     active_tasks: list[CurrentTaskIds] = field(doc="Tasks it processes.")
     standby_tasks: list[CurrentTaskIds] = field(doc="Tasks it keeps a copy of the state of.")

@@ -58,7 +58,7 @@ class ShareSnapshotValue(
         doc="Epoch of the state, raised when it is begun anew; writers of older ones are refused.",
     )
     leader_epoch: Int32 = field(
-        doc="Term of the partition's leader that last used the state; -1 for none.",
+        doc="Term of the partition's leader that last used the state; 0 before the first.",
     )
     start_offset: Int64 = field(
         doc="First offset that is not settled; -1 while nobody has chosen where to begin.",
@@ -68,8 +68,15 @@ class ShareSnapshotValue(
         default=-1,
         doc="Records from `start_offset` on that are settled; -1 when not counted (KIP-1226).",
     )
-    create_timestamp: Int64 = field(doc="Milliseconds since 1970 at which the state was begun.")
-    write_timestamp: Int64 = field(doc="Milliseconds since 1970 at which this was written.")
+    create_timestamp: Int64 = field(
+        doc="Milliseconds since 1970 at which a snapshot of this state was first written.",
+    )
+    write_timestamp: Int64 = field(
+        doc=(
+            "Milliseconds since 1970 at which this one was; later than `create_timestamp` when an "
+            "unchanged state is written again, to free the log up to here."
+        ),
+    )
     state_batches: list[StateBatch] = field(
         doc="Offsets from `start_offset` on that have a history; the rest was never handed out.",
     )
@@ -87,7 +94,9 @@ class ShareUpdateValue(Message, record_id=1, kind="coordinator-value", versions=
     """A change since the last snapshot."""
 
     snapshot_epoch: Int32 = field(doc="Epoch of the snapshot that this changes.")
-    leader_epoch: Int32 = field(doc="Term of the partition's leader that wrote it.")
+    leader_epoch: Int32 = field(
+        doc="Term of the partition's leader that wrote it; -1 when it stays what it is.",
+    )
     start_offset: Int64 = field(
         doc="First offset that is not settled now; -1 when it stays where it is.",
     )
