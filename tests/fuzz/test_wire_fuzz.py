@@ -38,7 +38,9 @@ def test_what_was_found_once(line: str) -> None:
     wire_target.check(cls, number, bytes.fromhex("".join(body)))
 
 
-def fuzz(corpus: Path, seeds: list[bytes], *options: str) -> subprocess.CompletedProcess[str]:
+def fuzz(
+    corpus: Path, seeds: list[bytes], seconds: str, *options: str
+) -> subprocess.CompletedProcess[str]:
     for number, seed in enumerate(seeds):
         (corpus / str(number)).write_bytes(seed)
     command = [sys.executable, "-m", "tests.fuzz.fuzz_wire", *options, str(corpus)]
