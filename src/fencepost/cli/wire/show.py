@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -58,8 +57,6 @@ def show(arguments: argparse.Namespace) -> int:
         print_json(described if len(described) > 1 else described[0])
         return 0
     columns = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns
-    if not sys.stdout.isatty():
-        columns = max(columns, PIPED_COLUMNS)
     lines: list[str] = []
     for cls in classes:
         lines += [*([""] if lines else []), *table(cls, version, columns)]
