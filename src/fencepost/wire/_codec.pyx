@@ -11,12 +11,14 @@ Two conventions keep it short:
   with or without a Python exception; what it was is found out by `diagnose`, for both backends.
 * Every `PyObject *` that is returned is a new reference, every one that is passed is borrowed.
 
-The parts: `_codec_plan.pxi`, `_codec_read.pxi` and `_codec_write.pxi`, included below.
+The parts: `_codec_plan.pxi`, `_codec_read.pxi`, `_codec_sink.pxi` and `_codec_write.pxi`, included
+below, over `_codec_objects.h`, which makes objects and looks into them.
 
-Limits of the input are checked before each read and before each allocation. Lists grow with their
-elements beyond `PREALLOCATED` of them, so that nested arrays cannot each claim the whole input.
-Buffers being written are grown before each write. Nothing is released while it is being read:
-values are held while they are written, since writing an odd one may run Python code.
+Limits of the input are checked before each read and before each allocation. Lists of structs and
+strings grow with their elements beyond `PREALLOCATED` of them, so that nested arrays cannot each
+claim the whole input. Buffers being written are grown before each write. Nothing is released while
+it is being read: values that are written are held wherever writing one may run Python code, which
+plain numbers, strings and bytes cannot.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -111,7 +113,7 @@ cdef extern from "_codec_objects.h":
     int share_numbers() except -1
     Py_ssize_t slot_offset(PyObject *)
     void adopt(PyTypeObject *, Py_ssize_t, destructor)
-    PyObject *new_struct(PyTypeObject *)
+    PyObject *new_struct(PyTypeObject *, Py_ssize_t)
     PyObject *track_struct(PyObject *)
     PyObject *SLOT(PyObject *, Py_ssize_t)
     void fill_slot(PyObject *, Py_ssize_t, PyObject *)

@@ -172,12 +172,11 @@ static void adopt(PyTypeObject *type, Py_ssize_t declared, destructor common)
         type->tp_dealloc = release_struct;
 }
 
-/* An object with empty slots, not yet known to the collector: `track_struct` is for when it is
+/* An object with `count` empty slots, not yet known to the collector: `track_struct` is for when it is
  * filled. It can be released at any time. */
-static inline PyObject *new_struct(PyTypeObject *type)
+static inline PyObject *new_struct(PyTypeObject *type, Py_ssize_t count)
 {
     PyObject *self;
-    Py_ssize_t count = slots_of(type);
     if (type->tp_dealloc != release_struct)
         return type->tp_alloc(type, 0);
     if (count <= SLOTS_MAX && free_structs[count].first != NULL) {

@@ -2,6 +2,7 @@
 
 cdef struct PlanC:
     PyTypeObject *type
+    Py_ssize_t slots
     Py_ssize_t unknown_tags
     bint is_flexible
     int plain_end
@@ -63,7 +64,8 @@ cdef class Plan:
             inner = None if field.struct is None else defaults_of(field.struct)
             self._set(&self.c.ops[index], struct, field, inner)
             index += 1
-        adopt(self.c.type, total + 1, common.tp_dealloc)
+        self.c.slots = total + 1
+        adopt(self.c.type, self.c.slots, common.tp_dealloc)
 
     def __dealloc__(self):
         PyMem_Free(self.c.ops)

@@ -126,18 +126,50 @@ cdef PyObject *read_single(const Op *op, Cursor *c, bint is_nullable) noexcept:
     return read_struct(op.plan, c)
 
 
-cdef PyObject *read_element(const Op *op, Cursor *c) noexcept:
-    if op.kind == STRUCT:
-        return read_struct(op.plan, c)
-    return read_single(op, c, False)
+cdef PyObject *read_fixed_items(const Op *op, Cursor *c, int64_t count) noexcept:
+    """So many values of one size, all of which are there."""
+    cdef int64_t index
+    cdef PyObject *item
+    cdef PyObject *items = PyList_New(count)
+    if items == NULL:
+        return NULL
+    for index in range(count):
+        item = read_fixed(op.kind, c.pos)
+        if item == NULL:
+            Py_DECREF(items)
+            return NULL
+        PyList_SET_ITEM(items, index, item)
+        c.pos += op.width
+    return items
+
+
+cdef PyObject *read_items(const Op *op, Cursor *c, int64_t count) noexcept:
+    """So many structs, strings or bytes."""
+    cdef int64_t index
+    cdef PyObject *item
+    cdef int failed
+    cdef bint grows = count > PREALLOCATED
+    cdef PyObject *items = PyList_New(0 if grows else count)
+    if items == NULL:
+        return NULL
+    for index in range(count):
+        item = read_struct(op.plan, c) if op.kind == STRUCT else read_sized(op, c, False)
+        if item == NULL:
+            Py_DECREF(items)
+            return NULL
+        if not grows:
+            PyList_SET_ITEM(items, index, item)
+            continue
+        failed = PyList_Append(items, item)
+        Py_DECREF(item)
+        if failed < 0:
+            Py_DECREF(items)
+            return NULL
+    return items
 
 
 cdef PyObject *read_array(const Op *op, Cursor *c) noexcept:
     cdef int64_t count = 0
-    cdef int64_t index
-    cdef PyObject *items
-    cdef PyObject *item
-    cdef int failed
     if read_length(c, op.is_compact, 4, &count) < 0:
         return NULL
     if count < 0:
@@ -147,28 +179,9 @@ cdef PyObject *read_array(const Op *op, Cursor *c) noexcept:
     c.elements_left -= count
     if c.elements_left < 0:
         return NULL
-    items = PyList_New(count if count <= PREALLOCATED else 0)
-    if items == NULL:
-        return NULL
-    if count <= PREALLOCATED:
-        for index in range(count):
-            item = read_element(op, c)
-            if item == NULL:
-                Py_DECREF(items)
-                return NULL
-            PyList_SET_ITEM(items, index, item)
-        return items
-    for index in range(count):
-        item = read_element(op, c)
-        if item == NULL:
-            Py_DECREF(items)
-            return NULL
-        failed = PyList_Append(items, item)
-        Py_DECREF(item)
-        if failed < 0:
-            Py_DECREF(items)
-            return NULL
-    return items
+    if op.kind < FIXED_END:
+        return read_fixed_items(op, c, count)
+    return read_items(op, c, count)
 
 
 cdef PyObject *read_value(const Op *op, Cursor *c) noexcept:
@@ -188,7 +201,7 @@ cdef int set_slot(PyObject *self, Py_ssize_t offset, PyObject *value) noexcept:
     return 0
 
 
-cdef int fill_defaults(const PlanC *plan, int first, PyObject *self) noexcept:
+cdef inline int fill_defaults(const PlanC *plan, int first, PyObject *self) noexcept:
     """Defaults into the slots of the ops from `first` on, and no unknown tags."""
     cdef const Op *op = plan.ops + first
     cdef const Op *end = plan.ops + plan.absent_end
@@ -207,7 +220,7 @@ cdef int fill_defaults(const PlanC *plan, int first, PyObject *self) noexcept:
 
 
 cdef PyObject *make_default(const PlanC *plan) noexcept:
-    cdef PyObject *self = new_struct(plan.type)
+    cdef PyObject *self = new_struct(plan.type, plan.slots)
     if self == NULL:
         return NULL
     if fill_defaults(plan, 0, self) < 0:
@@ -216,7 +229,7 @@ cdef PyObject *make_default(const PlanC *plan) noexcept:
     return track_struct(self)
 
 
-cdef int fill_plain(const PlanC *plan, Cursor *c, PyObject *self) noexcept:
+cdef inline int fill_plain(const PlanC *plan, Cursor *c, PyObject *self) noexcept:
     """What comes before the tagged section."""
     cdef const Op *op = plan.ops
     cdef const Op *end = plan.ops + plan.plain_end
@@ -242,7 +255,7 @@ cdef int fill_plain(const PlanC *plan, Cursor *c, PyObject *self) noexcept:
 
 
 cdef PyObject *read_struct(const PlanC *plan, Cursor *c) noexcept:
-    cdef PyObject *self = new_struct(plan.type)
+    cdef PyObject *self = new_struct(plan.type, plan.slots)
     cdef int failed
     if self == NULL:
         return NULL

@@ -52,7 +52,7 @@ cdef int put_bytes(Sink *s, const void *data, Py_ssize_t size) noexcept:
     return 0
 
 
-cdef inline int store_uvarint(uint8_t *p, uint64_t value) noexcept:
+cdef inline int store_uvarint(uint8_t *p, uint32_t value) noexcept:
     """Write a varint where there is room for it; returns its size."""
     cdef int size = 1
     while value > 0x7F:
@@ -63,10 +63,10 @@ cdef inline int store_uvarint(uint8_t *p, uint64_t value) noexcept:
     return size
 
 
-cdef int put_uvarint(Sink *s, int64_t value) noexcept:
-    if value > 0xFFFFFFFF or need(s, VARINT_BYTES) < 0:
+cdef inline int put_uvarint(Sink *s, int64_t value) noexcept:
+    if value != <uint32_t>value or need(s, VARINT_BYTES) < 0:
         return -1
-    s.pos += store_uvarint(s.pos, value)
+    s.pos += store_uvarint(s.pos, <uint32_t>value)
     return 0
 
 
