@@ -162,7 +162,7 @@ def _values(field: Field, version: int, flexible: bool) -> Any:
     if field.is_array and field.struct is None:
         sizes |= st.lists(single, min_size=31, max_size=33)
     elif field.is_array and _extreme_count(field) > 2:
-        sizes |= st.lists(single, min_size=4, max_size=5)
+        sizes |= st.lists(single, min_size=4, max_size=7)
     strategy = sizes if field.is_array else single
     if field.nullable.holds(version):
         strategy = st.none() | strategy

@@ -410,7 +410,7 @@ class TestDecoding:
             assert all(type(value) is Uuid for value in got.uuids)
             assert got.booleans == [True, False]
 
-    @pytest.mark.parametrize("count", [0, 1, 3, 4, 31, 32, 127, 128, 4096, 4097, 20_000])
+    @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 6, 31, 32, 127, 128, 4096, 4097, 20_000])
     @pytest.mark.parametrize("version", range(4))
     def test_arrays_of_any_length(self, count: int, version: int) -> None:
         sample = Sample(points=[Point(x=index) for index in range(count)])

@@ -80,13 +80,22 @@ class _EncodeWriter(Emitter):
         pack = self.packer("pack", codes, "pack")
         self.emit(f"{self._append}({pack}({', '.join(values)}))")
 
-    def _uvarint(self, name: str, largest: int | None = None) -> None:
-        """End the run with the varint in variable `name`, which has a limit where one is given."""
+    def _uvarint(
+        self, name: str, *, largest: int | None = None, is_often_long: bool = False
+    ) -> None:
+        """End the run with the varint in variable `name`, which has a limit where one is given.
+
+        `is_often_long`: two bytes are as likely as one.
+        """
         with self.block(f"if {name} < 128:"):
             if self._codes:
                 self._emit_run(self._codes + "B", [*self._values, name])
             else:
                 self.emit(f"{self._append}(SMALL[{name}])")
+        if is_often_long:
+            with self.block(f"elif {name} < 16384:"):
+                halves = [f"{name} & 127 | 128", f"{name} >> 7"]
+                self._emit_run(self._codes + "BB", [*self._values, *halves])
         with self.block("else:"):
             if largest is not None:
                 with self.block(f"if {name} > {largest}:"):
@@ -221,8 +230,10 @@ class _EncodeWriter(Emitter):
             with self.block("else:"):
                 self._measure(slot, size, data)
         if slot.is_compact:
-            is_string = slot.field.primitive is Primitive.STRING
-            self._uvarint(size, MAX_STRING_BYTES + 1 if is_string else None)
+            if slot.field.primitive is Primitive.STRING:
+                self._uvarint(size, largest=MAX_STRING_BYTES + 1)
+            else:
+                self._uvarint(size, is_often_long=True)
         else:
             self._add("h" if slot.field.primitive is Primitive.STRING else "i", size)
             self.flush()
