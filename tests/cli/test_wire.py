@@ -298,6 +298,21 @@ def test_tags_of_strangers_survive_in_header_and_body(wire: Wire):
     assert wire("encode", stdin=ran.raw).out.strip() == frame.hex()
 
 
+def test_bytes_that_no_encoder_writes_are_pointed_out(wire: Wire):
+    plain = HeartbeatRequest(group_id="g").encode(4)
+    longer = b"\x82\x00" + plain[1:]  # the same length in two bytes
+    words = ("decode", "--message", "HeartbeatRequest", "--version", "4")
+    assert wire(*words, stdin=plain).err == ""
+    ran = wire(*words, stdin=longer)
+    assert (ran.code, ran.json) == (0, wire(*words, stdin=plain).json)
+    assert "encode gives other bytes from byte 0 on" in ran.err
+    frame = struct.pack(">ihhihb", 11 + len(longer), 12, 4, 5, -1, 0) + longer
+    ran = wire("decode", "--request", "--frames", stdin=frame)
+    assert ran.err == (
+        "frame 0 at byte 0 is not as encoders write it: encode gives other bytes from byte 15 on\n"
+    )
+
+
 def test_responses_need_to_be_told_what_they_are(wire: Wire):
     words = ("decode", "--response", "--api", "heartbeat", "--version", "4")
     ran = wire(*words, "--frames", stdin=answered(25) + answered())

@@ -275,6 +275,14 @@ def test_garbage_between_frames_is_skipped_and_counted():
     ]
 
 
+def test_zeros_and_small_numbers_are_no_frames():
+    (frame,), _ = heartbeats(1)
+    for filler in (bytes(3000), b"\0\1" * 3000, b"\0\0\0\x10" * 3000):
+        cut = cutter(is_in_step=False)
+        found = [*cut.feed(filler + frame), *cut.close()]
+        assert found == [Skipped(len(filler), "joined in the middle"), Cut(frame)]
+
+
 def test_tls_is_called_by_its_name():
     cut = cutter()
     assert list(cut.feed(b"\x16\x03\x01\x02\x00" + bytes(range(256)) * 4)) == []

@@ -125,6 +125,8 @@ def _document(item: Item, about: dict[str, Any], time: float, with_records: bool
     if item.kind == "response" and item.pending is not None:
         about["latency_ms"] = round(1000 * (time - item.pending.time), 3)
     if item.decoded is not None:
+        if item.decoded.differs_at is not None:
+            about["differs_at"] = item.decoded.differs_at
         return shown(item.decoded, with_records)
     if item.kind == "sasl_token":
         return {"sasl_token": bytes_to_json(item.frame.data[LENGTH_BYTES:])}

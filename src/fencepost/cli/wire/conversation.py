@@ -37,7 +37,11 @@ _INT32 = Layout(">i")
 _API_KEY_MAX, _VERSION_MAX = 999, 99
 _HEADER_BYTES_MAX = 300  # with a name of 255 bytes
 # Length below 2^27, API key below 128, version below 64: what a search can look for quickly.
-_REQUEST_START = re.compile(rb"(?=[\x00-\x07]...\x00[\x00-\x7f]\x00[\x00-\x3f])", re.DOTALL)
+# The lengths 0 to 9 are left out: no header fits, and zeros are everywhere.
+_REQUEST_START = re.compile(
+    rb"(?=[\x00-\x07](?!\x00\x00[\x00-\x09])...\x00[\x00-\x7f]\x00[\x00-\x3f])", re.DOTALL
+)
+_PROOF_BYTES_MAX = 1 << 16  # larger requests are not decoded just to see whether they are any
 
 
 class Pending(NamedTuple):
@@ -200,10 +204,10 @@ def _begins_request(buf: bytearray, at: int) -> bool:
     """
     size = LENGTH_BYTES + _HEAD.unpack_from(buf, at)[0]
     try:
-        if len(buf) - at >= size:
+        header, _ = read_header(buf[at : at + min(size, _HEADER_BYTES_MAX)])
+        if len(buf) - at >= size and size <= _PROOF_BYTES_MAX:
             decode_request(buf[at : at + size])
             return True
-        header, _ = read_header(buf[at : at + min(size, _HEADER_BYTES_MAX)])
     except (WireError, JsonFormError, IndexError):
         return False
     return header.correlation_id >= 0 and (header.client_id or "\0").isprintable()

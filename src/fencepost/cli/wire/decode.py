@@ -20,7 +20,7 @@ from fencepost.cli.wire.documents import Decoded, decode_body, decode_request, d
 from fencepost.cli.wire.failures import InputError, wire_command
 from fencepost.cli.wire.json_parts import check_version
 from fencepost.cli.wire.names import find_api, find_message
-from fencepost.cli.wire.output import print_line, shown
+from fencepost.cli.wire.output import print_line, shown, warn_if_different
 from fencepost.wire import api
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.types import Buffer
@@ -93,7 +93,9 @@ def decode(arguments: argparse.Namespace) -> int:
     elif arguments.message is not None:
         cls = find_message(arguments.message)
         check_version(cls, arguments.version)
-        print_json(shown(decode_body(cls, arguments.version, _read(arguments)), arguments.records))
+        decoded = decode_body(cls, arguments.version, _read(arguments))
+        print_json(shown(decoded, arguments.records))
+        warn_if_different(decoded, cls.__name__)
     else:
         _decode_frames(arguments)
     return 0
@@ -166,6 +168,7 @@ def _decode_frames(arguments: argparse.Namespace) -> None:
                 print_line(document)
             else:
                 print_json(document)
+            warn_if_different(decoded, f"frame {frame.number} at byte {frame.offset}")
             progress.show(frame.offset)
             count += 1
         progress.close()

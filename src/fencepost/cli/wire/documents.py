@@ -36,18 +36,24 @@ Document = dict[str, Any]
 
 
 class Decoded(NamedTuple):
-    """A message with its document."""
+    """A message with its document.
+
+    Bytes can be well-formed and still not be those that an encoder writes: a number in more bytes
+    than it takes, a tag that only says its default. `differs_at` is the first byte that encoding
+    will not give back, None when there is no such byte.
+    """
 
     document: Document
     message: Message
     version: int
+    differs_at: int | None
 
 
 def decode_body(cls: type[Message], version: int, data: Buffer) -> Decoded:
     """A message without a header. Raises WireErrors."""
     message = cls.decode(data, version, max_elements=ELEMENTS_MAX)
     document = {"message": cls.__name__, "version": version, "body": to_json(message, version)}
-    return Decoded(document, message, version)
+    return Decoded(document, message, version, _first_difference(data, message.encode(version)))
 
 
 def read_header(frame: Buffer, pos: int = 4) -> tuple[RequestHeader, int]:
@@ -77,16 +83,18 @@ def decode_request(frame: Buffer) -> Decoded:
     header, pos = read_header(frame)
     cls = api.request_class(header.request_api_key)
     version = header.request_api_version
+    header_version = request_header_of(cls, version)
     message, end = cls.read(frame, pos, version, max_elements=ELEMENTS_MAX)
     if end != len(frame):
         raise _left_over(frame, end)
     document = {
         "request": api.API_NAMES[header.request_api_key],
         "version": version,
-        "header": to_json(header, request_header_of(cls, version)),
+        "header": to_json(header, header_version),
         "body": to_json(message, version),
     }
-    return Decoded(document, message, version)
+    again = bytes(frame[:4]) + header.encode(header_version) + message.encode(version)
+    return Decoded(document, message, version, _first_difference(frame, again))
 
 
 def decode_response(
@@ -111,7 +119,15 @@ def decode_response(
         if not allow_trailing:
             raise _left_over(frame, end)
         document["trailing"] = bytes_to_json(frame[end:])
-    return Decoded(document, message, version)
+    again = bytes(frame[:4]) + header.encode(header_version) + message.encode(version)
+    return Decoded(document, message, version, _first_difference(frame[:end], again))
+
+
+def _first_difference(data: Buffer, again: bytes) -> int | None:
+    if data == again:
+        return None
+    pairs = enumerate(zip(data, again))
+    return next((at for at, (one, other) in pairs if one != other), min(len(data), len(again)))
 
 
 def _left_over(frame: Buffer, end: int) -> DecodeError:

@@ -16,6 +16,16 @@ def shown(decoded: Decoded, with_records: bool) -> dict[str, Any]:
     return {**decoded.document, "decoded_records": records} if records else decoded.document
 
 
+def warn_if_different(decoded: Decoded, what: str) -> None:
+    """Say on stderr when encoding the document will not give the same bytes."""
+    if decoded.differs_at is not None:
+        print(
+            f"{what} is not as encoders write it: encode gives other bytes from byte "
+            f"{decoded.differs_at} on",
+            file=sys.stderr,
+        )
+
+
 def print_line(document: dict[str, Any]) -> None:
     """One JSON document in one line."""
     json.dump(document, sys.stdout, separators=(",", ":"))
