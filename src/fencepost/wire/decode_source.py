@@ -20,10 +20,10 @@ from itertools import repeat
 from typing import Any
 
 from fencepost.wire import runtime
-from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods, repeated_elements
+from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods, repeated_layouts
 from fencepost.wire.layout import Layout, Slot
 from fencepost.wire.schema import MISSING, Field
-from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
+from fencepost.wire.types import FIXED_CODES, Primitive, Uuid
 
 FEW_ELEMENTS = 6
 """Arrays of fewer structs than this are read one by one: as fast, without looking at all tags."""
@@ -32,6 +32,7 @@ _ENVIRONMENT: dict[str, Any] = {
     "Malformed": runtime.Malformed,
     "TooMany": runtime.TooMany,
     "uvarint": runtime.read_uvarint,
+    "string_size": runtime.read_string_size,
     "read_uuids": runtime.read_uuids,
     "read_tag": runtime.read_tag,
     "read_unknown_tags": runtime.read_unknown_tags,
@@ -64,7 +65,7 @@ def decoder_source(
 
 class _DecodeWriter(Emitter):
     def __init__(self, layout: Layout, from_view: bool, is_bounded: bool) -> None:
-        super().__init__(dict(_ENVIRONMENT), repeated_elements(layout))
+        super().__init__(dict(_ENVIRONMENT), repeated_layouts(layout))
         self._is_bounded = is_bounded
         self._values = {
             Primitive.STRING: 'str(b[p:{stop}], "utf-8")' if from_view else "b[p:{stop}].decode()",
@@ -99,15 +100,12 @@ class _DecodeWriter(Emitter):
             self.emit(line)
         self._codes, self._size, self._targets, self._after_run = "", 0, [], []
 
-    def _uvarint(self, name: str, invalid: str = "") -> None:
-        """Read a varint; `invalid` is an `if` for values that more than one byte could have."""
+    def _uvarint(self, name: str, reader: str = "uvarint") -> None:
+        """Read a varint; `reader` reads those of several bytes."""
         self._add("B", 1, name)
         self.flush()
         with self.block(f"if {name} > 127:"):
-            self.emit(f"{name}, p = uvarint(b, p - 1)")
-            if invalid:
-                with self.block(invalid):
-                    self.emit("raise Malformed")
+            self.emit(f"{name}, p = {reader}(b, p - 1)")
 
     def _uvarint_of_two_bytes(self, name: str) -> None:
         """Read a varint that is likely to have two bytes, as the size of records has."""
@@ -202,11 +200,8 @@ class _DecodeWriter(Emitter):
             self._write_primitive(slot, target, slot.is_nullable)
 
     def _write_nested(self, slot: Slot, layout: Layout, target: str) -> None:
-        name = self.new_name("o")
         if not slot.is_nullable:
-            self.make_object(layout, name)
-            self.emit(f"{target} = {name}")
-            self.write_struct(layout, name)
+            self._write_present(layout, target)
             return
         present = self.new_name("k")
         self._add("b", 1, present)
@@ -214,10 +209,18 @@ class _DecodeWriter(Emitter):
         with self.block(f"if {present} < 0:"):
             self.emit(f"{target} = None")
         with self.block("else:"):
-            self.make_object(layout, name)
-            self.emit(f"{target} = {name}")
-            self.write_struct(layout, name)
+            self._write_present(layout, target)
             self.flush()
+
+    def _write_present(self, layout: Layout, target: str) -> None:
+        if id(layout) in self.repeated:
+            self.flush()
+            self._call_elements(layout, f"({target},)", "1")
+            return
+        name = self.new_name("o")
+        self.make_object(layout, name)
+        self.emit(f"{target} = {name}")
+        self.write_struct(layout, name)
 
     def _write_primitive(self, slot: Slot, target: str, is_nullable: bool) -> None:
         primitive = slot.field.primitive
@@ -241,7 +244,7 @@ class _DecodeWriter(Emitter):
         is_string = primitive is Primitive.STRING
         if is_compact:
             if is_string:
-                self._uvarint(size, f"if {size} > {MAX_STRING_BYTES + 1}:")
+                self._uvarint(size, "string_size")
             else:
                 self._uvarint_of_two_bytes(size)
             is_there, sum_ = size, f"p + {size} - 1"
@@ -317,9 +320,13 @@ class _DecodeWriter(Emitter):
                 self.emit(f"{items}.append({element})")
 
     def _write_structs(self, layout: Layout, target: str, count: str) -> None:
-        if id(layout) not in self.repeated:
+        if id(layout) in self.repeated:
+            self._call_elements(layout, target, count)
+        else:
             self._write_new_structs(layout, target, count)
-            return
+
+    def _call_elements(self, layout: Layout, target: str, count: str) -> None:
+        """Read `count` structs by a function that other places share."""
 
         def write() -> None:
             self._write_new_structs(layout, "items", "count")

@@ -21,22 +21,22 @@ def array_methods(prefix: str, code: str, method: str) -> list[Callable[..., Any
     return [getattr(Packer(f">{prefix}{n}{code}"), method) for n in range(SMALL_COUNT)]
 
 
-def repeated_elements(layout: Layout) -> set[int]:
-    """The layouts (by `id`) that are the elements of more than one array in a message.
+def repeated_layouts(layout: Layout) -> set[int]:
+    """The layouts (by `id`) of structs that a message has in several places.
 
-    Their loops become functions of their own: written in place each time, the source of a few
-    messages (descriptions of streams groups) would take longer to compile than all their lives.
+    They get functions of their own: written in place each time, the source of a few messages
+    (descriptions of streams groups) would take longer to compile than it is ever in use.
     """
     places: Counter[int] = Counter()
-    _count_elements(layout, places)
+    _count_places(layout, places)
     return {key for key, count in places.items() if count > 1}
 
 
-def _count_elements(layout: Layout, places: Counter[int]) -> None:
+def _count_places(layout: Layout, places: Counter[int]) -> None:
     for slot in layout.plain + layout.tagged:
         if slot.layout is not None:
-            places[id(slot.layout)] += slot.field.is_array
-            _count_elements(slot.layout, places)
+            places[id(slot.layout)] += 1
+            _count_places(slot.layout, places)
 
 
 class Emitter:

@@ -17,7 +17,7 @@ import struct
 from typing import Any
 
 from fencepost.wire import runtime
-from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods, repeated_elements
+from fencepost.wire.emitter import SMALL_COUNT, Emitter, array_methods, repeated_layouts
 from fencepost.wire.layout import Layout, Slot
 from fencepost.wire.schema import MISSING, Field, records_size
 from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
@@ -53,7 +53,7 @@ def encoder_source(layout: Layout, *, notes_cuts: bool) -> tuple[str, dict[str, 
 
 class _EncodeWriter(Emitter):
     def __init__(self, layout: Layout, notes_cuts: bool) -> None:
-        super().__init__(dict(_ENVIRONMENT), repeated_elements(layout))
+        super().__init__(dict(_ENVIRONMENT), repeated_layouts(layout))
         self._notes_cuts = notes_cuts
         # The list that pieces go to, and its append: others inside of tagged fields.
         self._out, self._append = "out", "w"
@@ -190,15 +190,22 @@ class _EncodeWriter(Emitter):
         name = self.new_name("o")
         self.emit(f"{name} = {value}")
         if not slot.is_nullable:
-            self.write_struct(layout, name)
+            self._write_present(layout, name)
             return
         self.flush()
         with self.block(f"if {name} is None:"):
             self.emit(f"{self._append}({self.constant('NULL_BYTE', NULL_BYTE)})")
         with self.block("else:"):
             self._add("b", "1")
-            self.write_struct(layout, name)
+            self._write_present(layout, name)
             self.flush()
+
+    def _write_present(self, layout: Layout, name: str) -> None:
+        if self._is_shared(layout):
+            self.flush()
+            self._call_elements(layout, f"({name},)")
+        else:
+            self.write_struct(layout, name)
 
     def _write_primitive(self, slot: Slot, value: str, is_nullable: bool) -> None:
         primitive = slot.field.primitive
@@ -312,9 +319,16 @@ class _EncodeWriter(Emitter):
             self.flush()
 
     def _write_structs(self, layout: Layout, items: str) -> None:
-        if id(layout) not in self.repeated or layout.has_records:
+        if self._is_shared(layout):
+            self._call_elements(layout, items)
+        else:
             self._write_struct_loop(layout, items)
-            return
+
+    def _is_shared(self, layout: Layout) -> bool:
+        return id(layout) in self.repeated and not layout.has_records
+
+    def _call_elements(self, layout: Layout, items: str) -> None:
+        """Write structs by a function that other places share."""
 
         def write() -> None:
             outer, self._out, self._append = (self._out, self._append), "out", "w"

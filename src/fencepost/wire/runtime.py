@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from fencepost.wire.types import Buffer, Uuid
+from fencepost.wire.types import MAX_STRING_BYTES, Buffer, Uuid
 
 
 class Malformed(Exception):
@@ -61,6 +61,14 @@ def read_uvarint(b: Buffer, p: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         shift += 7
     return value, p + 1
+
+
+def read_string_size(b: Buffer, p: int) -> tuple[int, int]:
+    """The size of a compact string at `p`, plus one; then the position behind it."""
+    size, p = read_uvarint(b, p)
+    if size > MAX_STRING_BYTES + 1:
+        raise Malformed
+    return size, p
 
 
 def read_tag(b: Buffer, p: int, end: int, last: int) -> tuple[int, int, int]:
