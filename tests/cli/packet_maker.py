@@ -123,8 +123,10 @@ def write_pcap(path: Path, packets: Iterable[bytes], link_type: int = 1, snap: i
             file.write(struct.pack("<IIII", *times, len(kept), len(packet)) + kept)
 
 
-def write_pcapng(path: Path, packets: Iterable[bytes], link_type: int = 1) -> None:
-    """A pcapng file of one interface; packets are 1 ms apart."""
+def write_pcapng(
+    path: Path, packets: Iterable[bytes], link_type: int = 1, time_us: int = 1_700_000_000_000_000
+) -> None:
+    """A pcapng file of one interface; packets are 1 ms apart, from `time_us` since 1970 on."""
 
     def block(kind: int, content: bytes) -> bytes:
         content += bytes(-len(content) % 4)
@@ -135,6 +137,6 @@ def write_pcapng(path: Path, packets: Iterable[bytes], link_type: int = 1) -> No
         file.write(block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
         file.write(block(1, struct.pack("<HHI", link_type, 0, 0)))
         for index, packet in enumerate(packets):
-            time = 1_700_000_000_000_000 + 1000 * index
+            time = time_us + 1000 * index
             head = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, *[len(packet)] * 2)
             file.write(block(6, head + packet))

@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 from fencepost.batch.records import build_batch
 from fencepost.cli.main import main
-from fencepost.cli.wire.bytes_input import parse_hex
+from fencepost.cli.wire.bytes_input import Progress, parse_hex
 from fencepost.cli.wire.failures import InputError
 from fencepost.cli.wire.names import message_names
 from fencepost.wire import api
@@ -413,6 +413,51 @@ def test_what_consumers_tell_each_other(wire: Wire):
     assert wire("encode", "--part", "value", stdin=ran.raw).out.strip() == value.hex()
 
 
+class Terminal(io.StringIO):
+    """What stderr is when somebody is looking."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stderr", "total_bytes", "shown"),
+    [
+        (Terminal(), 64 << 20, True),
+        (Terminal(), 1000, False),
+        (Terminal(), None, False),
+        (io.StringIO(), 64 << 20, False),
+    ],
+)
+def test_progress_is_for_large_inputs_and_terminals(
+    monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO, total_bytes: int | None, shown: bool
+):
+    monkeypatch.setattr(sys, "stderr", stderr)
+    progress = Progress(total_bytes)
+    progress.show(16 << 20)
+    progress.close()
+    assert stderr.getvalue().startswith("\r 25 % of 64 MiB") == shown
+    assert bool(stderr.getvalue()) == shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("assignment", "ConsumerProtocolAssignment"),
+        ("principal", "DefaultPrincipalData"),
+        ("remote-log", "RemotePartitionDeleteMetadataRecord"),
+    ],
+)
+def test_kinds_of_records_without_a_key(wire: Wire, kind: str, message: str):
+    document = {"record": kind, "value": {"message": message, "version": 0, "body": {}}}
+    words = ("encode", "--part", "value")
+    encoded = wire(*words, stdin=json.dumps(document).encode()).out.strip()
+    ran = wire("decode", "--record", kind, "--hex", encoded)
+    assert ran.json["value"]["message"] == message
+    assert wire(*words, stdin=ran.raw).out.strip() == encoded
+    assert wire("decode", "--record", kind, "--hex", encoded + "00").code == 1
+
+
 # -- what goes wrong -------------------------------------------------------------------------
 
 
@@ -612,6 +657,15 @@ def test_a_capture(wire: Wire, tmp_path: Path, write: Callable[..., None]):
     assert ran.err.endswith("1 connections, 5 messages, 0 not decoded, 0 bytes skipped\n")
     encoded = wire("encode", "--output", "-", stdin=ran.raw).raw
     assert encoded.startswith(asked()) and answered(27) in encoded and produced() in encoded
+
+
+def test_times_beyond_the_calendar(wire: Wire, tmp_path: Path):
+    pytest.importorskip("cypcap")
+    path = tmp_path / "trace"
+    write_pcapng(path, conversation(), time_us=2**62)
+    ran = wire("decode", "--pcap", str(path))
+    assert (ran.code, len(ran.lines)) == (0, 5)
+    assert ran.lines[0]["capture"]["time"].endswith(" s since 1970")
 
 
 def test_a_capture_with_holes_still_tells_the_rest(wire: Wire, tmp_path: Path):

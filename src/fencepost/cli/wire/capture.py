@@ -104,7 +104,7 @@ def _named_errors(path: str, error_class: type[Exception]) -> Iterator[None]:
 
 def _print(seen: Seen, totals: _Totals, with_records: bool) -> None:
     about: dict[str, Any] = {
-        "time": datetime.fromtimestamp(seen.time, UTC).isoformat(timespec="microseconds"),
+        "time": _time_text(seen.time),
         "connection": seen.connection,
         "source": str(seen.source),
         "destination": str(seen.destination),
@@ -118,6 +118,13 @@ def _print(seen: Seen, totals: _Totals, with_records: bool) -> None:
         totals.failed += seen.what.error is not None
         document = _document(seen.what, about, seen.time, with_records)
     print_line({"capture": about, **document})
+
+
+def _time_text(time: float) -> str:
+    try:
+        return datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
+    except (ValueError, OverflowError):  # no year that a calendar has; files can say anything
+        return f"{time:.6f} s since 1970"
 
 
 def _document(item: Item, about: dict[str, Any], time: float, with_records: bool) -> dict[str, Any]:
