@@ -1,87 +1,42 @@
-"""A log directory on a disk that may stop at any moment, and a model of what must survive.
-
-The model is a list of batches and a few numbers. Every operation is done to both. When the disk
-stops in the midst of one, the log that is found afterwards must be a prefix of the batches before
-or after that operation, and hold everything that had been made durable.
-"""
+"""A log directory on a disk that may stop at any moment; see `story` for what must survive."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 
-from fencepost.batch.header import read_header
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
-from fencepost.log.partition_log import PartitionLog
 from fencepost.wire.types import Uuid
 
-from .helpers import NOW_MS, append, config, contents, epochs_of, make_batch
+from .helpers import NOW_MS, contents
 from .sim_disk import Crash, SimDisk
+from .story import CONFIG, Story
 
 TOPIC_ID = Uuid(bytes(range(16)))
-CONFIG = config(internal_segment_bytes=700, index_interval_bytes=150, retention_bytes=2500)
-
-Batches = list[tuple[int, bytes]]
 
 
-@dataclass
-class Model:
-    """What the log must be like."""
-
-    batches: Batches = field(default_factory=list)
-    start: int = 0
-    end: int = 0
-    durable_end: int = 0
-    checkpointed_start: int = 0
-    epoch: int = 0
-    sequences: dict[int, int] = field(default_factory=dict)
-    starts_over: bool = False
-
-    def copy(self) -> Model:
-        return Model(
-            list(self.batches),
-            self.start,
-            self.end,
-            self.durable_end,
-            self.checkpointed_start,
-            self.epoch,
-            dict(self.sequences),
-        )
-
-    def drop_below_start(self) -> None:
-        self.batches = [
-            (base, data)
-            for base, data in self.batches
-            if base + read_header(data).last_offset_delta >= self.start
-        ]
-
-
-class World:
-    """See the module docstring; `seed` fixes the operations, `disk_seed` what a crash does."""
+class World(Story):
+    """A story on a simulated disk; `seed` fixes the operations, `disk_seed` what a crash does."""
 
     def __init__(self, seed: int, disk_seed: int = 0) -> None:
-        self.random = random.Random(seed)
+        super().__init__(random.Random(seed))
         self.disk = SimDisk(disk_seed)
-        self.model = Model()
-        self.before = Model()
         format_log_dir(
             self.disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid(bytes(15) + b"\1")
         )
         self.log_dir: LogDir
-        self.log: PartitionLog
 
     def start(self) -> None:
+        """Open the directory and the log in it."""
         self.log_dir = LogDir.open(self.disk, "/data")
         self.log = self.log_dir.create("t", 0, TOPIC_ID, CONFIG, now_ms=NOW_MS)
-
-    # ---- operations
 
     def run(self, count: int) -> None:
         """Do `count` random operations; Crash when the disk stops."""
         operations = (
             [self.append] * 12
-            + [self.flush] * 4
+            + [self.flush] * 3
+            + [self.group_flush] * 2
             + [self.checkpoint] * 2
             + [self.new_epoch] * 2
             + [self.truncate, self.advance, self.retain, self.delete_files, self.roll]
@@ -90,97 +45,9 @@ class World:
         for _ in range(count):
             self.step(self.random.choice(operations))
 
-    def step(self, operation) -> None:
-        self.before = self.model.copy()
-        operation()
-        self.before = self.model.copy()
-
-    def append(self) -> None:
-        producer = self.random.randrange(4)
-        records = self.random.randrange(1, 6)
-        sequence = self.model.sequences.get(producer, 0)
-        batch = make_batch(
-            records,
-            self.random.randrange(1, 90),
-            timestamp_ms=NOW_MS + self.random.randrange(1000),
-            producer_id=producer if producer else -1,
-            producer_epoch=0 if producer else -1,
-            base_sequence=sequence if producer else -1,
-            fill=self.random.randrange(256),
-        )
-        # What the log will make of it is known before it is there.
-        expected = bytearray(batch)
-        expected[0:8] = self.model.end.to_bytes(8)
-        expected[12:16] = self.model.epoch.to_bytes(4)
-        self.model.batches.append((self.model.end, bytes(expected)))
-        self.model.end += records
-        if producer:
-            self.model.sequences[producer] = sequence + records
-        append(self.log, batch, self.model.epoch)
-        assert self.log.end_offset == self.model.end
-
-    def flush(self) -> None:
-        self.log.flush()
-        self.model.durable_end = self.model.end
-
     def checkpoint(self) -> None:
         self.model.checkpointed_start = self.model.start
         self.log_dir.checkpoint({("t", 0): self.model.durable_end})
-
-    def new_epoch(self) -> None:
-        self.model.epoch += 1
-        self.log.epochs.assign(self.model.epoch, self.log.end_offset)
-
-    def truncate(self) -> None:
-        bases = [base for base, _ in self.model.batches] + [self.model.end]
-        target = self.random.choice(bases[-6:])
-        target = max(target, self.model.start)
-        kept = [(base, data) for base, data in self.model.batches if base < target]
-        self.model.batches = kept
-        self.model.end = target
-        self.model.durable_end = min(self.model.durable_end, target)
-        if target == self.model.start and target not in bases:
-            # The log starts within a batch, which goes as a whole, and all others with it.
-            self.model.batches = kept = []
-            self.model.starts_over = True
-        self.model.sequences.clear()
-        for _, data in kept:
-            header = read_header(data)
-            if header.producer_id >= 0:
-                self.model.sequences[header.producer_id] = header.last_sequence + 1
-        self.log.truncate_to(target)
-        self.model.starts_over = False
-        assert self.log.end_offset == target
-
-    def start_over(self) -> None:
-        if self.random.random() < 0.7:
-            return
-        target = self.model.end + self.random.randrange(10)
-        epoch = self.model.epoch
-        self.model = Model(
-            start=target, end=target, durable_end=target, epoch=epoch, starts_over=True
-        )
-        self.log.truncate_fully_and_start_at(target)
-        self.model.starts_over = False
-
-    def advance(self) -> None:
-        self.model.start = self.random.randrange(self.model.start, self.model.end + 1)
-        self.model.drop_below_start()
-        self.log.advance_start_offset(self.model.start)
-
-    def retain(self) -> None:
-        # Which segments go is the log's decision; the model only follows.
-        self.model.checkpointed_start = min(self.model.checkpointed_start, self.model.start)
-        self.model.start = self.model.end
-        self.log.apply_retention(NOW_MS, self.log.end_offset)
-        self.model.start = self.log.start_offset
-        self.model.drop_below_start()
-
-    def delete_files(self) -> None:
-        self.log.delete_old_files(NOW_MS + 10**9 * self.random.randrange(3))
-
-    def roll(self) -> None:
-        self.log.roll(NOW_MS)
 
     def restart(self) -> None:
         self.model.checkpointed_start = self.model.start
@@ -192,86 +59,19 @@ class World:
 
     # ---- what must hold
 
-    def check_equal(self, model: Model) -> None:
-        assert self.log.start_offset == model.start
-        assert self.log.end_offset == model.end
-        assert contents(self.log) == model.batches
-
     def recover_and_check(self, *, power: bool) -> None:
         """The machine (or only the process) has stopped: open the log again and look at it."""
-        before, after = self.before, self.model
         if power:
             self.disk.power_loss()
         else:
             self.disk.process_death()
         self.start()
-        log = self.log
-        assert log.failure is None
-        found = contents(log)
-        assert matches(found, log, before) or matches(found, log, after)
-        least = min(before.durable_end, after.durable_end)
-        if not power:
-            least = min(before.end, after.end)
-        if after.starts_over:  # everything is to go; how much of it is gone does not matter
-            least = 0
-        assert log.end_offset >= least, f"durable up to {least}, found {log.end_offset}"
-        assert log.recovery_point == log.end_offset
-        low = min(before.checkpointed_start, after.checkpointed_start)
-        assert min(low, log.end_offset) <= log.start_offset <= max(before.start, after.start)
-        epochs = [tuple(entry) for entry in log.epochs if entry.start_offset < log.end_offset]
-        assert epochs == epochs_of(found, log.start_offset)
-        self.check_producers(found)
-        self.check_reads(found)
+        self.check_recovered(power=power)
+        found = contents(self.log)
         # What was found is durable now (S88).
-        self.log_dir.disk.power_loss()  # type: ignore[attr-defined]
+        self.disk.power_loss()
         self.start()
         assert contents(self.log) == found
-
-    def check_producers(self, found: Batches) -> None:
-        last = {}
-        for _, data in found:
-            header = read_header(data)
-            if header.producer_id >= 0:
-                last[header.producer_id] = header
-        for producer_id, header in last.items():
-            state = self.log.producers.get(producer_id)
-            assert state is not None
-            assert state.last_sequence == header.last_sequence
-            assert state.last_offset == header.last_offset
-            assert self.log.producers.check(header).is_duplicate
-        assert self.log.producers.end_offset == self.log.end_offset
-
-    def check_reads(self, found: Batches) -> None:
-        for base, data in found:
-            header = read_header(data)
-            for offset in {max(base, self.log.start_offset), header.last_offset}:
-                result = self.log.read(offset, 1, self.log.end_offset)
-                assert bytes(result.buffers[0]) == data
-
-
-def matches(found: Batches, log: PartitionLog, model: Model) -> bool:
-    """Whether the log is a prefix of the model's batches, from its own start on.
-
-    Its start may lie before the model's if that was not checkpointed: the batches in front were
-    in the model once, but need not be there. It may lie behind it if the crash was amid a deletion.
-    """
-    tail = [(base, data) for base, data in found if base >= model_base(model)]
-    expected = [
-        (base, data) for base, data in model.batches if next_of(base, data) > log.start_offset
-    ]
-    if tail != expected[: len(tail)]:
-        return False
-    return not tail or log.end_offset == next_of(*tail[-1])
-
-
-def next_of(base: int, data: bytes) -> int:
-    """The offset behind a batch."""
-    return base + read_header(data).last_offset_delta + 1
-
-
-def model_base(model: Model) -> int:
-    """Where the model's first batch begins."""
-    return model.batches[0][0] if model.batches else model.end
 
 
 def count_changes(seed: int, operations: int) -> int:
