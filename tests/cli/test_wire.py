@@ -516,6 +516,7 @@ def test_bad_bytes_are_one_line_and_exit_code_1(wire: Wire, words: str, stdin: b
         "--request --port 1",
         "--record group",
         "--record metadata --key 00",
+        "--record metadata --records",
         "--record nothing",
         "--request --hex 00 some-file",
         "--pcap x --hex 00",

@@ -32,7 +32,7 @@ Requests and responses are frames: length, header, body. `fencepost wire encode`
 bytes of what comes out, also after edits.
 
 examples:
-  fencepost wire decode --message MetadataRequest --version 12 --hex 'ff ff ff ff 01 00 00'
+  fencepost wire decode --message MetadataRequest --version 12 --hex '00 01 00 00'
   fencepost wire decode --request --frames requests.bin | jq .request
   fencepost wire decode --response --api Fetch --version 12 --records answer.bin
   fencepost wire decode --record group --key 0001... --hex 0003...
@@ -104,21 +104,18 @@ def decode(arguments: argparse.Namespace) -> int:
 def _check_options(arguments: argparse.Namespace) -> None:
     """Raise UsageError for options that do not go together."""
     is_framed = arguments.request or arguments.response
-    needed = {
-        "--version": (arguments.version, arguments.message is not None or arguments.response),
-        "--api": (arguments.api, arguments.response),
-    }
-    for option, (value, is_needed) in needed.items():
-        if is_needed and value is None:
-            raise UsageError(f"{option} is needed too")
-        if not is_needed and value is not None:
-            raise UsageError(
-                f"{option} is for --{'message and --' * (option == '--version')}response"
-            )
+    has_version = arguments.message is not None or arguments.response
+    if has_version and arguments.version is None:
+        raise UsageError("--version is needed too")
+    if arguments.response and arguments.api is None:
+        raise UsageError("--api is needed too")
     for option, value, is_allowed, place in (
+        ("--version", arguments.version, has_version, "--message and --response"),
+        ("--api", arguments.api, arguments.response, "--response"),
         ("--key", arguments.key, arguments.record is not None, "--record"),
         ("--port", arguments.port, arguments.pcap is not None, "--pcap"),
         ("--frames", arguments.frames or None, is_framed, "--request and --response"),
+        ("--records", arguments.records or None, arguments.record is None, "messages"),
         ("FILE", arguments.file, arguments.pcap is None and arguments.hex is None, "other input"),
         ("--hex", arguments.hex, arguments.pcap is None, "other input"),
     ):
