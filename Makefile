@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test test-quick test-pure check format interop bench lock clean
+.PHONY: help setup demo test test-quick test-pure check format docs interop bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -37,15 +37,23 @@ format: setup ## rewrite the sources the way `check` wants them
 	$(BIN)/ruff format src tests benchmarks tools examples
 	$(BIN)/ruff check --fix src tests benchmarks tools examples
 
+docs: ## the documentation as a site with a reference of every message, in build/docs
+	@test -n "$(PYTHON)" || { echo "Fencepost needs Python 3.11 or newer on the PATH"; exit 1; }
+	@$(PYTHON) tools/setup_env.py --docs
+	PYTHONPATH=tools $(BIN)/python -m docs_site
+
 interop: setup ## Apache Kafka's tools and Spark's own connector against `fencepost serve`
 	$(PYTEST) tests/interop -m interop --timeout 600
 
 bench: setup ## every benchmark, side by side with its peers
 	$(BIN)/python benchmarks/run.py
 
-lock: ## re-pin requirements/dev.txt from pyproject.toml (needs uv)
-	uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal \
-	    --python-version 3.11 --no-header --no-annotate -o requirements/dev.txt
+LOCK := uv pip compile -q pyproject.toml --generate-hashes --universal --python-version 3.11 \
+    --no-header --no-annotate
+
+lock: ## re-pin requirements/*.txt from pyproject.toml (needs uv)
+	$(LOCK) --extra dev -o requirements/dev.txt
+	$(LOCK) --extra docs -c requirements/dev.txt -o requirements/docs.txt
 
 clean: ## forget the environment and everything built
 	rm -rf .venv build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .java fencepost-demo

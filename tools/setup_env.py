@@ -1,5 +1,7 @@
 """Prepares `.venv`: pinned dependencies, the project itself, and a Java runtime for Spark.
 
+With `--docs` also what builds the documentation's site, in versions that agree with the rest.
+
 Run by `make setup` with any Python 3.11 or newer; uses the standard library alone. What has been
 done is remembered as a digest in `.venv/.fencepost-setup`, so a second run returns at once; a
 changed requirement, build file or extension source makes it redo just what it must.
@@ -17,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "requirements" / "dev.txt"
+DOCS_REQUIREMENTS = ROOT / "requirements" / "docs.txt"
 STAMP = VENV / ".fencepost-setup"
 
 
@@ -42,6 +45,19 @@ def step(name: str, command: list[str]) -> None:
     if code != 0:
         raise SystemExit(f"setup: {name} failed: {' '.join(command)} exited with {code}")
     print(f"setup: {name} done in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def docs_step(pip: list[str], have: dict[str, str], wanted: dict[str, str]) -> None:
+    """Install Sphinx if it was asked for; what an earlier run installed is remembered."""
+    if "--docs" in sys.argv[1:]:
+        wanted["docs"] = digest([DOCS_REQUIREMENTS])
+        if have.get("docs") != wanted["docs"]:
+            step(
+                "pinned dependencies of the documentation",
+                [*pip, "--require-hashes", "-r", str(DOCS_REQUIREMENTS)],
+            )
+    elif "docs" in have:
+        wanted["docs"] = have["docs"]
 
 
 def main() -> None:
@@ -79,6 +95,7 @@ def main() -> None:
     if have.get("java") != "ready" or have.get("requirements") != wanted["requirements"]:
         step("Java for Spark", [str(PYTHON), "-m", "fencepost.spark.java"])
     wanted["java"] = "ready"
+    docs_step(pip, have, wanted)
     STAMP.write_text("".join(f"{name} {value}\n" for name, value in sorted(wanted.items())))
 
 

@@ -1,0 +1,105 @@
+"""The source folder of the site: hand-written pages copied, generated ones written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from docs_site import api_pages, error_page, python_pages, record_pages
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+START = "index.md"
+GUIDES = ("README", "GUIDE", "SPARK", "CODEC", "FORMATS", "ARCHITECTURE", "TESTING")
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#]*)(#[\w-]+)?\)")
+
+CONTENTS = """
+```{toctree}
+:hidden:
+:caption: Guides
+
+README <README>
+%(guides)s
+```
+
+```{toctree}
+:hidden:
+:caption: Protocol
+
+reference/apis/index
+reference/records/index
+reference/errors
+```
+
+```{toctree}
+:hidden:
+:caption: Python
+
+python/index
+```
+"""
+
+REFERENCE = """
+## Reference
+
+- [All APIs](reference/apis/index.md): requests and responses, field by field, version by version
+- [Records, headers and drafts](reference/records/index.md): what Kafka writes down
+- [Error codes](reference/errors.md)
+- [Python](python/index.rst): what to import
+"""
+
+
+def source_pages() -> Iterator[tuple[str, str]]:
+    """Path and text of every page of the site."""
+    for path in hand_written():
+        text = with_local_links(path.read_text(), path.parent)
+        if path.name == START:
+            text += REFERENCE + CONTENTS % {"guides": "\n".join(GUIDES[1:])}
+        yield path.name, text
+    yield from generated_pages()
+
+
+def generated_pages() -> Iterator[tuple[str, str]]:
+    """The pages that are made from the classes."""
+    yield from api_pages.pages()
+    yield from record_pages.pages()
+    yield from error_page.pages()
+    yield from python_pages.pages()
+
+
+def hand_written() -> list[Path]:
+    """The pages that people wrote."""
+    return [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+
+
+def with_local_links(text: str, folder: Path) -> str:
+    """Links as the site needs them: docs/ is its root, and what is not on it is only named."""
+
+    def rewrite(match: re.Match[str]) -> str:
+        target = (folder / match[2]).resolve() if match[2] else None
+        if target is None:
+            return match[0]
+        if target.parent not in (DOCS, ROOT) or target.suffix != ".md":
+            return match[1]
+        return f"[{_label(match[1])}]({target.name}{match[3] or ''})"
+
+    return LINK.sub(rewrite, text).replace("](docs/", "](")
+
+
+def _label(text: str) -> str:
+    """Names of files as titles would be: `docs/GUIDE.md` becomes `GUIDE`."""
+    return re.sub(r"^(?:docs/)?([A-Z]+)\.md$", r"\1", text)
+
+
+def write(folder: Path) -> None:
+    """Make `folder` hold exactly the sources; files that are as they should be are not touched."""
+    wanted: dict[Path, bytes] = {folder / name: text.encode() for name, text in source_pages()}
+    wanted |= {folder / path.name: path.read_bytes() for path in DOCS.glob("*.png")}
+    for path in folder.rglob("*"):
+        if path.is_file() and path not in wanted:
+            path.unlink()
+    for path, content in wanted.items():
+        if not path.exists() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
