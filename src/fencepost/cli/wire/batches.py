@@ -68,6 +68,7 @@ def _describe(data: Buffer) -> dict[str, Any]:
 
 def _describe_batch(data: Buffer, pos: int, header: BatchHeader) -> dict[str, Any]:
     described: dict[str, Any] = {
+        "magic": header.magic,
         "base_offset": header.base_offset,
         "last_offset": header.last_offset,
         "partition_leader_epoch": header.partition_leader_epoch,
