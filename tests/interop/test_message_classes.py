@@ -39,17 +39,38 @@ OLD_CLIENTS = JarSet(
 )
 ORACLE = Path(__file__).parent / "java" / "MessageOracle.java"
 TIMEOUT_S = 300
-RENAMED = {"TxnOffsetCommitRequest"}  # later than the newest release asked
+RENAMED = {"TxnOffsetCommitRequest", "StreamsGroupHeartbeatResponse"}
+"""Messages with a field that was renamed after the newest release asked."""
+
+MORE_TAGS = {"StreamsGroupMetadataValue"}
+"""Messages whose versions were given tagged fields after the newest release asked."""
+
+UNSTABLE_THEN = {("ReadShareGroupStateSummaryResponse", OLD_CLIENTS.name)}
+"""Early access in that release, and changed afterwards."""
+
 RECORDS_NAMES = {"records", "recordsSizeInBytes", "unalignedRecords", "unalignedRecordsSizeInBytes"}
-NEWER = {
+IN_NEITHER = {
+    "AbortedTxn 0",  # packed by hand in both
     "ApiVersionsRequest 5",
     "ApiVersionsResponse 5",
     "DeleteGroupsRequest 3",
     "DeleteGroupsResponse 3",
+    "ShareGroupPartitionMetadataKey 0",  # between the two
+    "ShareGroupPartitionMetadataValue 0",
+    "StreamsGroupDescribeRequest 1",
+    "StreamsGroupDescribeResponse 1",
+    "StreamsGroupHeartbeatRequest 1",
+    "StreamsGroupHeartbeatResponse 1",
+    "StreamsGroupTopologyDescriptionUpdateRequest 0",
+    "StreamsGroupTopologyDescriptionUpdateResponse 0",
     "TxnOffsetCommitRequest 6",
     "TxnOffsetCommitResponse 6",
     "UnregisterControllerRecord 0",
+    "UnregisterControllerRequest 0",
+    "UnregisterControllerResponse 0",
 }
+"""Versions later than the newest release asked, and what is said beside them."""
+
 KINDS_WITH_SUFFIX = {"request", "response", "header"}
 
 
@@ -162,13 +183,15 @@ def test_kafkas_classes_agree(cls: Any, answers: dict[str, list[str]]) -> None:
     known = 0
     for release, said in answers.items():
         for (asked, version, body, message), answer in zip(QUESTIONS, said, strict=True):
-            if asked is not cls or answer == "NONE":
+            if asked is not cls or answer == "NONE" or (cls.kafka_name, release) in UNSTABLE_THEN:
                 continue
             known += 1
             verdict, _, rest = answer.partition(" ")
             assert verdict == "OK", (version, answer)
             written, _, seen = rest.partition(" ")
             assert written == body.hex(), version
+            if cls.kafka_name in MORE_TAGS:
+                continue
             theirs, ours = without_records(json.loads(seen)), meant(message, version)
             if release != KAFKA.name or cls.kafka_name in RENAMED:
                 theirs, ours = without_names(theirs), without_names(ours)
@@ -177,10 +200,10 @@ def test_kafkas_classes_agree(cls: Any, answers: dict[str, list[str]]) -> None:
         pytest.skip("in neither release")
 
 
-def test_only_what_is_newer_is_in_neither_release(answers: dict[str, list[str]]) -> None:
+def test_what_neither_release_knows(answers: dict[str, list[str]]) -> None:
     unknown = {
         f"{cls.kafka_name} {version}"
         for (cls, version, _, _), *said in zip(QUESTIONS, *answers.values(), strict=True)
         if set(said) == {"NONE"}
     }
-    assert unknown == NEWER
+    assert unknown == IN_NEITHER
