@@ -4,7 +4,7 @@ Neighbouring fields of fixed size are read by one `struct` call, together with t
 follows them where that byte is a length, a count of elements or a count of tags (a varint whose
 first byte is nearly always its last). Nested structs and loops over arrays are written in place;
 what messages rarely hold, tags that nobody declared and varints of several bytes, is left to
-`runtime`. The objects of an array are made all at once, which takes half the time.
+`runtime`. The objects of an array are made all at once.
 
 Names in the source: `b` the input, `v` a view of it for records, `p` the position, `end` the size
 of the input, `left` how many elements arrays may still have, `n1`, `o2`, ... locals. Decoders check
@@ -16,7 +16,8 @@ the last line does.
 from __future__ import annotations
 
 import struct
-from itertools import repeat
+from functools import cache
+from itertools import repeat, starmap
 from typing import Any
 
 from fencepost.wire import runtime
@@ -40,6 +41,7 @@ _ENVIRONMENT: dict[str, Any] = {
     "new": object.__new__,
     "new_bytes": bytes.__new__,
     "repeat": repeat,
+    "starmap": starmap,
     "Uuid": Uuid,
     "ZERO": Uuid.ZERO,
 }
@@ -124,7 +126,7 @@ class _DecodeWriter(Emitter):
 
     def make_object(self, layout: Layout, name: str) -> None:
         """Make the object that `write_struct` fills."""
-        self.emit(f"{name} = new({self._class_name(layout.struct)})")
+        self.emit(f"{name} = new(*{self._arguments(layout.struct)})")
 
     def write_struct(self, layout: Layout, name: str) -> None:
         """Read the fields of an object; a run may be left open at the end."""
@@ -148,13 +150,14 @@ class _DecodeWriter(Emitter):
         else:
             assert field.struct is not None
             name = self.new_name("d")
-            self.emit(f"{target} = {name} = new({self._class_name(field.struct)})")
+            self.emit(f"{target} = {name} = new(*{self._arguments(field.struct)})")
             for inner in field.struct.fields:
                 self._write_default(inner, f"{name}.{inner.name}")
             self.emit(f"{name}.unknown_tags = None")
 
-    def _class_name(self, struct: type) -> str:
-        return self.constant(struct.__name__, struct)
+    def _arguments(self, struct: type) -> str:
+        """The arguments of `object.__new__`, as the tuple that it would have to make of them."""
+        return self.constant(f"of_{struct.__name__}", _arguments_of(struct))
 
     def _write_tags(self, layout: Layout, name: str) -> None:
         """Read the tagged fields, which hold their defaults so far."""
@@ -337,8 +340,9 @@ class _DecodeWriter(Emitter):
 
     def _write_new_structs(self, layout: Layout, target: str, count: str) -> None:
         items = self.new_name("l")
-        made = f"list(map(new, repeat({self._class_name(layout.struct)}, {count})))"
-        self.emit(f"{target} = {items} = {made}")
+        arguments = self._arguments(layout.struct)
+        one, more = f"[new(*{arguments})]", f"[*starmap(new, repeat({arguments}, {count}))]"
+        self.emit(f"{target} = {items} = {one} if {count} == 1 else {more}")
         if _is_fixed(layout):
             self._write_fixed_structs(layout, items, count)
         else:
@@ -373,6 +377,11 @@ class _DecodeWriter(Emitter):
                     self._write_default(field, f"{element}.{field.name}")
                 self.emit(f"{element}.unknown_tags = None")
             self.emit(f"p = {stop}")
+
+
+@cache
+def _arguments_of(struct: type) -> tuple[type]:
+    return (struct,)
 
 
 def _code(slot: Slot) -> str:
