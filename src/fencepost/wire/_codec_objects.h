@@ -172,26 +172,19 @@ static void adopt(PyTypeObject *type, Py_ssize_t declared, destructor common)
         type->tp_dealloc = release_struct;
 }
 
-/* An object with `count` empty slots, not yet known to the collector: `track_struct` is for when it is
- * filled. It can be released at any time. */
+/* An object with `count` slots that hold anything: each has to be filled, if only with NULL, before
+ * anybody else sees the object. `track_struct` then shows it to the collector. */
 static inline PyObject *new_struct(PyTypeObject *type, Py_ssize_t count)
 {
     PyObject *self;
     if (type->tp_dealloc != release_struct)
         return type->tp_alloc(type, 0);
-    if (count <= SLOTS_MAX && free_structs[count].first != NULL) {
-        self = free_structs[count].first;
-        free_structs[count].first = SLOTS(self)[0];
-        free_structs[count].count--;
-        PyObject_Init(self, type);
-    } else {
-        self = _PyObject_GC_New(type);
-        if (self == NULL)
-            return NULL;
-    }
-    for (Py_ssize_t index = 0; index < count; index++)
-        SLOTS(self)[index] = NULL;
-    return self;
+    if (count > SLOTS_MAX || free_structs[count].first == NULL)
+        return _PyObject_GC_New(type);
+    self = free_structs[count].first;
+    free_structs[count].first = SLOTS(self)[0];
+    free_structs[count].count--;
+    return PyObject_Init(self, type);
 }
 
 static inline PyObject *track_struct(PyObject *self)

@@ -201,6 +201,16 @@ cdef int set_slot(PyObject *self, Py_ssize_t offset, PyObject *value) noexcept:
     return 0
 
 
+cdef int leave_empty(const PlanC *plan, const Op *op, PyObject *self) noexcept:
+    """Nothing into the slots of `op` and all later ones, so that the object can be released."""
+    cdef const Op *end = plan.ops + plan.absent_end
+    while op < end:
+        fill_slot(self, op.offset, NULL)
+        op += 1
+    fill_slot(self, plan.unknown_tags, NULL)
+    return -1
+
+
 cdef inline int fill_defaults(const PlanC *plan, int first, PyObject *self) noexcept:
     """Defaults into the slots of the ops from `first` on, and no unknown tags."""
     cdef const Op *op = plan.ops + first
@@ -212,7 +222,7 @@ cdef inline int fill_defaults(const PlanC *plan, int first, PyObject *self) noex
         else:
             value = PyList_New(0) if op.is_array else make_default(op.plan)
             if value == NULL:
-                return -1
+                return leave_empty(plan, op, self)
         fill_slot(self, op.offset, value)
         op += 1
     fill_slot(self, plan.unknown_tags, Py_NewRef(Py_None))
@@ -239,7 +249,7 @@ cdef inline int fill_plain(const PlanC *plan, Cursor *c, PyObject *self) noexcep
     while op < end:
         if op.step < FIXED_END:
             if stop - p < op.width:
-                return -1
+                return leave_empty(plan, op, self)
             value = read_fixed(op.step, p)
             p += op.width
         else:
@@ -247,7 +257,7 @@ cdef inline int fill_plain(const PlanC *plan, Cursor *c, PyObject *self) noexcep
             value = read_value(op, c)
             p = c.pos
         if value == NULL:
-            return -1
+            return leave_empty(plan, op, self)
         fill_slot(self, op.offset, value)
         op += 1
     c.pos = p
