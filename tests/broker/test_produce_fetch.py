@@ -5,8 +5,10 @@ import time
 
 import pytest
 
+from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.header import read_header
 from fencepost.batch.records import BatchBuilder, build_batch, read_records
+from fencepost.machines.effects import Persisted
 from fencepost.wire.api import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -531,3 +533,48 @@ def test_many_partitions_in_one_request(client):
     assert all((a.error_code, a.base_offset) == (0, 0) for a in answers)
     parts = fetch(client, topic, *([0] * 20))
     assert [values(p) for p in parts] == [[b"%d" % index] for index in range(20)]
+
+
+def test_readers_of_committed_data_learn_what_was_aborted(node, client):
+    topic = make_topic(client, retention_ms=-1)
+    transactional = {"producer_epoch": 0, "transactional": True, "timestamp_ms": 1000}
+    marker = {"coordinator_epoch": 1, "producer_epoch": 0, "timestamp_ms": 1000}
+    for data in (
+        batch(b"a" * 500, producer_id=71, base_sequence=0, **transactional),
+        batch(b"b" * 500, producer_id=72, base_sequence=0, **transactional),
+        build_end_txn_marker(committed=False, producer_id=71, **marker),
+        batch(b"c" * 500, producer_id=71, base_sequence=1, **transactional),
+        build_end_txn_marker(committed=True, producer_id=72, **marker),
+        build_end_txn_marker(committed=False, producer_id=71, **marker),
+        batch(b"d", producer_id=72, base_sequence=1, **transactional),
+    ):
+        write_as_leader(node, topic, data)
+
+    def fetched(offset, level, max_bytes=1 << 20):
+        request = fetch_request(
+            topic, offset, version=12, isolation_level=level, partition_max_bytes=max_bytes
+        )
+        part = client.ask(request, 12).responses[0].partitions[0]
+        aborted = part.aborted_transactions
+        told = aborted and [(one.producer_id, one.first_offset) for one in aborted]
+        return part.last_stable_offset, told, [one.offset for one in read_records(part.records)]
+
+    assert fetched(0, 0) == (6, None, [0, 1, 3, 6])
+    assert fetched(0, 1) == (6, [(71, 0), (71, 3)], [0, 1, 3])
+    assert fetched(3, 1) == (6, [(71, 3)], [3])
+    assert fetched(0, 1, max_bytes=600) == (6, [(71, 0)], [0])
+    assert fetched(6, 1) == (6, [], [])
+
+
+def write_as_leader(node, topic, data):
+    """Append to the log as the coordinator of transactions would, and wait until it is durable."""
+
+    def append():
+        hosted = node.node.replicas.by_id(topic.topic_id, 0)
+        copy = bytearray(data)
+        now_ms = node.node.now_ms()
+        hosted.log.append_as_leader(copy, read_header(copy), hosted.machine.leader_epoch, now_ms)
+        hosted.log.flush()
+        hosted.machine.step(Persisted(hosted.log.end_offset), now_ms)
+
+    node.call(append)

@@ -55,9 +55,11 @@ from fencepost.log.reading import (
     read_batches,
 )
 from fencepost.log.recovery import LoadedLog, RecoveryReport, load_log
-from fencepost.log.replay import load_producers, note_batch
+from fencepost.log.replay import load_producers, note_batch, rebuild_txn_index, settle_active
 from fencepost.log.retention import segments_to_delete
 from fencepost.log.segment import Segment, SegmentCache
+from fencepost.log.txn_index import TxnIndex
+from fencepost.wire.records.txn_index import AbortedTxn
 from fencepost.wire.types import Uuid
 
 _RELATIVE_MAX: Final = (1 << 31) - 1
@@ -319,7 +321,9 @@ class PartitionLog:
         if header.producer_id < 0:
             self.producers.end_offset = last_offset + 1
         else:
-            note_batch(self.producers, header, first_offset, batch)
+            aborted = note_batch(self.producers, header, first_offset, batch)
+            if aborted is not None:
+                segment.txn_index.append(aborted)
 
     def _must_roll(
         self, segment: Segment, size: int, last_offset: int, timestamp_ms: int, now_ms: int
@@ -405,6 +409,39 @@ class PartitionLog:
                     return
                 yield header, batch
 
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where readers of committed data stop: below it every transaction is decided for good."""
+        unstable = self.producers.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(unstable, high_watermark)
+
+    def aborted_transactions(self, from_offset: int, upper_bound_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions with anything in `from_offset` to below the bound.
+
+        In the order of their markers, which may lie behind the bound. All of them are known
+        as far as the last stable offset. Raises CorruptFileError (the log), LogFailedError,
+        OSError.
+        """
+        aborted: list[AbortedTxn] = []
+        for index in self._txn_indexes(from_offset):
+            found = index.collect(from_offset, upper_bound_offset)
+            aborted += found.transactions
+            if found.is_complete:
+                break
+        return aborted
+
+    def has_aborted_transactions(self, from_offset: int) -> bool:
+        """Whether any may reach `from_offset` or beyond; cheap, and raises likewise."""
+        return any(map(len, self._txn_indexes(from_offset)))
+
+    def _txn_indexes(self, from_offset: int) -> Iterator[TxnIndex]:
+        self.check_usable()
+        for segment in self._row.from_offset(from_offset):
+            try:
+                yield segment.txn_index
+            except CorruptFileError:
+                rebuild_txn_index(self.disk, self._row, segment)
+                yield segment.txn_index
+
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record whose timestamp is not below `timestamp_ms`; None if there is none.
 
@@ -482,7 +519,8 @@ class PartitionLog:
         self._row.remove_snapshots_above(end_offset)
         self._sync_names()
         self.epochs.truncate_from_end(end_offset)
-        load_producers(self.disk, self._row, self.producers, end_offset)
+        index_from = settle_active(self._row, end_offset)
+        load_producers(self.disk, self._row, self.producers, end_offset, index_from)
 
     def advance_start_offset(self, offset: int) -> None:
         """Records below `offset` are deleted; segments that have no others go at once.

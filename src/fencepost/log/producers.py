@@ -22,7 +22,8 @@ has no sequence, the next batch must begin at 0.
 
 `update` notes a batch that was appended, whoever wrote it, and `complete_transaction` an end
 marker. Transactions in progress are known by their first offset: the earliest of them bounds what
-readers of committed data may see.
+readers of committed data may see. So does one that is decided, until its marker is below the high
+watermark: the marker might yet be lost, and another one come in its place.
 
 Producers that have been silent for `producer.id.expiration.ms` are forgotten, unless in the midst
 of a transaction. Deleting old segments forgets nobody (KAFKA-5355's lesson: a retry may come later
@@ -45,7 +46,9 @@ Only the last batch of each producer is in it; after a restart the window refill
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -160,11 +163,12 @@ class ProducerState:
 class ProducerStates:
     """The producers of one log, up to `end_offset`."""
 
-    __slots__ = ("_ongoing", "_states", "end_offset")
+    __slots__ = ("_decided", "_ongoing", "_states", "end_offset")
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
         self._ongoing: dict[int, int] = {}  # first offset of a transaction -> producer id
+        self._decided: deque[tuple[int, int]] = deque()  # marker's offset, first offset
         self.end_offset = 0
 
     def __len__(self) -> int:
@@ -240,7 +244,8 @@ class ProducerStates:
             state.producer_epoch = header.producer_epoch
             state.batches = ()
         first_offset = state.current_txn_first_offset
-        self._ongoing.pop(first_offset, None)
+        if self._ongoing.pop(first_offset, None) is not None:
+            self._decided.append((header.last_offset, first_offset))
         state.current_txn_first_offset = NO_OFFSET
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp_ms = header.max_timestamp
@@ -250,6 +255,20 @@ class ProducerStates:
     def first_undecided_offset(self) -> int | None:
         """First offset of the earliest transaction in progress."""
         return min(self._ongoing, default=None)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """First offset of the earliest transaction whose end is not below the high watermark.
+
+        It is either in progress, or its marker may still be lost.
+        """
+        decided = (first for marker, first in self._decided if marker >= high_watermark)
+        return min(chain(self._ongoing, decided), default=None)
+
+    def forget_decided(self, high_watermark: int) -> None:
+        """The high watermark is here now: transactions with markers below it are history."""
+        decided = self._decided
+        while decided and decided[0][0] < high_watermark:
+            decided.popleft()
 
     def remove_expired(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
         """Forget producers silent for `expiration_ms` and without a transaction; how many."""
@@ -267,6 +286,7 @@ class ProducerStates:
         """Forget everybody; the state is now that of an empty log up to `end_offset`."""
         self._states.clear()
         self._ongoing.clear()
+        self._decided.clear()
         self.end_offset = end_offset
 
     def load(self, entries: Iterable[ProducerState], end_offset: int) -> None:

@@ -10,7 +10,8 @@ or does not follow. What was found and kept is synced before anybody is told of 
 could see records that the next power cut takes away (KAFKA-10101).
 
 Afterwards the leader epochs are brought into agreement with the log (`epoch_recovery`), and
-producer state is that of the newest sound snapshot and the batches behind it (`replay`).
+producer state is that of the newest sound snapshot and the batches behind it (`replay`). The
+transaction indexes of all segments that were read are made anew on the way.
 
 Batches below the recovery point that are not there or not sound are no crash but damage or loss.
 Cutting the log there would throw acknowledged records away in silence, so it is refused with
@@ -47,7 +48,7 @@ from fencepost.log.names import (
 )
 from fencepost.log.offset_index import OffsetIndex
 from fencepost.log.producers import ProducerStates
-from fencepost.log.replay import load_producers
+from fencepost.log.replay import load_producers, settle_active
 from fencepost.log.segment import Segment, SegmentCache
 from fencepost.log.segment_row import SegmentRow
 from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
@@ -126,7 +127,7 @@ def load_log(
     producers = ProducerStates()
     row = SegmentRow(disk, cache, directory, loader.segments, loader.snapshots)
     row.remove_stray_snapshots(end_offset)
-    load_producers(disk, row, producers, end_offset)
+    _replay(disk, row, producers, end_offset, loader.scanned_from)
     producers.remove_expired(now_ms, producer_id_expiration_ms)
     if loader.report.was_unclean:
         _sync_names(disk, directory, known_id is not None)
@@ -148,6 +149,25 @@ def load_log(
         is_new,
         loader.report,
     )
+
+
+def _replay(
+    disk: Disk,
+    row: SegmentRow,
+    producers: ProducerStates,
+    end_offset: int,
+    scanned_from: int | None,
+) -> None:
+    """Producer state, and the transaction indexes of scanned segments, which become durable."""
+    index_from = settle_active(row, end_offset) if scanned_from is None else scanned_from
+    load_producers(disk, row, producers, end_offset, index_from)
+    if scanned_from is None:
+        return
+    for segment in row.segments:
+        if segment.base_offset >= scanned_from and not segment.is_active:
+            for file in segment.write_txn_index():
+                file.sync()
+                file.close()
 
 
 def _sync_names(disk: Disk, directory: str, has_topic_id: bool) -> None:
@@ -203,6 +223,8 @@ class _Loader:
         self.report = RecoveryReport()
         self.made_first_segment = False
         self.is_durable = False
+        self.scanned_from: int | None = None
+        """Base offset of the first segment that was read as a whole."""
         self.scanned_epochs: list[EpochEntry] = []
 
     def _path(self, name: str) -> str:
@@ -365,6 +387,7 @@ class _Loader:
     def _cut(self, scanned: list[Segment]) -> None:
         """Remove what lies behind the last scanned batch, and sync what was found."""
         last = scanned[-1]
+        self.scanned_from = scanned[0].base_offset
         while self.segments[-1] is not last:
             self._remove_last()
         last.is_active = True

@@ -1,6 +1,13 @@
-"""Producer state from batches: one at a time as they are appended, or all of a log's again."""
+"""Producer state from batches: one at a time as they are appended, or all of a log's again.
+
+A transaction's end marker says whether it was aborted; where it began is known from the producer's
+state in front of the marker. So the transaction index of a segment is made while producer state is
+replayed, beginning at a snapshot that is not behind the segment's base offset.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
@@ -9,27 +16,42 @@ from fencepost.log.disk import Buffer, Disk
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.names import SNAPSHOT_SUFFIX, offset_file
 from fencepost.log.producers import ProducerStates, decode_snapshot
+from fencepost.log.segment import Segment
 from fencepost.log.segment_row import SegmentRow
-from fencepost.wire.records.control import EndTxnMarker
+from fencepost.log.txn_index import TxnIndex
+from fencepost.wire.records.control import ControlType, EndTxnMarker
+from fencepost.wire.records.txn_index import AbortedTxn
 
 
 def note_batch(
     producers: ProducerStates, header: BatchHeader, first_offset: int, batch: Buffer
-) -> None:
-    """Let `producers` know of a batch of a producer that stands in the log at `first_offset`."""
+) -> AbortedTxn | None:
+    """Let `producers` know of a batch of a producer that stands in the log at `first_offset`.
+
+    If that ends a transaction by aborting it, this is what the transaction index has to say.
+    """
     if not header.is_control:
         producers.update(header, first_offset)
-        return
+        return None
     placed = header._replace(base_offset=first_offset)
     try:
-        markers = [record.value for record in read_control(batch, check=False)]
+        records = read_control(batch, check=False)
     except BatchError:
-        markers = []  # no marker that anybody could act on; it takes its offsets all the same
-    for marker in markers:
-        if isinstance(marker, EndTxnMarker):
-            producers.complete_transaction(placed, marker.coordinator_epoch)
-            return
+        records = []  # no marker that anybody could act on; it takes its offsets all the same
+    for record in records:
+        if isinstance(record.value, EndTxnMarker):
+            begun = producers.complete_transaction(placed, record.value.coordinator_epoch)
+            if begun < 0 or record.type != ControlType.ABORT:
+                return None
+            undecided = producers.first_undecided_offset()
+            return AbortedTxn(
+                producer_id=header.producer_id,
+                first_offset=begun,
+                last_offset=placed.last_offset,
+                last_stable_offset=placed.next_offset if undecided is None else undecided,
+            )
     producers.end_offset = placed.next_offset
+    return None
 
 
 def load_producers(
@@ -37,15 +59,54 @@ def load_producers(
     row: SegmentRow,
     producers: ProducerStates,
     end_offset: int,
+    index_from: int | None = None,
 ) -> None:
     """Make `producers` the state at `end_offset`, from the newest sound snapshot and the log.
 
     Batches below the log's start count as long as they are there. Snapshots that are not sound are
-    removed. CorruptFileError (the log), OSError.
+    removed. With `index_from`, the transaction indexes of segments that begin there or behind are
+    made anew, in memory, from a snapshot in front of them. CorruptFileError (the log), OSError.
     """
+    latest = end_offset if index_from is None else min(index_from, end_offset)
+    begin = _load_snapshot(disk, row, producers, latest)
+    for segment in row.from_offset(begin):
+        entries = list(_replay(segment, producers, begin))
+        if index_from is not None and segment.base_offset >= index_from:
+            segment.install_txn_index(TxnIndex(entries))
+    producers.end_offset = end_offset
+
+
+def rebuild_txn_index(disk: Disk, row: SegmentRow, segment: Segment) -> None:
+    """Make the transaction index of a closed segment anew. CorruptFileError (the log), OSError."""
+    producers = ProducerStates()
+    begin = _load_snapshot(disk, row, producers, segment.base_offset)
+    entries: list[AbortedTxn] = []
+    for replayed in row.from_offset(begin):
+        entries = list(_replay(replayed, producers, begin))
+        if replayed is segment:
+            break
+    segment.install_txn_index(TxnIndex(entries))
+    for file in segment.write_txn_index():
+        file.close()
+
+
+def settle_active(row: SegmentRow, end_offset: int) -> int | None:
+    """Have the active segment's transaction index in memory, cut to the log's end. OSError.
+
+    If it is damaged: the offset from which `load_producers` is to make indexes anew.
+    """
+    try:
+        row.active.txn_index.truncate(end_offset)
+    except CorruptFileError:
+        return row.active.base_offset
+    return None
+
+
+def _load_snapshot(disk: Disk, row: SegmentRow, producers: ProducerStates, latest: int) -> int:
+    """Load the newest sound snapshot that is not behind `latest`; where the replay begins."""
     begin = row.segments[0].base_offset
     producers.clear(begin)
-    for offset in sorted((at for at in row.snapshots if at <= end_offset), reverse=True):
+    for offset in sorted((at for at in row.snapshots if at <= latest), reverse=True):
         path = row.path(offset_file(offset, SNAPSHOT_SUFFIX))
         try:
             entries = decode_snapshot(path, disk.read(path))
@@ -54,14 +115,17 @@ def load_producers(
             row.snapshots.discard(offset)
             continue
         producers.load(entries, offset)
-        begin = offset
-        break
-    for segment in row.from_offset(begin):
-        start = segment.position_of(begin)
-        for position, header in segment.headers(start, segment.size_bytes):
-            if header.producer_id >= 0:
-                batch = b""
-                if header.is_control:
-                    batch = segment.read(position, position + header.size_bytes)
-                note_batch(producers, header, header.base_offset, batch)
-    producers.end_offset = end_offset
+        return offset
+    return begin
+
+
+def _replay(segment: Segment, producers: ProducerStates, begin: int) -> Iterator[AbortedTxn]:
+    start = segment.position_of(begin)
+    for position, header in segment.headers(start, segment.size_bytes):
+        if header.producer_id >= 0:
+            batch = b""
+            if header.is_control:
+                batch = segment.read(position, position + header.size_bytes)
+            aborted = note_batch(producers, header, header.base_offset, batch)
+            if aborted is not None:
+                yield aborted

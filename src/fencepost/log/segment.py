@@ -1,4 +1,4 @@
-"""One segment of a log: a file of record batches and the two indexes into it.
+"""One segment of a log: a file of record batches and the indexes into it.
 
 Theory of operation
 -------------------
@@ -30,9 +30,16 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc, read_header
 from fencepost.log.disk import Buffer, Disk, File
 from fencepost.log.errors import CorruptFileError
-from fencepost.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_file
+from fencepost.log.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_file,
+)
 from fencepost.log.offset_index import OffsetIndex
 from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from fencepost.log.txn_index import TxnIndex
 
 # base offset, batch length, magic, last offset delta: all a walk needs of a batch's header
 _WALK = Struct(">qi4xb6xi")
@@ -105,6 +112,7 @@ class Segment:
         "_sound_from",
         "_sound_to",
         "_time_index",
+        "_txn_index",
         "base_offset",
         "bytes_since_index",
         "created_ms",
@@ -146,6 +154,7 @@ class Segment:
         self._file: File | None = None
         self._index: OffsetIndex | None = None if size_bytes else OffsetIndex()
         self._time_index: TimeIndex | None = None if size_bytes else TimeIndex()
+        self._txn_index: TxnIndex | None = None if size_bytes else TxnIndex()
         self._index_is_fresh = size_bytes == 0
         self._hints: dict[int, int] = {}
         self._sound_from = 0
@@ -183,8 +192,8 @@ class Segment:
         """Bytes of loaded indexes that could be loaded again."""
         if self.is_active:
             return 0
-        index, time_index = self._index, self._time_index
-        return (index.size_bytes if index else 0) + (time_index.size_bytes if time_index else 0)
+        loaded = (self._index, self._time_index, self._txn_index)
+        return sum(index.size_bytes for index in loaded if index is not None)
 
     def release(self) -> None:
         """Close the file; forget indexes that can be read again."""
@@ -195,6 +204,8 @@ class Segment:
             self._index = None
             self._time_index = None
             self._index_is_fresh = False
+            if self._txn_index:  # that there are no entries is worth remembering
+                self._txn_index = None
 
     def close(self) -> None:
         """Let go of everything; the segment is not used any more."""
@@ -251,7 +262,8 @@ class Segment:
             since += header.size_bytes
         self.install_indexes(index, time_index, newest, since)
         if not self.is_active:
-            for file in self.seal():
+            self.time_index.maybe_append(*self.largest_timestamp())
+            for file in self.write_indexes():
                 file.close()
         self._cache.touch(self)
 
@@ -265,14 +277,45 @@ class Segment:
         self.bytes_since_index = since
         self._hints.clear()
 
+    @property
+    def txn_index(self) -> TxnIndex:
+        """The transaction index: loaded, or empty without a file. CorruptFileError, OSError.
+
+        It cannot be made anew from this segment alone; `fencepost.log.replay` does that.
+        """
+        if self._txn_index is None:
+            path = self.path(TXN_INDEX_SUFFIX)
+            try:
+                data = self._disk.read(path)
+            except FileNotFoundError:
+                data = b""
+            self._txn_index = TxnIndex.decode(path, data, self.base_offset)
+            self._cache.touch(self)
+        return self._txn_index
+
+    def install_txn_index(self, txn_index: TxnIndex) -> None:
+        """Take over a transaction index that a replay has made."""
+        self._txn_index = txn_index
+
     def write_indexes(self) -> list[File]:
-        """Write both index files; they are open, and not synced yet. OSError."""
+        """Write offset and time index; the files are open, and not synced yet. OSError."""
+        return self._write(
+            (INDEX_SUFFIX, self.index.encode()), (TIME_INDEX_SUFFIX, self.time_index.encode())
+        )
+
+    def write_txn_index(self) -> list[File]:
+        """Write the transaction index, likewise, or remove its file if there are no entries."""
+        if self.txn_index:
+            return self._write((TXN_INDEX_SUFFIX, self.txn_index.encode()))
+        path = self.path(TXN_INDEX_SUFFIX)
+        if self._disk.exists(path):
+            self._disk.unlink(path)
+        return []
+
+    def _write(self, *contents: tuple[str, bytes]) -> list[File]:
         written: list[File] = []
         try:
-            for suffix, data in (
-                (INDEX_SUFFIX, self.index.encode()),
-                (TIME_INDEX_SUFFIX, self.time_index.encode()),
-            ):
+            for suffix, data in contents:
                 file = self._disk.open(self.path(suffix), create=True)
                 written.append(file)
                 file.truncate(0)
@@ -286,7 +329,13 @@ class Segment:
     def seal(self) -> list[File]:
         """Write the indexes of a complete segment; the files are open, not synced. OSError."""
         self.time_index.maybe_append(*self.largest_timestamp())
-        return self.write_indexes()
+        written = self.write_txn_index()
+        try:
+            return [*self.write_indexes(), *written]
+        except OSError:
+            for file in written:
+                file.close()
+            raise
 
     def become_active(self) -> None:
         """The segment is to grow again: have its indexes in memory for good. OSError."""

@@ -23,9 +23,11 @@ its address (KIP-951). Records are empty, never null.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from fencepost.batch.header import measure
 from fencepost.broker.fetching import SessionKey
 from fencepost.broker.leaders import LeaderHints
 from fencepost.broker.registry import RequestContext, handles
@@ -35,6 +37,7 @@ from fencepost.log.partition_log import ReadResult
 from fencepost.machines.fetch import FetchContext, FetchOutcome, FetchWanted, PendingFetch
 from fencepost.machines.partition import FetchBounds, Isolation
 from fencepost.wire.api.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -47,6 +50,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TOPIC_IDS_FROM = 13
 FOLLOWERS_SERVE_FROM = 11
@@ -322,17 +327,46 @@ class _Fetch:
         data = self._read(found, max(limit_bytes, 0), nothing_yet)
         if isinstance(data, ErrorCode):
             return self._refused(index, data), 0
+        if self._isolation == Isolation.READ_COMMITTED:
+            aborted = self._aborted(found, data)
+            if isinstance(aborted, ErrorCode):
+                return self._refused(index, aborted), 0
+            part.aborted_transactions = aborted
         part.records = data.buffers
         return part, data.size_bytes
+
+    def _aborted(self, found: _Found, data: ReadResult) -> list[AbortedTransaction] | ErrorCode:
+        """The aborted transactions among what was read, in the order of their markers."""
+        hosted = found.hosted
+        assert hosted is not None, "it was read"
+        offset = found.wanted.fetch_offset
+
+        def look() -> list[AbortedTransaction]:
+            if not hosted.log.has_aborted_transactions(offset):
+                return []
+            end_offset = max((measure(part).next_offset or 0 for part in data.buffers), default=0)
+            return [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in hosted.log.aborted_transactions(offset, end_offset)
+            ]
+
+        return self._from_log(hosted, look)
 
     def _read(self, found: _Found, max_bytes: int, min_one_batch: bool) -> ReadResult | ErrorCode:
         """Whole batches within the bounds, or the error that stands for why there are none."""
         hosted, bounds = found.hosted, found.bounds
         assert hosted is not None and bounds is not None, "only what was found is read"
-        try:
-            return hosted.log.read(
+        return self._from_log(
+            hosted,
+            lambda: hosted.log.read(
                 found.wanted.fetch_offset, max_bytes, bounds.upper_bound, min_one_batch
-            )
+            ),
+        )
+
+    def _from_log(self, hosted: HostedPartition, look: Callable[[], T]) -> T | ErrorCode:
+        """What `look` gives, or the error that stands for why it gives nothing."""
+        try:
+            return look()
         except OffsetOutOfRange:  # retention moved the start since we looked
             return ErrorCode.OFFSET_OUT_OF_RANGE
         except LogError as error:

@@ -221,8 +221,12 @@ class Partition(PartitionQueries):
         if least is None or least <= self.high_watermark:
             return
         assert least <= self.durable_offset <= log_end, (least, self.durable_offset, log_end)
-        self.high_watermark = least
+        self._raise_high_watermark(least)
         self._waiting.release(least, effects)
+
+    def _raise_high_watermark(self, offset: int) -> None:
+        self.high_watermark = offset
+        self._log.producers.forget_decided(offset)
 
     # Leading: the in-sync set
 
@@ -385,9 +389,9 @@ class Partition(PartitionQueries):
             end_offset = answer.batches[len(batches) - 1][0].next_offset
         elif answer.fetch_offset != end_offset:
             return []
-        self.high_watermark = max(
-            self.high_watermark, min(answer.leader_high_watermark, end_offset)
-        )
+        known = min(answer.leader_high_watermark, end_offset)
+        if known > self.high_watermark:
+            self._raise_high_watermark(known)
         return effects
 
     def _step_diverged(self, answer: Diverged, now_ms: int) -> list[Effect]:

@@ -113,8 +113,8 @@ class PartitionQueries:
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided; never above the high watermark."""
-        undecided = self._log.producers.first_undecided_offset()
-        return self.high_watermark if undecided is None else min(undecided, self.high_watermark)
+        unstable = self._log.producers.first_unstable_offset(self.high_watermark)
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     @property
     def isr(self) -> frozenset[int]:
