@@ -28,14 +28,14 @@ test-pure: setup ## codec and record batches again without the C extensions
 	FENCEPOST_PURE=1 $(PYTEST) tests/wire tests/batch
 
 check: setup ## format, lint, types (strict where it counts), import contract
-	$(BIN)/ruff format --check src tests benchmarks tools examples
-	$(BIN)/ruff check src tests benchmarks tools examples
+	$(BIN)/ruff format --check src tests benchmarks tools examples docs/conf.py
+	$(BIN)/ruff check src tests benchmarks tools examples docs/conf.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 format: setup ## rewrite the sources the way `check` wants them
-	$(BIN)/ruff format src tests benchmarks tools examples
-	$(BIN)/ruff check --fix src tests benchmarks tools examples
+	$(BIN)/ruff format src tests benchmarks tools examples docs/conf.py
+	$(BIN)/ruff check --fix src tests benchmarks tools examples docs/conf.py
 
 docs: ## the documentation as a site with a reference of every message, in build/docs
 	@test -n "$(PYTHON)" || { echo "Fencepost needs Python 3.11 or newer on the PATH"; exit 1; }

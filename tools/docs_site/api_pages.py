@@ -27,6 +27,8 @@ from fencepost.wire.message import Message
 WIDE = "---\nhide-toc: true\n---\n\n"
 """Pages of tables use the room of the right-hand list of sections."""
 
+CHANGES = "What each version changed"
+
 
 def _sample(kind: str, number: int, text: str) -> str:
     cell = f'<i class="{kind}" data-v="{number}"></i>'
@@ -107,18 +109,21 @@ def api_page(key: int) -> str:
     """One API: its docstring, both messages, and what versions changed."""
     request, response = request_class(key), response_class(key)
     module = import_module(request.__module__)
+    changed = change_table([request, response])
+    sections = [request.__name__, response.__name__, *([CHANGES] if changed else [])]
     parts = [
         f"{WIDE}# {API_NAMES[key]}\n",
         raw(facts(_facts(key))),
+        "Below: " + ", ".join(f"[{one}](#{one.lower().replace(' ', '-')})" for one in sections),
+        "",
         module_markdown(module, root="../", without_title=True),
         "",
         raw(LEGEND),
         *message_section(request, "##", "../"),
         *message_section(response, "##", "../"),
     ]
-    changed = change_table([request, response])
     if changed:
-        parts += ["## What each version changed\n", raw(changed)]
+        parts += [f"## {CHANGES}\n", raw(changed)]
     return "\n".join(parts)
 
 

@@ -11,12 +11,16 @@ from itertools import groupby
 from typing import Any
 
 from docs_site.prose import CODE_SPAN
+from docs_site.schema import own_doc
+from fencepost.wire.message import Struct
 
 BLOCK_INDENT = "    "
 
 
 def convert(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Sphinx's event `autodoc-process-docstring`: rewrites `lines` in place."""
+    if isinstance(obj, type) and issubclass(obj, Struct):
+        lines[:] = own_doc(obj).splitlines()  # fields are in the reference
     lines[:] = list(_converted(lines))
 
 

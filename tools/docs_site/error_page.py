@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from docs_site.api_pages import WIDE
 from docs_site.prose import codes_in, error_anchor, field_html, is_error_field, page_of_api
 from docs_site.schema import entries
-from docs_site.tables import code, raw, table
+from docs_site.tables import raw, table
 from fencepost.wire.api import API_NAMES, response_class
 from fencepost.wire.error_meanings import meaning
 from fencepost.wire.errors import ErrorCode, is_retriable
@@ -24,14 +24,16 @@ def error_page() -> str:
     told = told_by()
     rows = [
         [
-            f'<span id="{error_anchor(one)}"></span>{int(one)}',
-            f'<a class="name" href="#{error_anchor(one)}">{code(one.name)}</a>',
+            str(int(one)),
+            f'<a class="name" href="#{error_anchor(one)}">{one.name}</a>',
             field_html(meaning(one), is_error=False, root=""),
             "yes" if is_retriable(one) else "",
             ", ".join(told.get(int(one), [])),
         ]
         for one in sorted(ErrorCode)
     ]
+    anchors = [error_anchor(one) for one in sorted(ErrorCode)]
+    headings = ("Code", "Name", "Meaning", "Again", "Named by")
     return "\n".join(
         [
             f"{WIDE}# Error codes\n",
@@ -40,7 +42,7 @@ def error_page() -> str:
             "Kafka's own clients. *Named by* are the responses whose fields name the code in this "
             "reference; others may have it too. In Python: `ErrorCode`, `error_name` and "
             "`is_retriable` of `fencepost.wire.errors`, and `fencepost.wire.error_meanings`.\n",
-            raw(table(("Code", "Name", "Meaning", "Again", "Named by"), rows, "errors")),
+            raw(table(headings, rows, "errors", anchors)),
         ]
     )
 

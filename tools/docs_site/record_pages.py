@@ -62,7 +62,7 @@ def index_page() -> str:
     """All families, and how records are framed."""
     lines = [
         f"- [{title(family)}]({_page(family)}.md): "
-        + ", ".join(f"[{cls.__name__}]({_page(family)}.md#{cls.__name__.lower()})" for cls in found)
+        + ", ".join(_link(cls, f"{_page(family)}.md") for cls in found)
         for family, found in families().items()
     ]
     lines.append(
@@ -99,8 +99,11 @@ def family_page(family: str) -> str:
     by_module: dict[str, list[type[Message]]] = {}
     for cls in found:
         by_module.setdefault(cls.__module__, []).append(cls)
-    parts = [f"{WIDE}# {title(family)}\n", module_markdown(main, root=ROOT), "", raw(LEGEND)]
-    for name, classes in by_module.items():
+    parts = [f"{WIDE}# {title(family)}\n", module_markdown(main, root=ROOT), ""]
+    if len(found) > 1:
+        parts.append(f"Here: {', '.join(_link(cls) for cls in found)}.\n")
+    parts.append(raw(LEGEND))
+    for name, classes in sorted(by_module.items()):
         level = "##"
         module = import_module(name)
         if module is not main:
@@ -146,6 +149,10 @@ def _stem(cls: type[Message]) -> str:
 
 def _page(family: str) -> str:
     return family.replace("_", "-")
+
+
+def _link(cls: type[Message], page: str = "") -> str:
+    return f"[{cls.__name__}]({page}#{cls.__name__.lower()})"
 
 
 def _part_title(module: ModuleType) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import repeat
 
 from docs_site.prose import field_html, is_error_field
 from docs_site.schema import Change, Entry, all_versions, changes, entries, own_doc
@@ -51,11 +52,22 @@ def box(table: str) -> str:
     return f'<div class="scroll" tabindex="0">{table}</div>'
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], css: str = "") -> str:
-    """A table of cells that are HTML already."""
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    css: str = "",
+    anchors: Sequence[str] = (),
+) -> str:
+    """A table of cells that are HTML already; `anchors`, if any, has one for each row."""
     head = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
-    body = "\n".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in rows)
-    return box(f'<table class="plain {css}"><thead><tr>{head}</tr></thead>\n{body}</table>')
+    ids = (f' id="{anchor}"' for anchor in anchors) if anchors else repeat("")
+    body = "\n".join(
+        f"<tr{id_}>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
+        for row, id_ in zip(rows, ids, strict=bool(anchors))
+    )
+    return box(
+        f'<table class="plain {css}"><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>'
+    )
 
 
 def facts(items: Iterable[tuple[str, str]]) -> str:
