@@ -29,7 +29,10 @@ def main() -> int:
         + ["-d", str(work / "doctrees"), str(work / "source"), str(options.out)]
     )
     if code == 0:
-        print(f"{options.out / 'index.html'}")
+        print(options.out / "index.html")
+    else:
+        # Sphinx would not warn again of pages that it has read and that nobody changed.
+        shutil.rmtree(work / "doctrees", ignore_errors=True)
     return code
 
 
