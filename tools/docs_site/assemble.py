@@ -43,10 +43,13 @@ python/index
 REFERENCE = """
 ## Reference
 
-- [All APIs](reference/apis/index.md): requests and responses, field by field, version by version
-- [Records, headers and drafts](reference/records/index.md): what Kafka writes down
-- [Error codes](reference/errors.md)
-- [Python](python/index.rst): what to import
+| you want to | read |
+|---|---|
+| write, debug or fake a client or broker | [all APIs](reference/apis/index.md), field by field |
+| read what Kafka writes into its own logs and files | [records](reference/records/index.md) |
+| know what an answer means | [error codes](reference/errors.md) |
+| serve voters that speak FetchQuorumRecords | [the draft](reference/records/fetch-quorum-records.md) |
+| call all this from Python | [modules](python/index.rst) |
 """
 
 
