@@ -48,7 +48,7 @@ REFERENCE = """
 | write, debug or fake a client or broker | [all APIs](reference/apis/index.md), field by field |
 | read what Kafka writes into its own logs and files | [records](reference/records/index.md) |
 | know what an answer means | [error codes](reference/errors.md) |
-| serve voters that speak FetchQuorumRecords | [the draft](reference/records/fetch-quorum-records.md) |
+| serve voters of FetchQuorumRecords | [the draft](reference/records/fetch-quorum-records.md) |
 | call all this from Python | [modules](python/index.rst) |
 """
 
