@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from fencepost.wire import generated
 from fencepost.wire.api import FetchRequest, MetadataRequest, MetadataResponse
 from fencepost.wire.api.fetch import FetchPartition, FetchTopic
 from fencepost.wire.api.metadata import (
@@ -15,6 +16,8 @@ from fencepost.wire.api.metadata import (
 from fencepost.wire.errors import DecodeError, TooManyElementsError
 from fencepost.wire.message import Message, Struct, field
 from fencepost.wire.types import Int8
+
+from .catalogue import CODECS, VERSIONS, codec, extreme, version_id
 
 
 def fetch(topics: int, partitions: int) -> FetchRequest:
@@ -97,3 +100,29 @@ def test_elements_that_take_no_bytes_are_counted():
     for limit in (0, 3, 4, 7):
         with pytest.raises(TooManyElementsError):
             Nothings.read(data, 0, 0, max_elements=limit)
+
+
+def elements(value: object) -> int:
+    """What decoders count: elements of arrays and tags nobody declared, at every depth."""
+    if isinstance(value, list):
+        return len(value) + sum(map(elements, value))
+    if not isinstance(value, Struct):
+        return 0
+    inside = sum(elements(getattr(value, field.name)) for field in type(value).fields)
+    return inside + len(value.unknown_tags or ())
+
+
+@pytest.mark.parametrize(("cls", "version"), VERSIONS, ids=version_id)
+def test_every_element_of_every_message_is_counted(cls, version, monkeypatch):
+    """Both by decoders that copy their input and by those that read it in place."""
+    monkeypatch.setattr(generated, "VIEW_THRESHOLD_BYTES", 0)
+    message = extreme(cls, version, cls.is_flexible(version), most=True)
+    count = elements(message)
+    for name in CODECS:
+        machine = codec(name, cls, version)
+        data = machine.encode(message)
+        for source in (data, memoryview(data)):
+            assert machine.decode(source, count) == message
+            if count:
+                with pytest.raises(TooManyElementsError, match=f"more than {count - 1} elements"):
+                    machine.decode(source, count - 1)
