@@ -132,7 +132,7 @@ _TEXTS: Final[dict[str, str]] = {
     "UNRELEASED_INSTANCE_ID": "Another member still has the static id.",
     "UNSUPPORTED_ASSIGNOR": "The coordinator does not have the assignor.",
     "STALE_MEMBER_EPOCH": "The member's epoch is old; its next heartbeat brings the new one.",
-    "MISMATCHED_ENDPOINT_TYPE": "Meant for brokers, it reached a controller, or the other way round.",
+    "MISMATCHED_ENDPOINT_TYPE": "It was meant for brokers and reached a controller, or vice versa.",
     "UNSUPPORTED_ENDPOINT_TYPE": "The kind of endpoint is not known here.",
     "UNKNOWN_CONTROLLER_ID": "No controller of this id is known.",
     "UNKNOWN_SUBSCRIPTION_ID": "The telemetry subscription has changed; ask for it again.",
