@@ -2,8 +2,9 @@
 
     python benchmarks/codec/bench.py [--rounds R] [--gc] [--message TEXT] [--part PART ...]
 
-Parts: `messages` (versions of today, then the older ones that aiokafka has), `startup` (imports,
-first use of a version) and `scaling` (cost of an element in arrays of 10 to 100,000).
+Parts: `messages` (versions of today, then the older ones that aiokafka has), `fresh` (messages that
+differ instead of the same one over and over), `startup` (imports, first use of a version) and
+`scaling` (cost of an element in arrays of 10 to 100,000).
 
 Apache Kafka's Java classes take part where the interop suite has put its jars (`make interop`).
 Every codec first has to read the bytes and write the very same ones. Then rounds are interleaved,
@@ -22,13 +23,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.codec.contestants import BASE, NAMES, contestants, kio_reader
+from benchmarks.codec.fresh import fresh_table
+from benchmarks.codec.java import java_classes
 from benchmarks.codec.messages import Case, current_cases, old_cases
 from benchmarks.codec.scaling import scaling_table
 from benchmarks.codec.startup import startup_table
 from benchmarks.codec.timing import measure, pin_collector
 from benchmarks.peers import table
 
-PARTS = ("messages", "startup", "scaling")
+PARTS = ("messages", "fresh", "startup", "scaling")
 
 Medians = dict[str, tuple[float, float]]
 
@@ -71,7 +74,9 @@ def compare(cases: list[Case], rounds: int) -> None:
     results = {}
     for case in cases:
         data = case.message.encode(case.version)
-        results[f"{case.title} ({len(data)} B)"] = measure(case, data, contestants(case), rounds)
+        results[f"{case.title} ({len(data)} B)"] = measure(
+            case, data, contestants(case), rounds, java_classes()
+        )
     for direction in (0, 1):
         print(f"\n{message_table(results, direction)}", flush=True)
 
@@ -90,6 +95,8 @@ def main() -> None:
     if "messages" in parts:
         for cases in (current_cases(), old_cases()):
             compare([case for case in cases if options.message in case.title], options.rounds)
+    if "fresh" in parts:
+        print(f"\n{fresh_table(options.rounds)}", flush=True)
     if "startup" in parts:
         print(f"\n{startup_table(options.rounds)}", flush=True)
     if "scaling" in parts:

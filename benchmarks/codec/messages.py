@@ -88,7 +88,7 @@ def _messages() -> Iterator[tuple[Message, str]]:
     yield _fetch_request(), ", 50 partitions"
     yield _fetch_response(), ", 50 x 1 KB"
     yield _epochs_request(), ", 200 partitions"
-    yield _epochs_response(), ", 200 partitions"
+    yield epochs_response(0), ", 200 partitions"
     yield _join_request(), ", 2 protocols"
     yield _join_response(), ", 10 members"
     yield _commit_request(), ", 50 partitions"
@@ -196,10 +196,11 @@ def _epochs_request() -> Message:
     return api.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
 
 
-def _epochs_response() -> Message:
+def epochs_response(shift: int) -> Message:
+    """An answer about 200 partitions whose epochs and offsets lie `shift` higher."""
     partitions = [
         offset_for_leader_epoch.EpochEndOffset(
-            partition=n, leader_epoch=699 + n, end_offset=(1 << 33) + n
+            partition=n, leader_epoch=shift + 699 + n, end_offset=(1 << 33) + shift + n
         )
         for n in range(200)
     ]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.codec.contestants import OURS, Contestant
+from benchmarks.codec.messages import Case
 from benchmarks.codec.timing import measure
 from benchmarks.peers import table
 from fencepost.wire.layout import layout_of
@@ -60,7 +61,7 @@ def scaling_table(rounds: int) -> str:
                 Contestant(name, lambda: None, machine.decode, machine.encode)
                 for name, machine in machines.items()
             ]
-            medians = measure(title, message.encode(0), contestants, rounds)
+            medians = measure(Case(message, 0, title), message.encode(0), contestants, rounds)
             for name, (decode, encode) in medians.items():
                 costs[name].append(f"{decode / count * 1e9:.0f} / {encode / count * 1e9:.0f}")
         rows += [[f"{title}, {name}", *cells] for name, cells in costs.items()]

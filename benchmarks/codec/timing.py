@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.codec.contestants import Contestant
-from benchmarks.codec.java import NAME, java_classes
+from benchmarks.codec.java import NAME, JavaClasses
 from benchmarks.codec.messages import Case
 
 TARGET_S = 0.02
@@ -40,7 +40,13 @@ def seconds_per_call(function: Callable[[Any], Any], argument: Any) -> float:
     return (time.perf_counter() - start) / count
 
 
-def measure(case: Case, data: bytes, field: list[Contestant], rounds: int) -> Any:
+def measure(
+    case: Case,
+    data: bytes,
+    field: list[Contestant],
+    rounds: int,
+    java: JavaClasses | None = None,
+) -> Any:
     """Median seconds of (decode, encode) by contestant; SystemExit when one writes other bytes."""
     objects = {}
     for one in field:
@@ -48,11 +54,10 @@ def measure(case: Case, data: bytes, field: list[Contestant], rounds: int) -> An
         objects[one.name] = one.decode(data)
         if bytes(one.encode(objects[one.name])) != data:
             raise SystemExit(f"{one.name} writes {case.title} differently")
-    kafka = java_classes()
     times: dict[str, list[tuple[float, float]]] = {one.name: [] for one in field}
     for _ in range(rounds):
-        if kafka is not None:
-            taken = kafka.seconds(type(case.message), case.version, data, TARGET_S)
+        if java is not None:
+            taken = java.seconds(type(case.message), case.version, data, TARGET_S)
             times.setdefault(NAME, []).append(taken)
         for one in field:
             one.prepare()
