@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from fencepost.log.checkpoints import OffsetCheckpoint
@@ -274,3 +276,53 @@ def test_many_logs_on_a_real_file_system(tmp_path):
     log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
     assert {log.end_offset for log in log_dir.logs.values()} == {1}
     log_dir.close()
+
+
+def test_a_topic_deleted_and_created_again_costs_one_write_of_each_checkpoint(disk):
+    log_dir = open_dir(disk)
+    logs = [create(log_dir, partition=partition) for partition in range(20)]
+    for log in logs:
+        append(log)
+        log.flush()
+    log_dir.checkpoint({("t", partition): 1 for partition in range(20)})
+    for log in logs:
+        log_dir.delete(log)
+    renames = []
+    disk.fault = lambda operation, path, count: renames.append((operation, path))
+    for partition in range(20):
+        create(log_dir, partition=partition, topic_id=ID_B)
+    written = [path for operation, path in renames if operation == "rename"]
+    assert sorted(written) == [
+        "/data/recovery-point-offset-checkpoint.tmp",
+        "/data/replication-offset-checkpoint.tmp",
+    ]
+    assert read_points(disk) == {}
+
+
+def test_logs_opened_by_several_threads_at_once_are_those_that_were_there(tmp_path):
+    """Begun and finished by the owner, run by others: after a crash, with a torn end each."""
+    path = str(tmp_path / "data")
+    format_log_dir(OsDisk(), path, cluster_id="c", node_id=1, directory_id=Uuid(bytes(16)))
+    log_dir = LogDir.open(OsDisk(), path, files_max=8)
+    expected = []
+    for partition in range(40):
+        log = log_dir.create("t", partition, ID_A, CONFIG, now_ms=NOW_MS)
+        for _ in range(partition % 7 + 1):
+            append(log, make_batch(2, 100))
+        expected.append(contents(log))
+        log_file = tmp_path / "data" / f"t-{partition}" / f"{log.segment_base_offsets[-1]:020}.log"
+        with log_file.open("ab") as file:
+            file.write(b"torn")
+    log_dir.close(clean=False)
+    log_dir = LogDir.open(OsDisk(), path, files_max=8)
+    jobs = [log_dir.begin_open("t", at, ID_A, CONFIG, now_ms=NOW_MS) for at in range(40)]
+    assert all(job.needs_recovery for job in jobs)
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(job.run) for job in jobs]:
+            future.result()
+    opened = [log_dir.finish_open(job) for job in jobs]
+    assert [contents(log) for log in opened] == expected
+    assert [log.recovery.bytes_cut for log in opened] == [4] * 40
+    assert log_dir.open_files <= 8
+    log_dir.close()
+    assert LogDir.open(OsDisk(), path).was_clean

@@ -26,6 +26,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 from uuid import uuid4
 
 from fencepost.log.checkpoints import OffsetCheckpoint, TopicPartition
@@ -57,6 +58,9 @@ from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
 
+_FILES_WHILE_LOADING: Final = 16
+"""Files that one log may have open while it is being opened."""
+
 
 class _Checkpoint:
     """One checkpoint file and what it says."""
@@ -75,10 +79,51 @@ class _Checkpoint:
             self._file.write(offsets)
             self.offsets = offsets
 
-    def strike(self, key: TopicPartition) -> None:
-        """Take one partition out. OSError."""
+    def strike(self, key: TopicPartition, is_there: Callable[[TopicPartition], bool]) -> None:
+        """Take one partition out, and with it all that are not there any more. OSError.
+
+        So a topic of many partitions that is deleted and created again costs one write.
+        """
         if key in self.offsets:
-            self.write({other: at for other, at in self.offsets.items() if other != key})
+            self.write(
+                {
+                    other: at
+                    for other, at in self.offsets.items()
+                    if other != key and is_there(other)
+                }
+            )
+
+
+class OpenJob:
+    """Opening one log: begun and finished by the directory's owner, run on any thread.
+
+    Logs of one directory may be opened by several threads at once, which pays where they have to be
+    read through, or synced, after a crash.
+    """
+
+    __slots__ = ("_load", "begin_anew", "needs_recovery", "opened")
+
+    def __init__(
+        self,
+        load: Callable[[], PartitionLog],
+        begin_anew: Callable[[], OpenJob],
+        *,
+        needs_recovery: bool,
+    ) -> None:
+        self._load = load
+        self.begin_anew = begin_anew
+        """Set aside what is there, which is another topic's; a job that makes the log."""
+        self.needs_recovery = needs_recovery
+        """Whether the log was there and not closed in order, so that this may take long."""
+        self.opened: PartitionLog | None = None
+        """The log; None if it has not run, or found another topic's."""
+
+    def run(self) -> None:
+        """Open it. DurableDataLostError (see `PartitionLog.open`), CorruptFileError, OSError."""
+        try:
+            self.opened = self._load()
+        except InconsistentTopicIdError as error:
+            log.warning("%s; it is deleted", error)
 
 
 class LogDir:
@@ -155,6 +200,11 @@ class LogDir:
                 self.failed[topic, partition] = error
         return self.logs
 
+    @property
+    def open_files(self) -> int:
+        """How many segments have their file open, or indexes loaded."""
+        return len(self._cache)
+
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """The partition's log if it is open."""
         return self.logs.get((topic, partition))
@@ -182,14 +232,7 @@ class LogDir:
                 present.config = config
                 return present
             self.delete(present)
-        try:
-            return self._open(topic, partition, topic_id, config, now_ms, accept_loss)
-        except InconsistentTopicIdError as error:
-            log.warning("%s; it is deleted", error)
-            old = f"{self.path}/{partition_dir(topic, partition)}"
-            self.disk.rename(old, f"{self.path}/{deleted_dir(topic, partition, uuid4().hex)}")
-            self.disk.sync_dir(self.path)
-            return self._open(topic, partition, topic_id, config, now_ms, accept_loss)
+        return self._open(topic, partition, topic_id, config, now_ms, accept_loss)
 
     def _open(
         self,
@@ -200,35 +243,82 @@ class LogDir:
         now_ms: int,
         accept_loss: bool = False,
     ) -> PartitionLog:
+        job = self.begin_open(
+            topic, partition, topic_id, config, now_ms=now_ms, accept_loss=accept_loss
+        )
+        job.run()
+        return self.finish_open(job)
+
+    def begin_open(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        accept_loss: bool = False,
+    ) -> OpenJob:
+        """The work of opening or creating a log that is not open; see `OpenJob`. OSError."""
         key = topic, partition
+        assert key not in self.logs, f"{topic}-{partition} is open"
         directory = f"{self.path}/{partition_dir(topic, partition)}"
         is_new = not self.disk.is_dir(directory)
         if is_new:
             if self._points.offsets.get(key, 0):
                 log.warning("%s is gone; it begins anew", directory)
             for checkpoint in (self._points, self._starts, self._high_watermarks):
-                checkpoint.strike(key)
-        opened = PartitionLog.open(
-            self.disk,
-            directory,
-            topic,
-            partition,
-            config,
-            recovery_point=self._points.offsets.get(key, 0),
-            start_offset=self._starts.offsets.get(key, 0),
-            clean_shutdown=self.was_clean and not is_new,
-            now_ms=now_ms,
-            topic_id=topic_id,
-            cache=self._cache,
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
-            lower_checkpoints=lambda point, start: self._lower(key, point, start),
-            accept_loss=accept_loss,
-        )
+                checkpoint.strike(key, self._is_there)
+
+        def load() -> PartitionLog:
+            return PartitionLog.open(
+                self.disk,
+                directory,
+                topic,
+                partition,
+                config,
+                recovery_point=self._points.offsets.get(key, 0),
+                start_offset=self._starts.offsets.get(key, 0),
+                clean_shutdown=self.was_clean and not is_new,
+                now_ms=now_ms,
+                topic_id=topic_id,
+                cache=SegmentCache(_FILES_WHILE_LOADING),
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+                lower_checkpoints=lambda point, start: self._lower(key, point, start),
+                accept_loss=accept_loss,
+            )
+
+        def begin_anew() -> OpenJob:
+            aside = f"{self.path}/{deleted_dir(topic, partition, uuid4().hex)}"
+            self.disk.rename(directory, aside)
+            self.disk.sync_dir(self.path)
+            return self.begin_open(
+                topic, partition, topic_id, config, now_ms=now_ms, accept_loss=accept_loss
+            )
+
+        return OpenJob(load, begin_anew, needs_recovery=not self.was_clean and not is_new)
+
+    def finish_open(self, job: OpenJob) -> PartitionLog:
+        """Take over the log that `job.run` has opened.
+
+        A directory left by another topic of the same name is deleted, and the log made now: raises
+        as `OpenJob.run`.
+        """
+        if job.opened is None:
+            job = job.begin_anew()
+            job.run()
+        opened = job.opened
+        assert opened is not None, "the log was made anew"
+        key = opened.topic, opened.partition
+        opened.share(self._cache)
         self._lower(key, opened.recovery_point, opened.start_offset)
         self.logs[key] = opened
         self.failed.pop(key, None)
         self._untouched.discard(key)
         return opened
+
+    def _is_there(self, key: TopicPartition) -> bool:
+        return key in self.logs or key in self._untouched
 
     def _lower(self, key: TopicPartition, recovery_point: int, start_offset: int) -> None:
         for checkpoint, offset in ((self._points, recovery_point), (self._starts, start_offset)):
@@ -275,7 +365,7 @@ class LogDir:
             if opened.start_offset > 0:
                 starts[key] = opened.start_offset
         marks = {**self._high_watermarks.offsets, **(high_watermarks or {})}
-        marks = {key: at for key, at in marks.items() if key in self.logs or key in self._untouched}
+        marks = {key: at for key, at in marks.items() if self._is_there(key)}
         self._points.write(points)
         self._starts.write(starts)
         self._high_watermarks.write(marks)

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A log is a row of segments; the last one, the active one, grows. It decides where bytes go and when
 a new segment is begun; it knows nothing of leaders, high watermarks or clients. One thread owns it.
-Only `FlushJob.run` may be called on another.
+Only `FlushJob.run`, `Cleaning.run` and `Swap.run` may be called on another.
 
 What is durable is told by `recovery_point`: everything below it survives the machine. It moves only
 in `finish_flush`. A job never covers what was appended after `begin_flush`, and what is cut off
@@ -34,6 +34,10 @@ from fencepost.batch.header import (
     stamp,
     stamp_log_append_time,
 )
+from fencepost.log.cleaner.filter import ProducerTail
+from fencepost.log.cleaner.job import Cleaning, CleaningAbortedError, CleaningInput, Copied
+from fencepost.log.cleaner.plan import Dirt, measure_dirt, sources_below
+from fencepost.log.cleaner.swap import Swap
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Buffer, Disk
 from fencepost.log.epochs import LeaderEpochCache
@@ -106,6 +110,8 @@ class PartitionLog:
         self._is_closed = False
         self._is_changed = loaded.report.was_unclean and loaded.row.size_bytes > 0
         self._jobs: list[FlushJob] = []
+        self._cleaning: Cleaning | None = None
+        self._swap: Swap | None = None
         self._names_synced = 0
         self._parent_synced = not loaded.is_new
         self._epochs_seen = -1 if loaded.epochs_changed else self.epochs.version
@@ -160,6 +166,10 @@ class PartitionLog:
         )
         lower = lower_checkpoints or _nobody_to_tell
         return cls(disk, directory, topic, partition, config, loaded, lower)
+
+    def share(self, cache: SegmentCache) -> None:
+        """Count the log's open files among those of `cache` from now on."""
+        self._row.share(cache)
 
     # ---- state
 
@@ -469,6 +479,7 @@ class PartitionLog:
         self.check_usable()
         if offset >= self._end_offset:
             return
+        self._stop_cleaning()
         segment = self._row.from_offset(offset)[0]
         position = segment.position_of(offset)
         inside = segment.base_offset_at(position)
@@ -507,6 +518,7 @@ class PartitionLog:
     def _prepare_cut(self, offset: int, start_offset: int) -> None:
         """Take back what was promised about the offsets that are about to go. OSError."""
         self._is_changed = True
+        self._stop_cleaning()
         if offset < self._recovery_point or start_offset < self._start_offset:
             self._lower_checkpoints(offset, start_offset)
             self._recovery_point = min(self._recovery_point, offset)
@@ -539,6 +551,7 @@ class PartitionLog:
         The number of segments deleted. Raises LogFailedError, CorruptFileError, OSError.
         """
         self.check_usable()
+        self._settle_swap()
         row = self._row
         count = segments_to_delete(
             row.segments,
@@ -562,6 +575,7 @@ class PartitionLog:
         count = self._row.count_below(offset)
         if not count:
             return
+        self._stop_cleaning()
         try:
             if self._names_synced != self._row.names_changed:
                 # What takes over as the first segment must be there before the others are gone.
@@ -587,6 +601,99 @@ class PartitionLog:
         The delay counts from the first call after the deletion.
         """
         return self._row.delete_old_files(now_ms, self._config.file_delete_delay_ms)
+
+    # ---- compaction
+
+    def measure_dirt(self, cleaned_offset: int | None, high_watermark: int, now_ms: int) -> Dirt:
+        """How much there is to compact, `cleaned_offset` being what the checkpoint says of it.
+
+        Nothing counts that is undecided, not replicated or not durable. Raises LogFailedError,
+        CorruptFileError, OSError.
+        """
+        self.check_usable()
+        self._settle_swap()
+        return measure_dirt(
+            self._row.segments,
+            self._config,
+            start_offset=self._start_offset,
+            end_offset=self._end_offset,
+            stable_offset=min(self.last_stable_offset(high_watermark), self._recovery_point),
+            cleaned_offset=cleaned_offset,
+            now_ms=now_ms,
+        )
+
+    def begin_cleaning(self, dirt: Dirt, now_ms: int) -> Cleaning:
+        """A job that compacts the log as far as `dirt` says; one at a time.
+
+        Raises LogFailedError, CorruptFileError, OSError.
+        """
+        self.check_usable()
+        assert self._cleaning is None, f"{self.directory} is being cleaned"
+        self._settle_swap()
+        sources = sources_below(self._row.segments, dirt.first_uncleanable)
+        begin = sources[0].base_offset if sources else self._start_offset
+        producers = {
+            state.producer_id: ProducerTail(state.last_offset, state.producer_epoch)
+            for state in self.producers.active()
+        }
+        self._cleaning = Cleaning(
+            CleaningInput(
+                self.disk,
+                self._row.cache,
+                self.directory,
+                self._config,
+                sources,
+                dirt,
+                self.aborted_transactions(begin, dirt.first_uncleanable),
+                producers,
+                now_ms,
+            )
+        )
+        return self._cleaning
+
+    def begin_swap(self, cleaning: Cleaning, copied: Copied) -> Swap:
+        """Read from the copy instead of the segments it was made of, from now on.
+
+        The job that is returned gives the files their names. Raises CleaningAbortedError if those
+        segments are not what they were, LogFailedError.
+        """
+        self.check_usable()
+        assert self._swap is None, "one at a time"
+        old = [source.segment for source in copied.sources]
+        if cleaning.is_aborted or any(segment.is_retired or segment.is_active for segment in old):
+            cleaning.abort()
+            raise CleaningAbortedError(f"{self.directory} has changed meanwhile")
+        self._row.replace(old, copied.segment)
+        self._is_changed = True
+        self._swap = Swap(self, [segment.base_offset for segment in old], copied.segment)
+        return self._swap
+
+    def finish_swap(self, swap: Swap) -> None:
+        """The job has run, or runs now. LogFailedError, OSError."""
+        if swap is not self._swap:
+            self.check_usable()
+            return
+        swap.run()
+        self._swap = None
+        swap.new.unpin()
+        self._row.note_deleted(swap.deleted)
+        self._row.drop_snapshots(swap.old_bases[1:])
+
+    def end_cleaning(self, cleaning: Cleaning) -> None:
+        """The job has run, or will not; another one may begin."""
+        if cleaning is self._cleaning:
+            self._cleaning = None
+
+    def _settle_swap(self) -> None:
+        """Have files under their own names, whatever thread is at it. OSError."""
+        if self._swap is not None:
+            self.finish_swap(self._swap)
+
+    def _stop_cleaning(self) -> None:
+        """Segments are about to be cut or deleted. OSError."""
+        if self._cleaning is not None:
+            self._cleaning.abort()
+        self._settle_swap()
 
     # ---- durability
 
@@ -671,6 +778,8 @@ class PartitionLog:
         if self._is_closed:
             return
         try:
+            if self._failure is None:
+                self._stop_cleaning()
             if clean:
                 job = self.begin_close()
                 if job is not None:

@@ -72,6 +72,9 @@ class SegmentCache:
         self._index_bytes = 0
         self._used: OrderedDict[Segment, int] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._used)
+
     def touch(self, segment: Segment) -> None:
         """The segment has just opened or loaded something, or is being read."""
         size = segment.releasable_index_bytes
@@ -80,9 +83,12 @@ class SegmentCache:
         self._used.move_to_end(segment)
         self.trim(segment)
 
-    def forget(self, segment: Segment) -> None:
-        """The segment is closed."""
-        self._index_bytes -= self._used.pop(segment, 0)
+    def forget(self, segment: Segment) -> bool:
+        """The segment is closed, or another cache's business; whether it held anything."""
+        if segment not in self._used:
+            return False
+        self._index_bytes -= self._used.pop(segment)
+        return True
 
     def trim(self, keep: Segment | None = None) -> None:
         """Release what is too much; to be called when segments have become durable."""
@@ -181,6 +187,13 @@ class Segment:
         if self._file.size():
             self._file.truncate(0)
         self._cache.touch(self)
+
+    def share(self, cache: SegmentCache) -> None:
+        """Have another cache bound what the segment keeps open."""
+        is_held = self._cache.forget(self)
+        self._cache = cache
+        if is_held:
+            cache.touch(self)
 
     @property
     def is_dirty(self) -> bool:

@@ -9,6 +9,7 @@ may stop, so their order matters:
 * rolling writes the indexes and the producer snapshot before the new segment file, and changes
   nothing in memory before all that has worked. What was written is synced by the next flush, before
   the recovery point may pass it (`unsynced`).
+* replacing segments by a compacted one happens here in memory only; `cleaner.swap` has the files;
 * retiring from the front goes from the oldest up, from the end from the newest down, with the
   directory synced in between: names become durable in any order otherwise, and a hole could remain.
 
@@ -21,6 +22,7 @@ stands at the end of a log that was closed cleanly.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from fencepost.log.disk import Disk, File
 from fencepost.log.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_file
@@ -78,9 +80,20 @@ class SegmentRow:
         """The segment in which `offset` may lie, and those behind it."""
         return self.segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
+    @property
+    def cache(self) -> SegmentCache:
+        """What bounds the open files and loaded indexes of the segments."""
+        return self._cache
+
     def count_below(self, offset: int) -> int:
         """How many segments hold nothing at or above `offset`; never the active one."""
         return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def share(self, cache: SegmentCache) -> None:
+        """Have `cache` bound what the segments keep open from now on."""
+        self._cache = cache
+        for segment in self.segments:
+            segment.share(cache)
 
     def path(self, name: str) -> str:
         """Path of a file in the directory."""
@@ -153,9 +166,7 @@ class SegmentRow:
                 self._disk.sync_dir(self.directory)
             self.names_changed += 1
         first = self._bases[0]
-        for offset in sorted(offset for offset in self.snapshots if offset < first):
-            self._move_away(offset_file(offset, SNAPSHOT_SUFFIX))
-            self.snapshots.discard(offset)
+        self.drop_snapshots(sorted(offset for offset in self.snapshots if offset < first))
 
     def retire_behind(self, offset: int) -> None:
         """Delete the segments that begin behind `offset`, the newest first. OSError."""
@@ -167,6 +178,27 @@ class SegmentRow:
         if self.segments and not self.segments[-1].is_active:
             self.active = self.segments[-1]
             self.active.become_active()
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Let `new` stand in for neighbouring closed segments; their files are not touched."""
+        at = self.segments.index(old[0])
+        assert self.segments[at : at + len(old)] == old
+        assert self.active not in old
+        for segment in old:
+            self._let_go(segment)
+        self.segments[at : at + len(old)] = [new]
+        self._bases[at : at + len(old)] = [new.base_offset]
+
+    def note_deleted(self, paths: Iterable[str]) -> None:
+        """Files that have been renamed are to be unlinked some time later."""
+        self._deleted.extend((path, None) for path in paths)
+
+    def drop_snapshots(self, offsets: Iterable[int]) -> None:
+        """Delete producer snapshots whose segments are no more. OSError."""
+        for offset in offsets:
+            if offset in self.snapshots:
+                self._move_away(offset_file(offset, SNAPSHOT_SUFFIX))
+                self.snapshots.discard(offset)
 
     def remove_snapshots_above(self, offset: int) -> None:
         """Producer snapshots behind the end of the log say what is not so any more. OSError."""
@@ -185,14 +217,17 @@ class SegmentRow:
 
     def _retire(self, segment: Segment) -> None:
         """Rename the segment's files out of the way and let go of it."""
+        self._let_go(segment)
+        for suffix in SEGMENT_SUFFIXES:
+            self._move_away(offset_file(segment.base_offset, suffix))
+
+    def _let_go(self, segment: Segment) -> None:
         segment.is_retired = True
         segment.close()
         for owner, file in self.unsynced:
             if owner is segment:
                 file.close()
         self.unsynced = [item for item in self.unsynced if item[0] is not segment]
-        for suffix in SEGMENT_SUFFIXES:
-            self._move_away(offset_file(segment.base_offset, suffix))
 
     def _move_away(self, name: str) -> None:
         path = self.path(name)
