@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test test-quick test-pure check format docs interop bench lock clean
+.PHONY: help setup demo test test-quick test-pure check format docs fuzz interop bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -42,6 +42,11 @@ docs: ## the documentation as a site with a reference of every message, in build
 	@$(PYTHON) tools/setup_env.py --docs
 	PYTHONPATH=tools $(BIN)/python -m docs_site
 
+fuzz: ## the codec's decoders under a coverage-guided fuzzer, FENCEPOST_FUZZ_SECONDS long
+	@test -n "$(PYTHON)" || { echo "Fencepost needs Python 3.11 or newer on the PATH"; exit 1; }
+	@$(PYTHON) tools/setup_env.py --fuzz
+	$(PYTEST) tests/fuzz -s
+
 interop: setup ## Apache Kafka's tools and Spark's own connector against `fencepost serve`
 	$(PYTEST) tests/interop -m interop --timeout 600
 
@@ -54,6 +59,7 @@ LOCK := uv pip compile -q pyproject.toml --generate-hashes --universal --python-
 lock: ## re-pin requirements/*.txt from pyproject.toml (needs uv)
 	$(LOCK) --extra dev -o requirements/dev.txt
 	$(LOCK) --extra docs -c requirements/dev.txt -o requirements/docs.txt
+	$(LOCK) --extra fuzz -c requirements/dev.txt -o requirements/fuzz.txt
 
 clean: ## forget the environment and everything built
 	rm -rf .venv build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .java fencepost-demo

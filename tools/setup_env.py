@@ -1,6 +1,7 @@
 """Prepares `.venv`: pinned dependencies, the project itself, and a Java runtime for Spark.
 
-With `--docs` also what builds the documentation's site, in versions that agree with the rest.
+With `--docs` also what builds the documentation's site, with `--fuzz` the coverage-guided fuzzer, in
+versions that agree with the rest.
 
 Run by `make setup` with any Python 3.11 or newer; uses the standard library alone. What has been
 done is remembered as a digest in `.venv/.fencepost-setup`, so a second run returns at once; a
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "requirements" / "dev.txt"
-DOCS_REQUIREMENTS = ROOT / "requirements" / "docs.txt"
+OPTIONAL = {name: ROOT / "requirements" / f"{name}.txt" for name in ("docs", "fuzz")}
 STAMP = VENV / ".fencepost-setup"
 
 
@@ -47,17 +48,16 @@ def step(name: str, command: list[str]) -> None:
     print(f"setup: {name} done in {time.monotonic() - started:.0f} s", flush=True)
 
 
-def docs_step(pip: list[str], have: dict[str, str], wanted: dict[str, str]) -> None:
-    """Install Sphinx if it was asked for; what an earlier run installed is remembered."""
-    if "--docs" in sys.argv[1:]:
-        wanted["docs"] = digest([DOCS_REQUIREMENTS])
-        if have.get("docs") != wanted["docs"]:
-            step(
-                "pinned dependencies of the documentation",
-                [*pip, "--require-hashes", "-r", str(DOCS_REQUIREMENTS)],
-            )
-    elif "docs" in have:
-        wanted["docs"] = have["docs"]
+def optional_steps(pip: list[str], have: dict[str, str], wanted: dict[str, str]) -> None:
+    """Install what was asked for by an option; what an earlier run installed is remembered."""
+    for name, requirements in OPTIONAL.items():
+        if f"--{name}" in sys.argv[1:]:
+            wanted[name] = digest([requirements])
+            if have.get(name) != wanted[name]:
+                what = f"pinned dependencies for {name}"
+                step(what, [*pip, "--require-hashes", "-r", str(requirements)])
+        elif name in have:
+            wanted[name] = have[name]
 
 
 def main() -> None:
@@ -95,7 +95,7 @@ def main() -> None:
     if have.get("java") != "ready" or have.get("requirements") != wanted["requirements"]:
         step("Java for Spark", [str(PYTHON), "-m", "fencepost.spark.java"])
     wanted["java"] = "ready"
-    docs_step(pip, have, wanted)
+    optional_steps(pip, have, wanted)
     STAMP.write_text("".join(f"{name} {value}\n" for name, value in sorted(wanted.items())))
 
 
