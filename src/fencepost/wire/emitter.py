@@ -51,7 +51,7 @@ class Emitter:
         self._names = 0
 
     def function(self, layout: Layout, header: str, write: Callable[[], None]) -> str:
-        """The name of the function for the elements of `layout`, which `write` writes if new.
+        """The name of the function for structs of `layout`, which `write` writes if new.
 
         `header` has the parameters; the body is written like anything else.
         """
@@ -65,7 +65,7 @@ class Emitter:
         return self._functions[id(layout)][0]
 
     def source(self, header: str) -> str:
-        """The whole source: functions of repeated elements, and the one that uses them."""
+        """The whole source: functions of repeated structs, and the one that uses them."""
         functions = [lines for _, lines in self._functions.values()]
         lines = [line for lines in [*functions, [header, *self.lines]] for line in lines]
         return "\n".join(lines) + "\n"
