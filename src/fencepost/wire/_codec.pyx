@@ -11,8 +11,9 @@ Two conventions keep it short:
   with or without a Python exception; what it was is found out by `diagnose`, for both backends.
 * Every `PyObject *` that is returned is a new reference, every one that is passed is borrowed.
 
-The parts: `_codec_plan.pxi`, `_codec_read.pxi`, `_codec_sink.pxi` and `_codec_write.pxi`, included
-below, over `_codec_objects.h`, which makes objects and looks into them.
+The parts are included below: `_codec_plan.pxi`, `_codec_read.pxi`, `_codec_sink.pxi`,
+`_codec_write.pxi` and `_codec_tags.pxi`, over `_codec_objects.h`, which makes objects and looks into
+them.
 
 Limits of the input are checked before each read and before each allocation. Lists of structs and
 strings grow with their elements beyond `PREALLOCATED` of them, so that nested arrays cannot each
@@ -196,6 +197,7 @@ include "_codec_plan.pxi"
 include "_codec_read.pxi"
 include "_codec_sink.pxi"
 include "_codec_write.pxi"
+include "_codec_tags.pxi"
 
 
 # What the rest of the package calls
