@@ -301,15 +301,6 @@ def test_damage_names_the_batch_and_what_was_given_stands():
     assert table_of(flipped, check_crc=False)["value"].to_pylist() != [b"payload"]
 
 
-def test_old_formats_are_told():
-    batch = build(RECORDS)
-    batch[16] = 1
-    for size in (20, len(batch)):
-        with pytest.raises(BatchError, match="v1") as caught:
-            table_of(batch[:size])
-        assert caught.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-
-
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_inflation_has_a_limit(codec):
     batch = build([Record(0, NOW_MS, 0, None, bytes(100_000), ())], codec, base_offset=6)

@@ -16,13 +16,15 @@ A batch is read only once its CRC holds. What is damaged raises BatchError with 
 record batches given before it stand, rows not yet given are not given.
 
 This module decides; `_columns.h` (compiled) or `columns_numpy` does the work, with equal results.
-Encoding is in `columns_encode`.
+Where a blob has messages of formats v0 or v1, these hand over to `columns_legacy` and get back what
+is behind them; timestampType is -1 and timestamp -1 ms for v0, as in Kafka's clients. Encoding is
+in `columns_encode`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heapify, heappop
 from typing import Any
@@ -31,6 +33,7 @@ import pyarrow as pa
 
 from fencepost.batch import backend
 from fencepost.batch.columns_encode import EncodedBatch, encode_columns, partition_columns
+from fencepost.batch.columns_legacy import decode_messages, is_message
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
 from fencepost.batch.control import read_control
 from fencepost.batch.header import OFFSET_MAX, BatchHeader, read_header, require_crc
@@ -169,13 +172,7 @@ def _decode(
     topic: str,
     partition: int,
 ) -> Iterator[pa.RecordBatch]:
-    if backend.kernels is None:
-        from fencepost.batch import columns_numpy
-
-        chunks = columns_numpy.decode_chunks(request, aborted)
-    else:
-        chunks = _decode_chunks_compiled(request, aborted)
-    for rows, chunk in chunks:
+    for rows, chunk in _decode_chunks(request, aborted):
         if "topic" in request.columns:
             chunk["topic"] = _repeat(topic, pa.string(), _power_of_two(rows)).slice(0, rows)
         if "partition" in request.columns:
@@ -213,11 +210,25 @@ def _power_of_two(rows: int) -> int:
 
 
 Chunk = dict[str, pa.Array]
+Chunks = Generator[tuple[int, Chunk], None, int | None]
+"""Row counts and columns; at its end the position of a message of v0 or v1, if that stopped it."""
 
 
-def _decode_chunks_compiled(
+def _decode_chunks(
     request: DecodeRequest, aborted: AbortedTransactions
 ) -> Iterator[tuple[int, Chunk]]:
+    if backend.kernels is None:
+        from fencepost.batch.columns_numpy import decode_chunks as decode
+    else:
+        decode = _decode_chunks_compiled
+    while (message_at := (yield from decode(request, aborted))) is not None:
+        batch_at = yield from decode_messages(request, message_at)
+        if batch_at is None:
+            return
+        request = replace(request, blob=memoryview(request.blob)[batch_at:])
+
+
+def _decode_chunks_compiled(request: DecodeRequest, aborted: AbortedTransactions) -> Chunks:
     kernels: Any = backend.kernels
     scanner = kernels.RowScanner(
         request.blob,
@@ -230,6 +241,7 @@ def _decode_chunks_compiled(
         check_crc=request.check_crc,
         ask_transactional=aborted.any,
     )
+    message_at: int | None = None
     while (event := scanner.advance()) != kernels.END:
         if event == kernels.FULL:
             yield scanner.row_count, _take_chunk(scanner, request.columns)
@@ -238,10 +250,14 @@ def _decode_chunks_compiled(
             _decide_batch(scanner, request, aborted)
         elif event == kernels.NO_MEMORY:
             raise MemoryError(f"no memory for {scanner.row_count} rows")
+        elif event == kernels.BAD_BATCH and is_message(request.blob, scanner.position):
+            message_at = scanner.position
+            break
         else:
             _raise_fault(scanner, request, is_record=event == kernels.BAD_RECORD)
     if scanner.row_count:
         yield scanner.row_count, _take_chunk(scanner, request.columns)
+    return message_at
 
 
 def _decide_batch(scanner: Any, request: DecodeRequest, aborted: AbortedTransactions) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import HEADER_BYTES, BatchHeader, iter_headers
+from fencepost.batch.header import HEADER_BYTES, MAGIC, BatchHeader, iter_headers
 from fencepost.batch.walk import (
     MICROSECONDS_PER_MILLISECOND,
     RECORD_BODY_BYTES_MIN,
@@ -40,7 +40,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Buffer
 
 if TYPE_CHECKING:
-    from fencepost.batch.columns import AbortedTransactions, Chunk, DecodeRequest
+    from fencepost.batch.columns import AbortedTransactions, Chunk, Chunks, DecodeRequest
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Objects = np.ndarray[Any, np.dtype[np.object_]]
@@ -90,13 +90,15 @@ class _Rows:
         return _Rows(self.buffer, **{name: getattr(self, name)[which] for name in names})
 
 
-def decode_chunks(
-    request: DecodeRequest, aborted: AbortedTransactions
-) -> Iterator[tuple[int, Chunk]]:
+def decode_chunks(request: DecodeRequest, aborted: AbortedTransactions) -> Chunks:
     """Row counts and columns, as `columns.decode_columns` asks for them."""
     pending: list[_Rows] = []
     rows_left, bytes_left = request.max_rows, request.max_bytes
+    message_at: int | None = None
     for run in _iter_runs(request, aborted):
+        if isinstance(run, int):
+            message_at = run
+            break
         rows = _read_run(run, request)
         begin, total = 0, len(rows.offset)
         sizes = _row_sizes(rows, with_headers="headers" in request.columns)
@@ -116,6 +118,7 @@ def decode_chunks(
                 rows_left, bytes_left = request.max_rows, request.max_bytes
     if pending:
         yield _build_chunk(pending, request)
+    return message_at
 
 
 def _row_sizes(rows: _Rows, *, with_headers: bool) -> Ints:
@@ -126,10 +129,15 @@ def _row_sizes(rows: _Rows, *, with_headers: bool) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
-def _iter_runs(request: DecodeRequest, aborted: AbortedTransactions) -> Iterator[_Run]:
+def _iter_runs(request: DecodeRequest, aborted: AbortedTransactions) -> Iterator[_Run | int]:
+    """Runs, up to the end or the position of a message of v0 or v1."""
     run = _Run(request.blob)
+    message_at: int | None = None
     try:
         for pos, header in iter_headers(request.blob):
+            if header.magic != MAGIC:
+                message_at = pos
+                break
             if header.base_offset >= request.end_offset:
                 break
             wanted = aborted.is_wanted(request.blob, pos, header)
@@ -151,6 +159,8 @@ def _iter_runs(request: DecodeRequest, aborted: AbortedTransactions) -> Iterator
         raise
     if run.headers:
         yield run
+    if message_at is not None:
+        yield message_at
 
 
 def _read_run(run: _Run, request: DecodeRequest) -> _Rows:

@@ -47,6 +47,10 @@ _SNAPPY_BLOCK_BYTES = 32 * 1024
 # A copy element of three bytes gives at most 64 bytes.
 _SNAPPY_RATIO_MAX = 22
 _LZ4_LEVEL_DEFAULT = 0
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_DESCRIPTOR = _LZ4_MAGIC + b"\x60\x40"  # independent blocks of 64 KiB, nothing else: ours
+# xxhash32 of these six bytes, second byte; right would be that of the last two, without the magic.
+_LZ4_BROKEN_CHECKSUM = 0x1A
 
 
 class Codec(IntEnum):
@@ -221,6 +225,41 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
     if stream.unused_data:
         raise _damaged("lz4", f"{len(stream.unused_data)} bytes behind the frame")
     return pieces.join()
+
+
+def break_lz4_checksum(frame: bytes) -> bytes:
+    """A frame of `compress`, its header checksum as format v0 has it (KAFKA-3160).
+
+    That covers the magic as well, which it should not; Kafka before 0.10 reads no other.
+    """
+    assert frame.startswith(_LZ4_DESCRIPTOR), "not a frame of ours"
+    at = len(_LZ4_DESCRIPTOR)
+    return frame[:at] + bytes([_LZ4_BROKEN_CHECKSUM]) + frame[at + 1 :]
+
+
+def mend_lz4_checksum(frame: Buffer) -> bytes:
+    """An lz4 frame whose header checksum nobody has looked at, with one that holds.
+
+    The library writes the header anew, without the content's size, which Kafka does not read
+    either. Raises DecompressionError for a header that cannot be.
+    """
+    import lz4.frame
+
+    head = bytes(frame[:6])
+    if len(head) < 6 or not head.startswith(_LZ4_MAGIC):
+        raise _damaged("lz4", "no frame begins here")
+    flags, block_size = head[4], head[5] >> 4
+    if flags >> 6 != 1 or flags & 0b11 or not 4 <= block_size <= 7 or head[5] & 0x8F:
+        raise _damaged("lz4", "a frame header that cannot be, or that wants a dictionary")
+    sized = bool(flags & 0b1000)
+    mended = lz4.frame.compress_begin(
+        lz4.frame.create_compression_context(),
+        block_size=block_size,
+        block_linked=not flags & 0b10_0000,
+        block_checksum=bool(flags & 0b1_0000),
+        content_checksum=bool(flags & 0b100),
+    )
+    return bytes(mended) + bytes(frame[7 + 8 * sized :])
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:

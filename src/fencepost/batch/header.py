@@ -20,6 +20,13 @@ Layout (big-endian; KIP-98, Kafka's `DefaultRecordBatch`):
 What a header claims is checked for sense here (a length that cannot be, an unknown magic), never
 against the records: `validate` does that. Because the leader's fields lie outside the CRC, a leader
 gives offsets to a batch by writing 16 bytes.
+
+Logs older than Kafka 0.11 hold messages (formats v0 and v1), which have offset, length and magic in
+the same places; `legacy` has their layout and reads what is in them. Here they get a `BatchHeader`
+too, so that whoever walks over batches need not care: what a message does not have holds what v2
+says for none. A compressed message is a batch, but its records are not counted (`UNKNOWN_COUNT`),
+and its one offset is that of its *last* record, so `base_offset` is too high for the first; nothing
+but `legacy.read_messages` can say how much.
 """
 
 from __future__ import annotations
@@ -27,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
+from zlib import crc32
 
 from fencepost.batch.crc import crc32c
 from fencepost.batch.errors import BatchError
@@ -50,6 +58,9 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
+UNKNOWN_COUNT = -1
+"""Records count of a compressed message of format v0 or v1."""
+
 OFFSET_MAX = 2**63 - 1
 SEQUENCE_MAX = 2**31 - 1
 
@@ -65,11 +76,22 @@ _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
 _PRODUCER_AT = 43
 _LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD_BYTES
+# offset, length, crc, magic, attributes; v1 has its timestamp behind them
+_MESSAGE = Struct(">qiIbb")
+MESSAGE_CRC_AT = 12
+MESSAGE_TIMESTAMP_AT = 18
+MESSAGE_LENGTHS_MIN = (14, 22)
+"""The least length a message of v0, of v1 can have: no key and no value."""
+MESSAGE_BYTES_MIN = MESSAGE_LENGTHS_MIN[0] + LENGTH_OVERHEAD_BYTES
+_MESSAGE_ATTRIBUTES = (CODEC_MASK, CODEC_MASK | LOG_APPEND_TIME_BIT)
 assert _HEADER.size == HEADER_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """A batch's header as it is written; see the module for what each field means."""
+    """A batch's header as it is written; see the module for what each field means.
+
+    `magic` is 0 or 1 for a message of the formats before batches.
+    """
 
     base_offset: int
     batch_length: int
@@ -153,40 +175,46 @@ def check_magic(magic: int, offset: int | None = None) -> None:
     if magic in (0, 1):
         raise BatchError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"message format v{magic} (before Kafka 0.11) is not supported, only v2",
+            f"message format v{magic} (before Kafka 0.11) cannot be used here, only v2",
             offset=offset,
         )
     raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"magic is {magic}, not 2", offset=offset)
 
 
 def unpack_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`, with nothing checked but its length and magic; see `read_header`."""
+    """The v2 header at `pos`, with nothing checked but its length and magic; see `read_header`."""
     if len(buf) - pos < HEADER_BYTES:
         if len(buf) - pos > MAGIC_AT:
             check_magic(buf[pos + MAGIC_AT])
-        raise BatchError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"a batch header has {HEADER_BYTES} bytes, {max(len(buf) - pos, 0)} are left",
-        )
+        raise _cut_header(len(buf) - pos, HEADER_BYTES)
     header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
     if header.magic != MAGIC:
         check_magic(header.magic, header.base_offset)
     if header.batch_length < _LENGTH_MIN:
-        raise BatchError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"batch length {header.batch_length} is below the header's {_LENGTH_MIN}",
-            offset=header.base_offset,
-        )
+        raise _too_short(header.batch_length, _LENGTH_MIN, header.base_offset)
     return header
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header of the batch at `pos`; the batch itself may be cut.
+    """The header of the batch at `pos`, or of the message (v0, v1); it may be cut behind it.
 
-    Raises BatchError: CORRUPT_MESSAGE for fewer than 61 bytes or values no batch can have,
-    UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before v2.
+    Raises BatchError CORRUPT_MESSAGE where there are too few bytes for it, or values no batch can
+    have.
     """
-    header = unpack_header(buf, pos)
+    left = len(buf) - pos
+    if left < HEADER_BYTES:
+        if left > MAGIC_AT and buf[pos + MAGIC_AT] < MAGIC:
+            return _read_message_header(buf, pos)
+        if left > MAGIC_AT:
+            check_magic(buf[pos + MAGIC_AT])
+        raise _cut_header(left, HEADER_BYTES)
+    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    if header.magic != MAGIC:
+        if 0 <= header.magic < MAGIC:
+            return _read_message_header(buf, pos)
+        check_magic(header.magic, header.base_offset)
+    if header.batch_length < _LENGTH_MIN:
+        raise _too_short(header.batch_length, _LENGTH_MIN, header.base_offset)
     if header.records_count < 0:
         flaw = f"records count is {header.records_count}"
     elif header.last_offset_delta < 0:
@@ -198,10 +226,55 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     raise BatchError(ErrorCode.CORRUPT_MESSAGE, flaw, offset=header.base_offset)
 
 
+def _read_message_header(buf: Buffer, pos: int) -> BatchHeader:
+    """What `BatchHeader` can say of the v0 or v1 message at `pos`, whose magic is there."""
+    magic = buf[pos + MAGIC_AT]
+    length_min = MESSAGE_LENGTHS_MIN[magic]
+    if len(buf) - pos < length_min + LENGTH_OVERHEAD_BYTES:
+        raise _cut_header(len(buf) - pos, length_min + LENGTH_OVERHEAD_BYTES)
+    offset, length, crc, _, attributes = _MESSAGE.unpack_from(buf, pos)
+    if length < length_min:
+        raise _too_short(length, length_min, offset)
+    if not -1 <= offset < OFFSET_MAX:  # producers left -1 where a broker would write the offset
+        raise BatchError(ErrorCode.CORRUPT_MESSAGE, f"there is no offset {offset}", offset=offset)
+    timestamp = NO_TIMESTAMP
+    if magic:
+        (timestamp,) = _TIMESTAMP.unpack_from(buf, pos + MESSAGE_TIMESTAMP_AT)
+    return BatchHeader(
+        base_offset=offset,
+        batch_length=length,
+        partition_leader_epoch=NO_LEADER_EPOCH,
+        magic=magic,
+        crc=crc,
+        attributes=attributes & _MESSAGE_ATTRIBUTES[magic],
+        last_offset_delta=0,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        records_count=UNKNOWN_COUNT if attributes & CODEC_MASK else 1,
+    )
+
+
+def _cut_header(left: int, wanted: int) -> BatchError:
+    return BatchError(
+        ErrorCode.CORRUPT_MESSAGE, f"a batch header has {wanted} bytes, {max(left, 0)} are left"
+    )
+
+
+def _too_short(length: int, least: int, offset: int) -> BatchError:
+    return BatchError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"batch length {length} is below the header's {least}",
+        offset=offset,
+    )
+
+
 def iter_headers(
     buf: Buffer, pos: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch in `buf[pos:end]`.
+    """Position and header of every whole batch (of any format) in `buf[pos:end]`.
 
     A fetch answer may be cut anywhere, so a last batch that is not whole ends the iteration in
     silence. Raises BatchError as `read_header` does, also for a cut batch that shows a wrong magic.
@@ -209,8 +282,12 @@ def iter_headers(
     end = len(buf) if end is None else min(end, len(buf))
     while end - pos > MAGIC_AT:
         if end - pos < HEADER_BYTES:
-            check_magic(buf[pos + MAGIC_AT])
-            return
+            magic = buf[pos + MAGIC_AT]
+            if magic >= MAGIC:
+                check_magic(magic)
+                return
+            if end - pos < MESSAGE_LENGTHS_MIN[magic] + LENGTH_OVERHEAD_BYTES:
+                return
         header = read_header(buf, pos)
         if header.size_bytes > end - pos:
             return
@@ -231,24 +308,28 @@ def measure(buf: Buffer, pos: int = 0, end: int | None = None) -> WholeBatches:
     return WholeBatches(reached - pos, next_offset, batches)
 
 
-def compute_crc(buf: Buffer, pos: int, size_bytes: int) -> int:
-    """The CRC that the batch of `size_bytes` at `pos` should have."""
-    return crc32c(memoryview(buf)[pos + _ATTRIBUTES_AT : pos + size_bytes])
+def compute_crc(buf: Buffer, pos: int, header: BatchHeader) -> int:
+    """The CRC that the batch at `pos` should have; messages of v0 and v1 have zlib's CRC-32."""
+    view = memoryview(buf)
+    if header.magic == MAGIC:
+        return crc32c(view[pos + _ATTRIBUTES_AT : pos + header.size_bytes])
+    return crc32(view[pos + MAGIC_AT : pos + header.size_bytes])
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
     """Whether the batch at `pos` is whole and has the bytes its CRC was made of."""
     if len(buf) - pos < header.size_bytes:
         return False
-    return compute_crc(buf, pos, header.size_bytes) == header.crc
+    return compute_crc(buf, pos, header) == header.crc
 
 
 def require_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Raise BatchError CORRUPT_MESSAGE unless the CRC holds."""
     if len(buf) - pos < header.size_bytes:
         flaw = f"the batch of {header.size_bytes} bytes is cut after {len(buf) - pos}"
-    elif (found := compute_crc(buf, pos, header.size_bytes)) != header.crc:
-        flaw = f"CRC-32C is {found:#010x}, the header says {header.crc:#010x}"
+    elif (found := compute_crc(buf, pos, header)) != header.crc:
+        kind = "CRC-32C" if header.magic == MAGIC else "CRC-32"
+        flaw = f"{kind} is {found:#010x}, the header says {header.crc:#010x}"
     else:
         return
     raise BatchError(ErrorCode.CORRUPT_MESSAGE, flaw, offset=header.base_offset)
@@ -304,4 +385,5 @@ def stamp_crc(buf: bytearray | memoryview, pos: int = 0) -> None:
     size_bytes = _LENGTH.unpack_from(buf, pos + 8)[0] + LENGTH_OVERHEAD_BYTES
     if not HEADER_BYTES <= size_bytes <= len(buf) - pos:
         raise ValueError(f"the batch of {size_bytes} bytes is cut after {len(buf) - pos}")
-    _CRC.pack_into(buf, pos + _CRC_AT, compute_crc(buf, pos, size_bytes))
+    crc = crc32c(memoryview(buf)[pos + _ATTRIBUTES_AT : pos + size_bytes])
+    _CRC.pack_into(buf, pos + _CRC_AT, crc)

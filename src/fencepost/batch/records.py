@@ -3,6 +3,8 @@
 The log and the broker never come here: to them records are opaque bytes. Whoever wants many records
 as columns finds them in `columns`, several hundred times cheaper per record.
 
+Readers take messages of formats v0 and v1 as well (`legacy`), writers write v2 only.
+
 Reading checks the CRC, undoes compression within a limit and parses one batch at a time; a batch is
 either wholly sound or an error, never half of it. Building collects encoded records and puts the
 header in front of them, compressed as one block.
@@ -34,6 +36,7 @@ from fencepost.batch.header import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    check_magic,
     iter_headers,
     pack_header,
     require_crc,
@@ -55,6 +58,7 @@ from fencepost.wire.types import Buffer
 Header = tuple[str, bytes | None]
 
 BATCH_BYTES_MAX = 2**31 - 1 + LENGTH_OVERHEAD_BYTES
+NO_TIMESTAMP_TYPE = -1
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 # Length (5), attributes (1), timestamp delta (10), offset delta, key and value lengths and header
@@ -66,7 +70,8 @@ _HEADER_OVERHEAD_BYTES_MAX = 10
 class Record(NamedTuple):
     """One record as a consumer sees it.
 
-    `timestamp_type` is 0 when the producer gave the timestamp, 1 when the broker's clock did.
+    `timestamp_type` is 0 when the producer gave the timestamp, 1 when the broker's clock did, -1
+    for messages of format v0, which have none (`timestamp_ms` is -1 then).
     Header keys that are not UTF-8 have U+FFFD in place of what could not be decoded.
     """
 
@@ -81,10 +86,13 @@ class Record(NamedTuple):
 def read_payload(
     buf: Buffer, pos: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes | memoryview:
-    """The records of the batch at `pos`, uncompressed: a view where nothing had to be undone.
+    """The records of the v2 batch at `pos`, uncompressed: a view where nothing had to be undone.
 
-    Raises BatchError: see `compression.decompress`; CORRUPT_MESSAGE for a batch that is cut.
+    Raises BatchError: see `compression.decompress`; CORRUPT_MESSAGE for a batch that is cut,
+    UNSUPPORTED_FOR_MESSAGE_FORMAT for a message of v0 or v1.
     """
+    if header.magic != MAGIC:
+        check_magic(header.magic, header.base_offset)
     if len(buf) - pos < header.size_bytes:
         raise BatchError(
             ErrorCode.CORRUPT_MESSAGE,
@@ -107,8 +115,23 @@ def read_batch(
     *,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> list[Record]:
-    """All records of the batch at `pos`, whose CRC is taken for granted. Raises BatchError."""
+    """All records of the batch at `pos`, whose CRC is taken for granted. Raises BatchError.
+
+    Messages of v0 and v1 are read likewise; see `legacy.read_messages`.
+    """
+    if header.magic != MAGIC:
+        from fencepost.batch.legacy import read_messages
+
+        return read_messages(buf, pos, header, max_decompressed_bytes=max_decompressed_bytes)
     payload = read_payload(buf, pos, header, max_decompressed_bytes)
+    return list(map(Record._make, read_rows(payload, header)))
+
+
+def read_rows(payload: Buffer, header: BatchHeader) -> list[Row]:
+    """The records in a v2 batch's uncompressed payload, as tuples of what `Record` has. BatchError.
+
+    For those who want the payload as well, or cannot afford a `Record` for each.
+    """
     kernels: Any = backend.kernels
     if kernels is None:
         report, rows = _read_rows_python(payload, header)
@@ -123,7 +146,7 @@ def read_batch(
         )
     if report is not None:
         raise record_error(report, code=ErrorCode.CORRUPT_MESSAGE, offset=header.base_offset)
-    return list(map(Record._make, rows))
+    return rows
 
 
 def read_records(
@@ -134,7 +157,7 @@ def read_records(
     check: bool = True,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[Record]:
-    """The records from `start_offset` on, of all whole batches in `buf`.
+    """The records from `start_offset` on, of all whole batches in `buf`, whatever their format.
 
     Control batches are left out unless asked for. `check` False trusts the CRCs (bytes that were
     just checked, or never left the process). A batch that is not sound raises BatchError, with its
@@ -142,23 +165,24 @@ def read_records(
     looked at.
     """
     for pos, header in iter_headers(buf):
-        if header.last_offset < start_offset or (header.is_control and not include_control):
+        # -1 is what producers of old left in a compressed message, for the broker to fill in.
+        if -1 < header.last_offset < start_offset or (header.is_control and not include_control):
             continue
         if check:
             require_crc(buf, pos, header)
         records = read_batch(buf, pos, header, max_decompressed_bytes=max_decompressed_bytes)
-        if header.base_offset >= start_offset:
+        if header.base_offset >= start_offset and header.magic == MAGIC:
             yield from records
         else:
             yield from (record for record in records if record.offset >= start_offset)
 
 
 _Report = tuple[int, int, int, int]
-_Row = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]
+Row = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
-def _read_rows_python(payload: Buffer, header: BatchHeader) -> tuple[_Report | None, list[_Row]]:
-    rows: list[_Row] = []
+def _read_rows_python(payload: Buffer, header: BatchHeader) -> tuple[_Report | None, list[Row]]:
+    rows: list[Row] = []
     pos, end = 0, len(payload)
     try:
         while len(rows) < header.records_count:
@@ -171,7 +195,7 @@ def _read_rows_python(payload: Buffer, header: BatchHeader) -> tuple[_Report | N
     return None, rows
 
 
-def _read_row(payload: Buffer, pos: int, end: int, header: BatchHeader) -> tuple[_Row, int]:
+def _read_row(payload: Buffer, pos: int, end: int, header: BatchHeader) -> tuple[Row, int]:
     record = read_record(payload, pos, end)
     if not 0 <= record.offset_delta <= header.last_offset_delta:
         raise Flawed(Flaw.OFFSET_DELTA, record.offset_delta)
@@ -215,7 +239,7 @@ def _append_bytes(out: bytearray, data: bytes | None) -> None:
         out += data
 
 
-def _encode_record_python(
+def encode_record_python(
     offset_delta: int,
     timestamp_delta: int,
     key: bytes | None,
@@ -302,7 +326,7 @@ class BatchBuilder:
             (name.encode(), _as_bytes("header value", content)) for name, content in headers
         ]
         kernels: Any = backend.kernels
-        encode = _encode_record_python if kernels is None else kernels.encode_record
+        encode = encode_record_python if kernels is None else kernels.encode_record
         record = encode(
             self._count, delta, _as_bytes("key", key), _as_bytes("value", value), encoded_headers
         )
@@ -394,5 +418,6 @@ __all__ = [
     "read_batch",
     "read_payload",
     "read_records",
+    "read_rows",
     "record_bytes_max",
 ]

@@ -18,7 +18,8 @@ from fencepost.log.segment import Segment
 class ReadResult(NamedTuple):
     """Whole batches in `buffers`, one behind the other, beginning at or before what was asked.
 
-    `first_offset` is the base offset of the first one; what was asked for if there is none.
+    `first_offset` is the base offset of the first one (of a compressed message of formats v0 and
+    v1, the offset of its last record); what was asked for if there is none.
     """
 
     buffers: list[Buffer]

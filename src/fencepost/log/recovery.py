@@ -25,7 +25,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc, read_header
+from fencepost.batch.header import (
+    HEADER_BYTES,
+    MESSAGE_BYTES_MIN,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
 from fencepost.log.epoch_recovery import recover_epochs
@@ -429,7 +435,7 @@ def scan(
         position, chunk, chunk_at = 0, b"", 0
         expected = base_offset
         leap: tuple[int, BatchHeader] | None = None
-        while size_bytes - position >= HEADER_BYTES:
+        while size_bytes - position >= MESSAGE_BYTES_MIN:
             at = position - chunk_at
             if at + HEADER_BYTES > len(chunk):
                 chunk_at, at = position, 0
@@ -455,7 +461,9 @@ def scan(
             if header.base_offset < expected:
                 break
             if header.base_offset > expected:
-                leap = position, header  # compaction leaves gaps; a flipped bit looks like one
+                # Compaction leaves gaps; a flipped bit looks like one, and so does a compressed
+                # message of v0 or v1, whose offset is that of its last record.
+                leap = position, header
             else:
                 yield position, header
                 expected = header.next_offset

@@ -25,9 +25,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final
+from zlib import crc32
 
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc, read_header
+from fencepost.batch.header import (
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    MESSAGE_BYTES_MIN,
+    MESSAGE_CRC_AT,
+    MESSAGE_LENGTHS_MIN,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
 from fencepost.log.disk import Buffer, Disk, File
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.names import (
@@ -45,7 +56,10 @@ from fencepost.log.txn_index import TxnIndex
 _WALK = Struct(">qi4xb6xi")
 _WALK_BYTES: Final = _WALK.size
 _LENGTH_OVERHEAD_BYTES: Final = 12
-_BATCH_BYTES_MIN: Final = HEADER_BYTES
+_BYTES_MIN: Final = {
+    magic: length + _LENGTH_OVERHEAD_BYTES for magic, length in enumerate(MESSAGE_LENGTHS_MIN)
+}
+_NO_MAGIC: Final = 1 << 32  # more than any size
 _WALK_CHUNK_BYTES: Final = 8 * 1024
 _SCAN_CHUNK_BYTES: Final = 1 << 20
 _HINTS_KEPT: Final = 16
@@ -55,7 +69,8 @@ UNKNOWN: Final = -2
 """A timestamp that has not been looked for yet; -1 is "there is none"."""
 
 BatchAt = tuple[int, int, int, int]
-"""Of a batch: position, size in bytes, base offset, last offset."""
+"""Of a batch: position, size in bytes, base offset, last offset. For a message of before Kafka 0.11
+(formats v0, v1), which is a batch here, both are the one offset it has."""
 
 
 class SegmentCache:
@@ -507,16 +522,21 @@ class Segment:
         read_at, path = self.file.read_at, self.path()
         chunk, chunk_at = b"", position
         previous = -1
-        while end - position >= _BATCH_BYTES_MIN:
+        while end - position >= MESSAGE_BYTES_MIN:
             at = position - chunk_at
             if at + _WALK_BYTES > len(chunk):
                 chunk_at, at = position, 0
                 chunk = read_at(min(_WALK_CHUNK_BYTES, end - position), position)
-                if len(chunk) < _WALK_BYTES:
+                if len(chunk) < MESSAGE_BYTES_MIN:
                     raise CorruptFileError(path, f"ends before {end}", position)
             base_offset, length, magic, delta = _WALK.unpack_from(chunk, at)
             size = length + _LENGTH_OVERHEAD_BYTES
-            if magic != 2 or size < _BATCH_BYTES_MIN or delta < 0 or base_offset <= previous:
+            least = HEADER_BYTES
+            if magic != MAGIC:
+                least, delta = _BYTES_MIN.get(magic, _NO_MAGIC), 0
+                if previous < 0 and not self._is_message(position, size):
+                    least = _NO_MAGIC
+            if size < least or delta < 0 or base_offset <= previous:
                 raise CorruptFileError(path, "no batch begins here", position)
             if size > end - position:
                 return
@@ -547,6 +567,23 @@ class Segment:
             expected = header.next_offset
             position += header.size_bytes
         following = self.base_offset_at(end)
+    def _is_message(self, position: int, size: int) -> bool:
+        """Whether a message of format v0 or v1 lies at `position`: its CRC says. OSError.
+
+        A walk begins where an index says, and among bytes that are mostly zero anything looks like
+        a message; batches have enough in their headers to tell.
+        """
+        if not MESSAGE_BYTES_MIN <= size <= self.size_bytes - position:
+            return False
+        crc, at, end = 0, position + MAGIC_AT, position + size
+        while at < end:
+            piece = self.file.read_at(min(_SCAN_CHUNK_BYTES, end - at), at)
+            if not piece:
+                return False
+            crc = crc32(piece, crc)
+            at += len(piece)
+        return crc.to_bytes(4) == self.file.read_at(4, position + MESSAGE_CRC_AT)
+
         if expected > (self.next_offset if following is None else following):
             raise CorruptFileError(self.path(), "offsets are out of order", end)
         if start <= self._sound_to and end >= self._sound_from:
@@ -587,7 +624,7 @@ class Segment:
         CorruptFileError, OSError.
         """
         position, chunk, chunk_at = start, b"", start
-        while end - position >= HEADER_BYTES:
+        while end - position >= MESSAGE_BYTES_MIN:
             at = position - chunk_at
             if at + HEADER_BYTES > len(chunk):
                 chunk_at, at = position, 0

@@ -5,6 +5,7 @@ Nothing here changes anything; `Partition` does, through effects.
 
 from __future__ import annotations
 
+from fencepost.batch.header import MAGIC
 from fencepost.log.epochs import UNDEFINED_EPOCH
 from fencepost.machines.effects import Buffer
 from fencepost.machines.partition.inputs import Fetched
@@ -44,7 +45,8 @@ def appendable(log: LogView, answer: Fetched) -> list[Buffer]:
 
     An answer to another fetch than our last one (late, doubled) has nothing for us. A batch of an
     epoch newer than that of the fetch belongs to a reign whose start we have not agreed on yet
-    (KAFKA-18723), and epochs never go down along a log.
+    (KAFKA-18723), and epochs never go down along a log. Messages of formats v0 and v1 have none,
+    and stand in front of the first that has.
     """
     if answer.fetch_offset != log.end_offset:
         return []
@@ -53,10 +55,13 @@ def appendable(log: LogView, answer: Fetched) -> list[Buffer]:
     epoch = log.epochs.latest_epoch()
     for header, buffer in answer.batches:
         batch_epoch = header.partition_leader_epoch
-        if header.base_offset < next_offset or not 0 <= batch_epoch <= answer.leader_epoch:
+        is_older = header.magic < MAGIC and epoch is None  # messages of before there were epochs
+        if header.base_offset < next_offset or not (
+            is_older or 0 <= batch_epoch <= answer.leader_epoch
+        ):
             break
         if epoch is not None and batch_epoch < epoch:
             break
         batches.append(buffer)
-        next_offset, epoch = header.next_offset, batch_epoch
+        next_offset, epoch = header.next_offset, None if is_older else batch_epoch
     return batches
