@@ -10,7 +10,7 @@ from fencepost.wire.types import Uuid
 
 from .helpers import NOW_MS, contents
 from .sim_disk import Crash, SimDisk
-from .story import CONFIG, Story
+from .story import CONFIG, Model, Story
 
 TOPIC_ID = Uuid(bytes(range(16)))
 
@@ -72,6 +72,7 @@ class World(Story):
         self.disk.power_loss()
         self.start()
         assert contents(self.log) == found
+        self.model = self.before = Model.of(self.log, self.model.epoch)
 
 
 def count_changes(seed: int, operations: int) -> int:

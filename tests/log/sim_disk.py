@@ -24,6 +24,7 @@ from fencepost.log.disk import Buffer, ClosedFileError
 from fencepost.log.errors import LogDirLockedError
 
 SECTOR_BYTES = 512
+BLOCK_BYTES = 4096
 
 
 class Crash(BaseException):
@@ -36,6 +37,7 @@ class Inode:
     def __init__(self) -> None:
         self.cached = bytearray()
         self.durable = bytearray()
+        self.behind = b""  # on the platter behind the durable end, within the last block
         self.pending: list[tuple[int, bytes | None]] = []  # (position, data) or (size, None)
         self.modified_ms = 0
 
@@ -55,7 +57,30 @@ class Inode:
         self.pending.append((position, data))
 
     def sync(self) -> None:
+        last_block = len(self.durable) // BLOCK_BYTES * BLOCK_BYTES
+        if any(data is None or at + len(data) > last_block for at, data in self.pending):
+            self.behind = b""  # a block is written with zeros behind the end
         self.durable = bytearray(self.cached)
+        self.pending.clear()
+
+    def lose(self, survives: bytearray, data_only: bool, size_only: bool) -> None:
+        """The machine stops, and `survives` is left of the content.
+
+        With `data_only` what was appended in the last block reached the platter, unlike the size;
+        with `size_only` it is the other way round.
+        """
+        lost = self.cached[len(survives) :]
+        grown = len(survives) - len(self.durable)
+        behind = self.behind[grown:] if grown >= 0 else b""
+        self.durable = survives
+        if size_only and lost:
+            room = -len(survives) % BLOCK_BYTES
+            self.durable = survives + (behind + bytes(room))[: min(room, len(lost))]
+            behind = b""
+        elif data_only and lost:
+            behind = bytes(lost[: -len(survives) % BLOCK_BYTES])
+        self.behind = behind
+        self.cached = bytearray(self.durable)
         self.pending.clear()
 
 
@@ -226,26 +251,27 @@ class SimDisk:
 
     def _settle_file(self, inode: Inode) -> None:
         kept = self._draw(inode.pending)
+        content = bytearray(inode.durable)
         for index, (position, data) in enumerate(kept):
             if data is None or (index < len(kept) - 1 and self.random.random() < 0.7):
-                inode.apply(inode.durable, position, data)
+                inode.apply(content, position, data)
                 continue
-            self._tear(inode, position, data)
-        inode.cached = bytearray(inode.durable)
-        inode.pending.clear()
+            self._tear(inode, content, position, data)
+        fate = self.random.randrange(4)
+        inode.lose(content, data_only=fate == 0, size_only=fate == 1)
 
-    def _tear(self, inode: Inode, position: int, data: bytes) -> None:
+    def _tear(self, inode: Inode, content: bytearray, position: int, data: bytes) -> None:
         kind = self.random.randrange(3)
         if kind == 0:
-            inode.apply(inode.durable, position, data)
+            inode.apply(content, position, data)
         elif kind == 1:
             cut = self.random.randrange(len(data) + 1)
-            inode.apply(inode.durable, position, data[:cut])
+            inode.apply(content, position, data[:cut])
         else:
             for start in range(0, len(data), SECTOR_BYTES):
                 if self.random.random() < 0.5:
                     piece = data[start : start + SECTOR_BYTES]
-                    inode.apply(inode.durable, position + start, piece)
+                    inode.apply(content, position + start, piece)
 
     def _nodes(self, directory: Directory) -> Iterator[Inode | Directory]:
         yield directory
@@ -344,6 +370,9 @@ class SimDisk:
 
     def modified_ms(self, path: str) -> int:
         return self._inode(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self._inode(path).modified_ms = modified_ms
 
     def list(self, directory: str) -> list[str]:
         return sorted(self._walk(directory).cached)

@@ -35,6 +35,21 @@ class Model:
     sequences: dict[int, int] = field(default_factory=dict)
     starts_over: bool = False
 
+    @classmethod
+    def of(cls, log: PartitionLog, epoch: int, checkpointed_start: int = 0) -> Model:
+        """The log as it is, all of it durable."""
+        return cls(
+            contents(log),
+            start=log.start_offset,
+            end=log.end_offset,
+            durable_end=log.end_offset,
+            checkpointed_start=checkpointed_start,
+            epoch=epoch,
+            sequences={
+                state.producer_id: state.last_sequence + 1 for state in log.producers.active()
+            },
+        )
+
     def copy(self) -> Model:
         return Model(
             list(self.batches),

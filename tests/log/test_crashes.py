@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from .crash_world import count_changes, run_until_crash
+from .crash_world import World, count_changes, run_until_crash
+from .sim_disk import Crash
 
 OPERATIONS = 45
 
@@ -23,6 +24,19 @@ def test_a_crash_at_every_change(seed: int, power: bool):
 @pytest.mark.parametrize("power", [True, False], ids=["power", "process"])
 def test_a_crash_at_every_change_of_longer_lives(seed: int, power: bool):
     assert_crashes_survived(seed, power, range(2 if power else 1))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_crash_after_the_other(seed: int):
+    """What one crash hides, the next may bring back: bytes behind the end of a file."""
+    world = World(seed, disk_seed=seed)
+    world.start()
+    for number in range(40):
+        world.disk.crash_at = world.disk.changes + world.random.randrange(1, 90)
+        try:
+            world.run(10_000)
+        except Crash:
+            world.recover_and_check(power=number % 5 != 4)
 
 
 def assert_crashes_survived(seed: int, power: bool, disk_seeds: range) -> None:

@@ -268,6 +268,29 @@ def test_a_rename_without_a_sync_can_leave_an_empty_file():
     assert {b"content", b"", None} <= seen
 
 
+def bytes_come_back(disk: SimDisk, rewrite: bool) -> bool:
+    file = disk.open("/a", create=True)
+    disk.sync_dir("/")
+    file.write_at(b"d" * 10, 0)
+    file.sync()
+    file.write_at(b"x" * 10, 10)
+    disk.power_loss()
+    file = disk.open("/a")
+    if file.size() > 10:
+        return False
+    if rewrite:
+        file.write_at(b"d", 9)
+    file.sync()
+    file.write_at(b"y" * 10, 10)
+    disk.power_loss()
+    return disk.read("/a")[10:11] == b"x"
+
+
+def test_bytes_that_a_crash_took_come_back_unless_their_block_is_written():
+    assert any(bytes_come_back(SimDisk(seed), rewrite=False) for seed in range(300))
+    assert not any(bytes_come_back(SimDisk(seed), rewrite=True) for seed in range(300))
+
+
 def test_process_death_keeps_what_was_written():
     disk = SimDisk()
     file = disk.open("/a", create=True)

@@ -557,3 +557,26 @@ def test_torn_partition_metadata(content):
     again = reopen(disk, topic_id=TOPIC_ID)  # nothing was durable: the file was torn
     assert again.topic_id == TOPIC_ID
     assert disk.read(f"{LOG}/partition.metadata").endswith(str(TOPIC_ID).encode())
+
+
+def test_a_batch_of_an_earlier_life_does_not_come_back():
+    """One crash loses the size and not the bytes, the next one the bytes and not the size."""
+    lost = 0
+    for seed in range(400):
+        disk = SimDisk(seed)
+        log = open_log(disk, "/t-0")
+        append(log, make_batch())
+        log.flush()
+        append(log, make_batch(fill=1))
+        disk.power_loss()
+        log = open_log(disk, "/t-0", recovery_point=1)
+        if log.end_offset == 2:
+            continue
+        lost += 1
+        durable = contents(log)
+        append(log, make_batch(fill=2))
+        second = contents(log)
+        disk.power_loss()
+        found = contents(open_log(disk, "/t-0", recovery_point=1))
+        assert found in (durable, second), f"seed {seed}"
+    assert lost > 100

@@ -7,6 +7,8 @@ the protocol is small and says for each operation what it promises:
 
 * `File.write_at` and `File.truncate` reach the page cache: they survive the process, not the
   machine. After `File.sync` returns, everything written to the file before it began survives both.
+  Of what was not synced anything may survive, torn, and the size without the bytes: within the last
+  block of the file, bytes that an earlier crash had taken away can then come back.
 * `open(create=True)`, `rename`, `unlink`, `mkdir` change a directory. They survive the machine only
   after `sync_dir` of that directory, and without it may take effect in any order or not at all.
 * `write_atomic` leaves either the old content or the whole new one, whatever happens, and with

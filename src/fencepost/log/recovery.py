@@ -33,7 +33,7 @@ from fencepost.batch.header import (
     read_header,
 )
 from fencepost.log.config import LogConfig
-from fencepost.log.disk import Disk
+from fencepost.log.disk import Disk, File
 from fencepost.log.epoch_recovery import recover_epochs
 from fencepost.log.epochs import EpochEntry, LeaderEpochCache
 from fencepost.log.errors import (
@@ -404,6 +404,7 @@ class _Loader:
             file = segment.file
             if file.size() != segment.size_bytes:
                 file.truncate(segment.size_bytes)
+            _clear_behind(file, segment.size_bytes)
             if segment is not last:
                 segment.time_index.maybe_append(*segment.largest_timestamp())
                 for written in segment.write_indexes():
@@ -412,6 +413,19 @@ class _Loader:
             file.sync()  # also where nothing was cut now: the last process may have cut, unsynced
             segment.synced_bytes = segment.size_bytes
         self.is_durable = True
+
+
+def _clear_behind(file: File, end: int) -> None:
+    """Have zeros written over what may stand on the disk behind the end of a file, with its sync.
+
+    A crash can lose the size of a file that grew within its last block, and not the bytes: they
+    stay on the disk, unseen. The next crash may lose the bytes of what was appended since and not
+    the size (ext4 with `data=ordered` commits it on its own), and a batch of an earlier life, whole
+    and with the right offset, would take the place of one of this life. File systems write zeros
+    behind the end when they write the block it lies in, so that block is made to be written.
+    """
+    if end:
+        file.write_at(file.read_at(1, end - 1), end - 1)
 
 
 def _is_hole(segment: Segment, following: Segment) -> bool:
