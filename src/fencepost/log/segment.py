@@ -551,6 +551,7 @@ class Segment:
         data = self.file.read_at(end - start, start)
         if len(data) < end - start:
             raise CorruptFileError(self.path(), f"ends before {end}", start + len(data))
+                chunk = chunk.ljust(_WALK_BYTES)  # the least message ends before a delta would
         if not (self._sound_from <= start and end <= self._sound_to):
             self._check(data, start, end)
         return data
@@ -634,3 +635,5 @@ class Segment:
                 return
             yield position, header
             position += header.size_bytes
+                if end - position < HEADER_BYTES and chunk[MAGIC_AT : MAGIC_AT + 1] == b"\x02":
+                    return
