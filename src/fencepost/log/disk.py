@@ -114,6 +114,10 @@ class Disk(Protocol):
         """When the file was last written to, in milliseconds since the epoch."""
         ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Make it look as if the file had last been written to then; need not survive a crash."""
+        ...
+
     def list(self, directory: str) -> list[str]:
         """Names in the directory, sorted."""
         ...
@@ -288,6 +292,10 @@ class OsDisk:
     def modified_ms(self, path: str) -> int:
         """See `Disk`."""
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """See `Disk`."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def list(self, directory: str) -> list[str]:
         """See `Disk`."""

@@ -37,6 +37,7 @@ LOCK_FILE: Final = ".lock"
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 
 TOPIC_NAME_MAX: Final = 249
 FILE_NAME_MAX: Final = 255

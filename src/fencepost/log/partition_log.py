@@ -134,6 +134,7 @@ class PartitionLog:
         recovery_point: int = 0,
         clean_shutdown: bool = False,
         start_offset: int = 0,
+        cleaned_offset: int = 0,
         now_ms: int,
         topic_id: Uuid | None = None,
         cache: SegmentCache | None = None,
@@ -143,14 +144,14 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open the log in `directory`, which is made if it is not there.
 
-        `recovery_point` and `start_offset` are what was checkpointed. With `clean_shutdown` the
-        files are trusted; without, everything from the recovery point on is checked, cut at the
-        first batch that is not whole and sound, and synced.
+        `recovery_point`, `start_offset` and `cleaned_offset` are what was checkpointed. With
+        `clean_shutdown` the files are trusted; without, everything from the recovery point on is
+        checked, cut at the first batch that is not whole and sound, and synced.
 
         Raises DurableDataLostError if records below the recovery point are gone or damaged (unless
         `accept_loss`), InconsistentTopicIdError, CorruptFileError, OSError.
         """
-        cache = cache or SegmentCache()
+        cache = SegmentCache() if cache is None else cache
         loaded = load_log(
             disk,
             cache,
@@ -159,6 +160,7 @@ class PartitionLog:
             recovery_point=recovery_point,
             clean_shutdown=clean_shutdown,
             start_offset=start_offset,
+            cleaned_offset=cleaned_offset,
             now_ms=now_ms,
             topic_id=topic_id,
             producer_id_expiration_ms=producer_id_expiration_ms,
@@ -778,8 +780,10 @@ class PartitionLog:
         if self._is_closed:
             return
         try:
+            if self._cleaning is not None:
+                self._cleaning.abort()
             if self._failure is None:
-                self._stop_cleaning()
+                self._settle_swap()
             if clean:
                 job = self.begin_close()
                 if job is not None:

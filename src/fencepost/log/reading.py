@@ -122,8 +122,25 @@ def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> Timest
     start = newest.position_of(newest.base_offset + relative)
     for position, header in newest.headers(start, newest.size_bytes):
         if header.max_timestamp >= timestamp_ms:
-            return _record_at(newest, position, header, timestamp_ms, start_offset)
-    return None
+            found = _record_at(newest, position, header, timestamp_ms, start_offset)
+            if found is not None:
+                return found
+    return _find_max_by_headers(segments, start_offset)
+
+
+def _find_max_by_headers(
+    segments: Sequence[Segment], start_offset: int
+) -> TimestampedOffset | None:
+    """The same when compaction has emptied the batch with the largest timestamp of all."""
+    best: tuple[Segment, int, BatchHeader] | None = None
+    for segment in segments:
+        for position, header in segment.headers(0, segment.size_bytes):
+            is_newer = best is None or header.max_timestamp > best[2].max_timestamp
+            if header.records_count and header.last_offset >= start_offset and is_newer:
+                best = segment, position, header
+    if best is None or best[2].max_timestamp < 0:
+        return None
+    return _record_at(*best, best[2].max_timestamp, start_offset)
 
 
 def _record_at(

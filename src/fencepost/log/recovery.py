@@ -106,6 +106,7 @@ def load_log(
     recovery_point: int,
     clean_shutdown: bool,
     start_offset: int,
+    cleaned_offset: int,
     now_ms: int,
     topic_id: Uuid | None,
     producer_id_expiration_ms: int,
@@ -117,6 +118,7 @@ def load_log(
         disk.mkdir(directory)
     known_id, id_written = _settle_topic_id(disk, directory, topic_id, recovery_point)
     loader = _Loader(disk, cache, directory, config, now_ms)
+    loader.cleaned_offset = cleaned_offset
     loader.report.was_unclean = not clean_shutdown and not is_new
     loader.find_segments(start_offset)
     loader.recover(recovery_point, start_offset, clean_shutdown, accept_loss)
@@ -227,6 +229,8 @@ class _Loader:
         self.segments: list[Segment] = []
         self.snapshots: set[int] = set()
         self.report = RecoveryReport()
+        self.cleaned_offset = 0
+        """Below this the log was compacted, and durable when it was."""
         self.made_first_segment = False
         self.is_durable = False
         self.scanned_from: int | None = None
@@ -287,7 +291,7 @@ class _Loader:
             whole = self._scan(segment)
             scanned.append(segment)
             following = self.segments[at + 1] if at + 1 < len(self.segments) else None
-            if not whole or (following and _is_hole(segment, following)):
+            if not whole or (following and self._is_hole(segment, following)):
                 break
             at += 1
         end_offset = scanned[-1].next_offset
@@ -302,6 +306,17 @@ class _Loader:
                 )
             self.report.lost_from_offset = end_offset
         self._cut(scanned)
+
+    def _is_hole(self, segment: Segment, following: Segment) -> bool:
+        """Whether the end of a segment is missing, going by the name of the next one.
+
+        Names follow without a gap, unless offsets leapt farther than an index can reach, or Kafka's
+        compaction has left a segment without its last batches.
+        """
+        gap = following.base_offset != segment.next_offset
+        if not gap or following.base_offset <= self.cleaned_offset:
+            return False
+        return following.base_offset - segment.base_offset <= _RELATIVE_MAX + 1
 
     def _check_clean_end(self, recovery_point: int, accept_loss: bool) -> None:
         """A log that was closed cleanly ends at its recovery point, if that is known at all."""
@@ -426,15 +441,6 @@ def _clear_behind(file: File, end: int) -> None:
     """
     if end:
         file.write_at(file.read_at(1, end - 1), end - 1)
-
-
-def _is_hole(segment: Segment, following: Segment) -> bool:
-    """Whether the end of a segment is missing, going by the name of the next one.
-
-    Names follow without a gap, unless offsets leapt farther than an index can reach.
-    """
-    gap = following.base_offset != segment.next_offset
-    return gap and following.base_offset - segment.base_offset <= _RELATIVE_MAX + 1
 
 
 def scan(

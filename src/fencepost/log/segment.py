@@ -110,7 +110,7 @@ class SegmentCache:
         if not self._is_over():
             return
         for segment in list(self._used):
-            if segment is not keep and not segment.is_dirty:
+            if segment is not keep and not segment.is_dirty and not segment.is_pinned:
                 self.forget(segment)
                 segment.release()
                 if not self._is_over():
@@ -140,6 +140,7 @@ class Segment:
         "directory",
         "first_timestamp_ms",
         "is_active",
+        "is_pinned",
         "is_retired",
         "max_timestamp",
         "next_offset",
@@ -171,6 +172,8 @@ class Segment:
         self.first_timestamp_ms = UNKNOWN if size_bytes else -1
         self.max_timestamp: TimestampOffset | None = None if size_bytes else NO_TIMESTAMP
         self.is_active = False
+        self.is_pinned = False
+        """Its files have other names for a while: what is open and loaded must stay so."""
         self.is_retired = False
         self._file: File | None = None
         self._index: OffsetIndex | None = None if size_bytes else OffsetIndex()
@@ -210,6 +213,27 @@ class Segment:
         if is_held:
             cache.touch(self)
 
+    def pin(self, file: File) -> None:
+        """Take over the open segment file, all of it sound, whose name is not the final one yet.
+
+        The indexes are installed already. Nothing else may be asked of a pinned segment than what
+        can be told without names: reading and looking up.
+        """
+        self._file = file
+        self.is_pinned = True
+        self.mark_sound()
+
+    def unpin(self) -> None:
+        """The files have their names."""
+        self.is_pinned = False
+        self._cache.touch(self)
+
+    def close_file(self) -> None:
+        """Close the segment file, of a segment that was not put to use."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     @property
     def is_dirty(self) -> bool:
         """Whether data was appended that has not been synced."""
@@ -225,9 +249,7 @@ class Segment:
 
     def release(self) -> None:
         """Close the file; forget indexes that can be read again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self.close_file()
         if not self.is_active:
             self._index = None
             self._time_index = None
@@ -529,6 +551,7 @@ class Segment:
                 chunk = read_at(min(_WALK_CHUNK_BYTES, end - position), position)
                 if len(chunk) < MESSAGE_BYTES_MIN:
                     raise CorruptFileError(path, f"ends before {end}", position)
+                chunk = chunk.ljust(_WALK_BYTES)  # the least message ends before a delta would
             base_offset, length, magic, delta = _WALK.unpack_from(chunk, at)
             size = length + _LENGTH_OVERHEAD_BYTES
             least = HEADER_BYTES
@@ -544,30 +567,6 @@ class Segment:
             yield position, size, base_offset, previous
             position += size
 
-    # ---- reading
-
-    def read(self, start: int, end: int) -> bytes:
-        """The bytes between two batch boundaries, sound. CorruptFileError, OSError."""
-        data = self.file.read_at(end - start, start)
-        if len(data) < end - start:
-            raise CorruptFileError(self.path(), f"ends before {end}", start + len(data))
-                chunk = chunk.ljust(_WALK_BYTES)  # the least message ends before a delta would
-        if not (self._sound_from <= start and end <= self._sound_to):
-            self._check(data, start, end)
-        return data
-
-    def _check(self, data: bytes, start: int, end: int) -> None:
-        position, expected = 0, self.base_offset
-        while position < len(data):
-            header = self._header(data, position, start)
-            if not check_crc(data, position, header):
-                raise CorruptFileError(self.path(), "a batch fails its CRC", start + position)
-            # The CRC does not cover offsets; their order does what it can.
-            if header.base_offset < expected:
-                raise CorruptFileError(self.path(), "offsets are out of order", start + position)
-            expected = header.next_offset
-            position += header.size_bytes
-        following = self.base_offset_at(end)
     def _is_message(self, position: int, size: int) -> bool:
         """Whether a message of format v0 or v1 lies at `position`: its CRC says. OSError.
 
@@ -585,6 +584,29 @@ class Segment:
             at += len(piece)
         return crc.to_bytes(4) == self.file.read_at(4, position + MESSAGE_CRC_AT)
 
+    # ---- reading
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes between two batch boundaries, sound. CorruptFileError, OSError."""
+        data = self.file.read_at(end - start, start)
+        if len(data) < end - start:
+            raise CorruptFileError(self.path(), f"ends before {end}", start + len(data))
+        if not (self._sound_from <= start and end <= self._sound_to):
+            self._check(data, start, end)
+        return data
+
+    def _check(self, data: bytes, start: int, end: int) -> None:
+        position, expected = 0, self.base_offset
+        while position < len(data):
+            header = self._header(data, position, start)
+            if not check_crc(data, position, header):
+                raise CorruptFileError(self.path(), "a batch fails its CRC", start + position)
+            # The CRC does not cover offsets; their order does what it can.
+            if header.base_offset < expected:
+                raise CorruptFileError(self.path(), "offsets are out of order", start + position)
+            expected = header.next_offset
+            position += header.size_bytes
+        following = self.base_offset_at(end)
         if expected > (self.next_offset if following is None else following):
             raise CorruptFileError(self.path(), "offsets are out of order", end)
         if start <= self._sound_to and end >= self._sound_from:
@@ -630,10 +652,10 @@ class Segment:
             if at + HEADER_BYTES > len(chunk):
                 chunk_at, at = position, 0
                 chunk = self.file.read_at(min(4 * _WALK_CHUNK_BYTES, end - position), position)
+                if end - position < HEADER_BYTES and chunk[MAGIC_AT : MAGIC_AT + 1] == b"\x02":
+                    return
             header = self._header(chunk, at, chunk_at)
             if header.size_bytes > end - position:
                 return
             yield position, header
             position += header.size_bytes
-                if end - position < HEADER_BYTES and chunk[MAGIC_AT : MAGIC_AT + 1] == b"\x02":
-                    return

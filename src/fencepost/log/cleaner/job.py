@@ -222,6 +222,9 @@ class Cleaning:
                 segment.close_file()
                 remove_copy(given.disk, given.directory, segment.base_offset)
                 raise
+            except OSError:
+                segment.close_file()
+                raise
             self.stats.segments_after += 1
         counts = batches.counts
         self.stats.records_read = counts.records_read

@@ -1,0 +1,493 @@
+"""Compaction in good weather: what stays, what goes, and what readers and producers see of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from fencepost.batch.header import read_header, stamp_crc
+from fencepost.batch.records import build_batch
+from fencepost.log.cleaner.job import CleaningAbortedError
+from fencepost.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.partition_log import PartitionLog
+
+from .cleaning import batches_of, clean, pairs_of, put, put_marker, records_of, settle
+from .helpers import NOW_MS, append, config, contents, open_log
+from .sim_disk import SimDisk
+
+DAY_MS = 86_400_000
+SMALL = {"internal_segment_bytes": 400, "index_interval_bytes": 100, "cleanup_policy": "compact"}
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk()
+    disk.mkdir("/data")
+    disk.sync_dir("/")
+    return disk
+
+
+def compacted(disk: SimDisk, **props: object) -> PartitionLog:
+    return open_log(disk, "/data/t-0", config(**{**SMALL, **props}))
+
+
+def reopened(disk: SimDisk, log: PartitionLog, **how: object) -> PartitionLog:
+    """The log after an orderly end."""
+    log.flush()
+    point = log.recovery_point
+    log.close()
+    how = {"recovery_point": point, "clean_shutdown": True, **how}
+    return open_log(disk, log.directory, log.config, **how)
+
+
+# ---- records
+
+
+def test_the_last_record_of_each_key_stays_at_its_offset(disk):
+    log = compacted(disk)
+    for at in range(40):
+        put(log, (b"k%d" % (at % 7), b"v%d" % at))
+    settle(log)
+    end, before = log.end_offset, pairs_of(log)
+    cleaning = clean(log)
+    assert pairs_of(log) == before[-7:]
+    assert log.end_offset == end
+    assert log.start_offset == 0
+    assert cleaning.cleaned_offset == end
+    stats = cleaning.stats
+    assert (stats.records_read, stats.records_written, stats.keys) == (40, 7, 7)
+    assert stats.segments_after == stats.segments_before == len(log.segment_base_offsets) - 1
+    assert log.size_bytes == stats.bytes_written
+    log = reopened(disk, log)
+    assert pairs_of(log) == before[-7:]
+    assert not [name for name in disk.list("/data/t-0") if "." in name[20:] and "cleaned" in name]
+
+
+def test_records_behind_the_bound_stay_and_win(disk):
+    log = compacted(disk)
+    for at in range(20):
+        put(log, (b"a", b"%d" % at))
+    log.flush()
+    active = log.segment_base_offsets[-1]
+    clean(log)
+    kept = [offset for offset, _, _ in pairs_of(log)]
+    assert kept == [active - 1, *range(active, 20)]
+    clean(log, high_watermark=10)
+    assert [offset for offset, _, _ in pairs_of(log)] == kept
+
+
+def test_nothing_undecided_or_not_durable_is_cleaned(disk):
+    log = compacted(disk)
+    for at in range(12):
+        put(log, (b"a", b"%d" % at))
+    log.roll(NOW_MS)
+    assert log.measure_dirt(None, log.end_offset, NOW_MS).first_uncleanable == 0
+    log.flush()
+    assert log.measure_dirt(None, log.end_offset, NOW_MS).first_uncleanable == 12
+    assert log.measure_dirt(None, 7, NOW_MS).first_uncleanable <= 7
+    begun = put(log, (b"b", b"x"), producer_id=4, producer_epoch=0, base_sequence=0,
+                transactional=True)  # fmt: skip
+    put(log, (b"a", b"y"))
+    settle(log)
+    assert log.measure_dirt(None, log.end_offset, NOW_MS).first_uncleanable == begun
+    put_marker(log, 4, committed=True)
+    settle(log)
+    assert log.measure_dirt(None, log.end_offset, NOW_MS).first_uncleanable == log.end_offset
+
+
+def test_records_without_a_key_go(disk):
+    log = compacted(disk)
+    put(log, (None, b"1"), (b"k", b"2"), (None, b"3"))
+    put(log, (None, b"4"))
+    put(log, (b"l", b"5"))
+    settle(log)
+    assert clean(log).stats.records_without_key == 3
+    assert pairs_of(log) == [(1, b"k", b"2"), (4, b"l", b"5")]
+
+
+def test_empty_and_long_keys_are_keys(disk):
+    log = compacted(disk)
+    long = b"x" * 5000
+    for at in range(4):
+        put(log, (b"", b"%d" % at), (long, b"%d" % at), (long + b"!", b"%d" % at), (b"x" * 33, b""))
+    settle(log)
+    clean(log)
+    assert [offset for offset, _, _ in pairs_of(log)] == [12, 13, 14, 15]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_left_of_a_batch_is_what_it_was(disk, compression):
+    log = compacted(disk)
+    items = [
+        (b"k%d" % (at % 5), b"v%d" % at * 9, [(f"h{at}", b"x"), ("n", None)]) for at in range(12)
+    ]
+    batch = build_batch(items, timestamp_ms=77, compression=compression, producer_id=3,
+                        producer_epoch=2, base_sequence=100)  # fmt: skip
+    append(log, batch, epoch=6)
+    put(log, (b"k4", b"end"), epoch=6)
+    settle(log)
+    before = records_of(log)
+    header = read_header(batch)
+    clean(log)
+    assert records_of(log) == [one for one in before if one.offset in (7, 8, 10, 11, 12)]
+    left, _ = batches_of(log)[0]
+    assert left == header._replace(batch_length=left.batch_length, crc=left.crc, records_count=4)
+    assert log.producers.check(header).is_duplicate
+
+
+def test_record_bytes_that_are_not_utf8_are_copied(disk):
+    log = compacted(disk)
+    raw = bytearray(build_batch([(b"a", b"1", [("hh", b"x")]), (b"a", None, [("hh", b"y")])],
+                                timestamp_ms=5))  # fmt: skip
+    raw = raw.replace(b"hh", b"\xff\xfe")
+    stamp_crc(raw)
+    append(log, raw)
+    settle(log)
+    clean(log)
+    ((header, batch),) = log.read_all_batches(0, log.end_offset)
+    assert header.has_delete_horizon
+    assert b"\xff\xfe" in bytes(batch)
+    assert [one.timestamp_ms for one in records_of(log)] == [5]
+
+
+def test_log_append_time_stays(disk):
+    log = compacted(disk, message_timestamp_type="LogAppendTime")
+    append(log, build_batch([(b"a", b"1"), (b"b", None), (b"a", b"2")], timestamp_ms=5), now_ms=99)
+    settle(log)
+    clean(log)
+    assert [(one.offset, one.timestamp_ms, one.timestamp_type) for one in records_of(log)] == [
+        (1, 99, 1), (2, 99, 1),
+    ]  # fmt: skip
+    assert log.max_timestamp().timestamp_ms == 99
+
+
+# ---- tombstones (KIP-534)
+
+
+def test_a_tombstone_gets_a_horizon_and_goes_behind_it(disk):
+    log = compacted(disk, delete_retention_ms=1000)
+    put(log, (b"a", b"1"), (b"b", b"2"), timestamp_ms=7)
+    put(log, (b"a", None), (b"c", b"3"), timestamp_ms=8)
+    put(log, (b"d", b"4"))
+    settle(log)
+    first = clean(log, now_ms=NOW_MS)
+    assert [offset for offset, _, _ in pairs_of(log)] == [1, 2, 3, 4]
+    marked = [header for header, _ in batches_of(log) if header.has_delete_horizon]
+    assert [(one.base_offset, one.base_timestamp) for one in marked] == [(2, NOW_MS + 1000)]
+    assert [one.timestamp_ms for one in records_of(log)] == [7, 8, 8, NOW_MS]
+    before = contents(log)
+    clean(log, first.cleaned_offset, now_ms=NOW_MS + 999)
+    assert contents(log) == before
+    clean(log, first.cleaned_offset, now_ms=NOW_MS + 1000)
+    assert pairs_of(log) == [(1, b"b", b"2"), (3, b"c", b"3"), (4, b"d", b"4")]
+    assert [one.timestamp_ms for one in records_of(log)] == [7, 8, NOW_MS]
+
+
+def test_a_changed_delete_retention_holds_from_the_next_cleaning_on(disk):
+    log = compacted(disk)
+    put(log, (b"a", None))
+    put(log, (b"b", b""))
+    settle(log)
+    log.config = config(**SMALL, delete_retention_ms=5)
+    clean(log)
+    assert batches_of(log)[0][0].base_timestamp == NOW_MS + 5
+
+
+# ---- producers
+
+
+def test_a_retry_is_known_after_compaction_and_a_crash(disk):
+    log = compacted(disk, internal_segment_bytes=2000)
+    sent = []
+    for at in range(9):
+        batch = build_batch(
+            [(b"k", b"%d" % at)], timestamp_ms=NOW_MS, producer_id=at % 3, producer_epoch=0,
+            base_sequence=at // 3,
+        )  # fmt: skip
+        append(log, batch)
+        sent.append(read_header(batch))
+    put(log, (b"k", b"end"))
+    settle(log)
+    clean(log)
+    assert pairs_of(log) == [(9, b"k", b"end")]
+    assert [(header.base_offset, len(records)) for header, records in batches_of(log)] == [
+        (6, 0), (7, 0), (8, 0), (9, 1),
+    ]  # fmt: skip
+    point = log.recovery_point
+    for name in disk.list("/data/t-0"):
+        if name.endswith(".snapshot"):
+            disk.unlink(f"/data/t-0/{name}")
+    disk.process_death()
+    log = open_log(disk, "/data/t-0", config(**SMALL), recovery_point=point)
+    for header in sent[-3:]:
+        assert log.producers.check(header).is_duplicate
+    assert log.end_offset == 10
+
+
+def test_a_forgotten_producers_batches_go(disk):
+    log = compacted(disk)
+    put(log, (b"k", b"1"), producer_id=1, producer_epoch=0, base_sequence=0)
+    put(log, (b"k", b"2"))
+    settle(log)
+    log.producers.remove_expired(NOW_MS + 10 * DAY_MS, DAY_MS)
+    clean(log)
+    assert [header.base_offset for header, _ in batches_of(log)] == [1]
+
+
+# ---- transactions
+
+
+def in_transaction(log: PartitionLog, producer_id: int, sequence: int, *items) -> int:
+    return put(log, *items, producer_id=producer_id, producer_epoch=0, base_sequence=sequence,
+               transactional=True)  # fmt: skip
+
+
+def test_aborted_records_go_and_neither_win_nor_lose(disk):
+    log = compacted(disk)
+    put(log, (b"k", b"old"))
+    in_transaction(log, 1, 0, (b"k", b"aborted"))
+    in_transaction(log, 2, 0, (b"l", b"committed"))
+    put_marker(log, 1, committed=False)
+    put_marker(log, 2, committed=True)
+    put(log, (b"z", b"end"))
+    settle(log)
+    clean(log)
+    assert pairs_of(log) == [(0, b"k", b"old"), (2, b"l", b"committed"), (5, b"z", b"end")]
+
+
+def test_markers_outlive_their_data_and_then_their_horizon(disk):
+    log = compacted(disk, delete_retention_ms=1000)
+    in_transaction(log, 1, 0, (b"a", b"1"))
+    put_marker(log, 1, committed=True)  # 1
+    in_transaction(log, 1, 1, (b"b", b"1"))
+    put_marker(log, 1, committed=False)  # 3
+    in_transaction(log, 1, 2, (b"c", b"1"))
+    put_marker(log, 1, committed=True)  # 5
+    put(log, (b"a", b"2"))
+    put(log, (b"c", b"2"))
+    settle(log)
+    assert [one.last_offset for one in log.aborted_transactions(0, log.end_offset)] == [3]
+    at = clean(log, now_ms=NOW_MS).cleaned_offset
+    markers = [header for header, _ in batches_of(log) if header.is_control]
+    assert [one.base_offset for one in markers] == [1, 3, 5]
+    # All data of the aborted transaction was there when its marker was met: it is needed no more
+    # from the next cleaning on. The last batch of the producer, at 4, stays emptied.
+    assert [one.has_delete_horizon for one in markers] == [False, False, False]
+    assert [one.last_offset for one in log.aborted_transactions(0, log.end_offset)] == [3]
+    clean(log, at, now_ms=NOW_MS + 1)
+    markers = [header for header, _ in batches_of(log) if header.is_control]
+    assert [one.has_delete_horizon for one in markers] == [True, True, False]
+    assert log.aborted_transactions(0, log.end_offset) == []
+    log = reopened(disk, log)
+    clean(log, at, now_ms=NOW_MS + 1000)
+    assert [header.base_offset for header, _ in batches_of(log) if header.is_control] == [1, 3, 5]
+    clean(log, at, now_ms=NOW_MS + 1001)
+    assert [header.base_offset for header, _ in batches_of(log)] == [4, 5, 6, 7]
+    assert log.end_offset == 8
+
+
+def test_a_transaction_that_ends_in_a_later_segment(disk):
+    log = compacted(disk)
+    put(log, (b"k", b"old"))
+    in_transaction(log, 1, 0, (b"k", b"aborted"))
+    log.roll(NOW_MS)
+    put_marker(log, 1, committed=False)
+    put(log, (b"x", b"1"))
+    log.flush()
+    clean(log)
+    assert [offset for offset, _, _ in pairs_of(log)] == [0, 3]
+    assert log.aborted_transactions(0, log.end_offset)[0].first_offset == 1
+
+
+# ---- segments
+
+
+def test_small_segments_become_one_within_the_limits(disk):
+    log = compacted(disk, internal_segment_bytes=300)
+    for at in range(60):
+        put(log, (b"%02d" % at, b"x" * 20))
+    settle(log)
+    before = log.segment_base_offsets
+    log.config = config(**{**SMALL, "internal_segment_bytes": 1000})
+    clean(log)
+    assert len(log.segment_base_offsets) < len(before) / 2
+    assert set(log.segment_base_offsets) <= set(before)
+    assert len(pairs_of(log)) == 60
+    sizes = [size for size in sizes_of(disk) if size]
+    assert max(sizes) <= 1000
+    for offset in range(60):
+        found = log.read(offset, 1, log.end_offset)
+        assert found.first_offset == offset
+    for at in range(3):
+        assert log.offset_for_timestamp(NOW_MS - at).offset == 0
+
+
+def sizes_of(disk: SimDisk) -> list[int]:
+    names = [name for name in disk.list("/data/t-0") if name.endswith(".log")]
+    return [disk.size(f"/data/t-0/{name}") for name in names]
+
+
+def test_segments_follow_each_other_without_a_gap(disk):
+    log = compacted(disk)
+    for at in range(50):
+        put(log, (b"k", b"%d" % at * 10))
+    settle(log)
+    clean(log)
+    put(log, (b"k", b"end"))
+    log.flush()
+    disk.process_death()
+    log = open_log(disk, "/data/t-0", config(**SMALL), recovery_point=0)
+    assert log.end_offset == 51
+    assert [offset for offset, _, _ in pairs_of(log)] == [49, 50]
+
+
+def test_kafkas_gaps_below_the_checkpoint_are_no_loss(disk):
+    log = compacted(disk)
+    for at in range(30):
+        put(log, (b"k%d" % at, b"%d" % at * 10))
+    settle(log)
+    bases = log.segment_base_offsets
+    path = f"/data/t-0/{bases[1]:020d}.log"
+    cut = log.end_offset
+    log.close()
+    file = disk.open(path)
+    first = read_header(file.read_at(61, 0))
+    file.truncate(first.size_bytes)  # as if the later ones had been compacted away
+    file.close()
+    for suffix in (".index", ".timeindex"):
+        disk.unlink(path.replace(".log", suffix))
+    how = {"recovery_point": 0, "clean_shutdown": False}
+    log = open_log(disk, "/data/t-0", config(**SMALL), cleaned_offset=bases[2], **how)
+    assert log.end_offset == cut
+    log.close()
+    log = open_log(disk, "/data/t-0", config(**SMALL), **how)
+    assert log.end_offset == first.next_offset
+
+
+def test_a_full_map_cleans_as_far_as_it_reaches(disk):
+    log = compacted(disk)
+    for at in range(60):
+        put(log, (b"%02d" % (at % 30), b"%d" % at), (b"same", b"x"))
+    settle(log)
+    done, rounds = None, 0
+    while done is None or done < log.end_offset:
+        cleaning = clean(log, done, map_bytes=8 * (ENTRY_BYTES + 4))
+        assert cleaning.stats.is_partial == (cleaning.cleaned_offset < log.end_offset)
+        assert done is None or cleaning.cleaned_offset > done
+        done, rounds = cleaning.cleaned_offset, rounds + 1
+    assert rounds > 4
+    expected = {b"%02d" % key: 60 + 2 * key for key in range(30)}
+    assert {key: offset for offset, key, _ in pairs_of(log)} == {**expected, b"same": 119}
+    assert len(pairs_of(log)) == 31
+
+
+def test_epochs_stay_when_their_batches_go(disk):
+    log = compacted(disk, internal_segment_bytes=2000)
+    for at in range(12):
+        put(log, (b"k", b"%d" % at), epoch=at // 3)
+    settle(log)
+    epochs = list(log.epochs)
+    assert len(epochs) == 4
+    clean(log)
+    assert len(batches_of(log)) == 1
+    assert list(log.epochs) == epochs
+    log = reopened(disk, log)
+    assert list(log.epochs) == epochs
+    assert not log.recovery.epochs_rebuilt
+    point = log.recovery_point
+    disk.process_death()
+    log = open_log(disk, "/data/t-0", config(**SMALL), recovery_point=point)
+    assert list(log.epochs) == epochs
+
+
+def test_readers_ask_anywhere(disk):
+    log = compacted(disk)
+    dice = random.Random(5)
+    for at in range(80):
+        put(log, *((b"%d" % dice.randrange(9), b"%d.%d" % (at, one)) for one in range(3)))
+    settle(log)
+    before = pairs_of(log)
+    clean(log)
+    left = pairs_of(log)
+    assert left == [pair for at, pair in enumerate(before)
+                    if all(later[1] != pair[1] for later in before[at + 1:])]  # fmt: skip
+    for offset in range(log.end_offset):
+        found = log.read(offset, 1 << 20, log.end_offset)
+        if found.buffers:
+            header = read_header(found.buffers[0])
+            assert header.last_offset >= offset
+
+
+def test_the_newest_timestamp_is_one_that_a_record_has(disk):
+    log = compacted(disk)
+    put(log, (b"a", b"1"), timestamp_ms=900, producer_id=1, producer_epoch=0, base_sequence=0)
+    put(log, (b"a", b"2"), timestamp_ms=500)
+    put(log, (b"b", b"2"), timestamp_ms=400)
+    settle(log)
+    clean(log)
+    assert [len(records) for _, records in batches_of(log)] == [0, 1, 1]
+    assert log.max_timestamp()[:2] == (1, 500)
+    assert log.offset_for_timestamp(450)[:2] == (1, 500)
+    assert log.offset_for_timestamp(800) is None
+
+
+def test_an_old_files_age_is_kept(disk):
+    log = compacted(disk)
+    for at in range(10):
+        put(log, (b"k", b"%d" % at), timestamp_ms=-1)
+    settle(log)
+    disk.now_ms += 5 * DAY_MS
+    clean(log)
+    path = f"/data/t-0/{log.segment_base_offsets[0]:020d}.log"
+    assert disk.modified_ms(path) == disk.now_ms - 5 * DAY_MS
+
+
+# ---- what happens meanwhile
+
+
+@pytest.mark.parametrize("change", ["truncate", "start over", "advance", "delete", "close"])
+def test_changes_abort_the_cleaning(disk, change):
+    log = compacted(disk)
+    for at in range(30):
+        put(log, (b"k%d" % at, b"%d" % at * 10))
+    settle(log)
+    before = pairs_of(log)
+    cleaning = log.begin_cleaning(log.measure_dirt(None, log.end_offset, NOW_MS), NOW_MS)
+    half = log.segment_base_offsets[2]
+
+    def put_in_place(copied):
+        if change == "truncate":
+            log.truncate_to(half)
+        elif change == "start over":
+            log.truncate_fully_and_start_at(100)
+        elif change == "advance":
+            log.advance_start_offset(half)
+        elif change == "delete":
+            log.delete("u")
+        else:
+            log.close()
+        log.begin_swap(cleaning, copied)
+
+    with pytest.raises(CleaningAbortedError):
+        cleaning.run(OffsetMap(1 << 20), put_in_place)
+    log.end_cleaning(cleaning)
+    assert cleaning.is_aborted
+    if change in ("truncate", "advance"):
+        assert not [name for name in disk.list("/data/t-0") if name.endswith(".cleaned")]
+        expected = [one for one in before if (one[0] < half) == (change == "truncate")]
+        assert pairs_of(log) == expected
+
+
+def test_damage_is_not_written_anew(disk):
+    log = compacted(disk)
+    for at in range(30):
+        put(log, (b"k%d" % (at % 3), b"%d" % at * 10))
+    settle(log)
+    disk.flip_bit(f"/data/t-0/{log.segment_base_offsets[1]:020d}.log", 8 * 100)
+    files = {name: disk.read(f"/data/t-0/{name}") for name in disk.list("/data/t-0")}
+    with pytest.raises(CorruptFileError, match="CRC"):
+        clean(log)
+    assert {name: disk.read(f"/data/t-0/{name}") for name in disk.list("/data/t-0")} == files
+    assert log.failure is None

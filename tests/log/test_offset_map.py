@@ -1,0 +1,57 @@
+"""The map of keys to offsets: what it knows, and what it costs."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from fencepost.log.cleaner.offset_map import ENTRY_BYTES, PLAIN_KEY_BYTES_MAX, OffsetMap
+
+
+def rows(*items: tuple[int, bytes | None]):
+    return [(offset, 0, 0, key, None, ()) for offset, key in items]
+
+
+def test_the_last_offset_of_a_key_counts():
+    offsets = OffsetMap(10_000)
+    assert offsets.add(rows((1, b"a"), (2, b"b"), (3, b"a"), (4, None)), 0)
+    assert (offsets.get(b"a"), offsets.get(b"b"), offsets.get(b"c")) == (3, 2, -1)
+    assert len(offsets) == 2
+    assert offsets.add(rows((5, b"b"), (6, b"c")), 6)
+    assert (offsets.get(b"b"), offsets.get(b"c")) == (2, 6)
+    offsets.clear()
+    assert (len(offsets), offsets.used_bytes, offsets.get(b"a")) == (0, 0, -1)
+
+
+def test_long_keys_are_told_apart_from_short_ones():
+    offsets = OffsetMap(10_000)
+    long = b"x" * (PLAIN_KEY_BYTES_MAX + 1)
+    assert offsets.add(rows((1, long), (2, long + b"y"), (3, long[:-1])), 0)
+    assert [offsets.get(key) for key in (long, long + b"y", long[:-1])] == [1, 2, 3]
+    (stored,) = {key for key in offsets._offsets if offsets._offsets[key] == 1}
+    assert offsets.get(stored) == -1, "a digest is not a key"
+
+
+def test_a_full_map_says_so_and_still_takes_what_it_knows():
+    offsets = OffsetMap(3 * (ENTRY_BYTES + 1))
+    assert offsets.add(rows((1, b"a"), (2, b"b"), (3, b"c")), 0)
+    assert offsets.utilization == 1
+    assert offsets.add(rows((4, b"a"), (5, b"c")), 0)
+    assert not offsets.add(rows((6, b"b"), (7, b"d"), (8, b"a")), 0)
+    assert [offsets.get(key) for key in (b"a", b"b", b"c", b"d")] == [4, 6, 5, -1]
+
+
+def test_a_map_for_nothing_takes_one_key():
+    offsets = OffsetMap(1)
+    assert offsets.add(rows((1, b"a" * 99)), 0)
+    assert not offsets.add(rows((2, b"b")), 0)
+
+
+def test_it_needs_no_more_memory_than_it_says():
+    for count in (2_731, 10_922, 43_690):  # just behind where the table grows
+        tracemalloc.start()
+        offsets = OffsetMap(1 << 30)
+        for at in range(count + 1):
+            offsets.add(rows((1 << 40 | at, b"key-%020d" % at)), 0)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak_bytes <= offsets.used_bytes + 10_000
