@@ -257,6 +257,11 @@ def read_partition_metadata(disk: Disk, directory: str) -> Uuid | None:
         data = disk.read(path)
     except FileNotFoundError:
         return None
+    return decode_partition_metadata(path, data)
+
+
+def decode_partition_metadata(path: str, data: bytes) -> Uuid:
+    """The topic id in a file with this content. CorruptFileError."""
     match = _PARTITION_METADATA.fullmatch(data.decode("latin-1"))
     if match is None:
         raise CorruptFileError(path, "is not of version 0 with a topic id")

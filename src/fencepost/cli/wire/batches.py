@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fencepost.batch.compression import Codec
-from fencepost.batch.control import ControlRecord, read_control
+from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader, check_crc, iter_headers
-from fencepost.batch.records import Record, read_batch
+from fencepost.batch.records import read_batch
 from fencepost.cli.json_values import json_bytes
-from fencepost.wire.json_form import to_json
+from fencepost.log.dump.describe import describe_control, describe_header, describe_record
 from fencepost.wire.layout import Layout, layout_of
 from fencepost.wire.message import Message
-from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Buffer, Primitive
 
 
@@ -67,53 +65,16 @@ def _describe(data: Buffer) -> dict[str, Any]:
 
 
 def _describe_batch(data: Buffer, pos: int, header: BatchHeader) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "magic": header.magic,
-        "base_offset": header.base_offset,
-        "last_offset": header.last_offset,
-        "partition_leader_epoch": header.partition_leader_epoch,
-        "compression": _codec_name(header.compression),
-        "timestamp_type": "append" if header.is_log_append_time else "create",
-        "producer_id": header.producer_id,
-        "producer_epoch": header.producer_epoch,
-        "base_sequence": header.base_sequence,
-        "is_transactional": header.is_transactional,
-        "is_control": header.is_control,
-        "is_crc_right": check_crc(data, pos, header),
-    }
+    described = {**describe_header(header), "is_crc_right": check_crc(data, pos, header)}
     try:
         if header.is_control:
             batch = memoryview(data)[pos : pos + header.size_bytes]
-            described["control"] = [_control(one) for one in read_control(batch, check=False)]
+            described["control"] = [
+                describe_control(one) for one in read_control(batch, check=False)
+            ]
         else:
-            described["records"] = [_record(one) for one in read_batch(data, pos, header)]
+            records = read_batch(data, pos, header)
+            described["records"] = [describe_record(one, json_bytes, json_bytes) for one in records]
     except BatchError as error:
         described["error"] = str(error)
     return described
-
-
-def _record(record: Record) -> dict[str, Any]:
-    return {
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": json_bytes(record.key),
-        "value": json_bytes(record.value),
-        "headers": [[name, json_bytes(value)] for name, value in record.headers],
-    }
-
-
-def _control(record: ControlRecord) -> dict[str, Any]:
-    known = {control_type.value: control_type.name for control_type in ControlType}
-    return {
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "type": known.get(record.type, record.type),
-        "value": None if record.value is None else to_json(record.value, 0),
-    }
-
-
-def _codec_name(codec: int) -> str:
-    try:
-        return Codec(codec).name.lower()
-    except ValueError:
-        return f"unknown ({codec})"

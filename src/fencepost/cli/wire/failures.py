@@ -1,4 +1,4 @@
-"""How the wire commands fail: one line on stderr, exit code 1, or 2 for the command line."""
+"""How `wire` and `log` fail: one line on stderr, exit code 1, or 2 for the command line."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
-    print(f"fencepost wire {arguments.action}: {text}", file=sys.stderr)
+    print(f"fencepost {arguments.command} {arguments.action}: {text}", file=sys.stderr)
     return code
