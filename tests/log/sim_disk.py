@@ -8,28 +8,28 @@ the writes that only partly did. What comes out is the new world, and old handle
 What real file systems were seen to leave of the same (`tests/powerloss/test_file_systems.py`), with
 their power cut without a journal flush, and how many different ends the draw has for it:
 
-| story                                        | ext4 (ordered)      | xfs         | here            |
-|----------------------------------------------|---------------------|-------------|-----------------|
-| file synced, directory synced                | kept                | kept        | kept            |
-| `write_atomic`                               | the new content     | the same    | the same        |
-| cut and synced, removed and directory synced | so                  | so          | so              |
-| append, not synced                           | old content         | old content | old, torn, new  |
-| the same, written back by the kernel         | old content         | old content | old, torn, new  |
-| the same, another file synced afterwards     | new size, zeros     | old content | old, torn, new, |
-|                                              |                     |             | zeros           |
-| the same, after a crash that took the size   | new size, the bytes | old content | likewise, and   |
-| of an append and not its bytes               | of the earlier life |             | the old bytes   |
-| new file, nothing synced                     | no file             | no file     | none, 0 bytes,  |
-|                                              |                     |             | torn, whole     |
-| new file, directory synced only              | 0 bytes             | 0 bytes     | 0 bytes to all  |
-| new file, file synced only                   | whole               | whole       | whole, no file  |
-| two new files, one synced                    | other one: 0 bytes  | 0 bytes     | any of both     |
-| renamed over a file, nothing synced          | old file            | old file    | old, 0 bytes,   |
-|                                              |                     |             | torn, new, none |
-| renamed to a new name, directory synced only | 0 bytes             | 0 bytes     | 0 bytes to all  |
-| renamed over a file, directory synced only   | new content         | **0 bytes** | 0 bytes to all  |
-| file synced, renamed, directory not synced   | old name and `.tmp` | the same    | that or renamed |
-| removed, or truncated, nothing synced        | still there, whole  | the same    | that or done    |
+| story                                      | ext4 (ordered)      | xfs         | here            |
+|--------------------------------------------|---------------------|-------------|-----------------|
+| file synced, directory synced              | kept                | kept        | kept            |
+| `write_atomic`                             | the new content     | the same    | the same        |
+| cut and synced; removed, directory synced  | so                  | so          | so              |
+| append, not synced                         | old content         | old content | old, torn, new  |
+| the same, written back by the kernel       | old content         | old content | old, torn, new  |
+| the same, another file synced afterwards   | new size, zeros     | old content | old, torn, new, |
+|                                            |                     |             | zeros           |
+| the same, after a crash that took the size | new size, the bytes | old content | likewise, and   |
+| of an append and not its bytes             | of the earlier life |             | the old bytes   |
+| new file, nothing synced                   | no file             | no file     | none, 0 bytes,  |
+|                                            |                     |             | torn, whole     |
+| new file, directory synced                 | 0 bytes             | 0 bytes     | 0 bytes to all  |
+| new file, file synced only                 | whole               | whole       | whole, no file  |
+| two new files, one synced                  | other one: 0 bytes  | 0 bytes     | any of both     |
+| renamed over a file, nothing synced        | old file            | old file    | old, 0 bytes,   |
+|                                            |                     |             | torn, new, none |
+| renamed to a new name, directory synced    | 0 bytes             | 0 bytes     | 0 bytes to all  |
+| renamed over a file, directory synced      | new content         | **0 bytes** | 0 bytes to all  |
+| file synced, renamed, directory not synced | old name and `.tmp` | the same    | that or renamed |
+| removed, or truncated, nothing synced      | still there, whole  | the same    | that or done    |
 
 So nothing here is kinder than what was seen, and much is worse: both journals commit in order.
 
