@@ -27,5 +27,6 @@ COMMANDS: tuple[Command, ...] = (
     Command("consume", "fencepost.cli.consume", "print records of a topic"),
     Command("epochs", "fencepost.cli.epochs", "where each leader epoch of a topic begins and ends"),
     Command("wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, bytes to JSON and back"),
+    Command("log", "fencepost.cli.log", "files of a data directory: show them, check them"),
     Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables"),
 )

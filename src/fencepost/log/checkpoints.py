@@ -76,15 +76,20 @@ class OffsetCheckpoint:
             data = self._disk.read(self._path)
         except FileNotFoundError:
             return {}
-        offsets: dict[TopicPartition, int] = {}
-        for fields in decode_lines(self._path, data):
-            if len(fields) != 3:
-                raise CorruptFileError(self._path, f"has a line of {len(fields)} fields, not 3")
-            topic = fields[0].decode("ascii", "replace")
-            if not is_valid_topic(topic):
-                raise CorruptFileError(self._path, f"has {topic[:80]!r} in place of a topic")
-            key = topic, parse_number(self._path, fields[1])
-            if key in offsets:
-                raise CorruptFileError(self._path, f"names {topic}-{key[1]} twice")
-            offsets[key] = parse_number(self._path, fields[2])
-        return offsets
+        return decode_offsets(self._path, data)
+
+
+def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
+    """The content of a file of one offset per partition. CorruptFileError."""
+    offsets: dict[TopicPartition, int] = {}
+    for fields in decode_lines(path, data):
+        if len(fields) != 3:
+            raise CorruptFileError(path, f"has a line of {len(fields)} fields, not 3")
+        topic = fields[0].decode("ascii", "replace")
+        if not is_valid_topic(topic):
+            raise CorruptFileError(path, f"has {topic[:80]!r} in place of a topic")
+        key = topic, parse_number(path, fields[1])
+        if key in offsets:
+            raise CorruptFileError(path, f"names {topic}-{key[1]} twice")
+        offsets[key] = parse_number(path, fields[2])
+    return offsets

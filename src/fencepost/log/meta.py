@@ -222,6 +222,14 @@ def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
         data = disk.read(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
     except FileNotFoundError:
         return None
+    return decode_clean_shutdown(data)
+
+
+def decode_clean_shutdown(data: bytes) -> int | None:
+    """The broker epoch in a marker with this content, -1 if it says none; None if it is not sound.
+
+    Before Kafka 3.7 it was empty.
+    """
     if not data:
         return -1
     try:

@@ -54,6 +54,10 @@ class PlainFile:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
         os.close(self._descriptor)
 
     def read_at(self, size: int, position: int) -> bytes:

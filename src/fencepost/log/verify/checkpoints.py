@@ -1,0 +1,103 @@
+"""The files of a log directory that are about all of it: checkpoints, identity, the marker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fencepost.log.checkpoints import TopicPartition, decode_offsets
+from fencepost.log.dump.kinds import CLEANER_OFFSET_FILE
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.meta import MetaProperties, decode_clean_shutdown
+from fencepost.log.names import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_FILE,
+)
+from fencepost.log.verify.facts import DirectoryFacts
+from fencepost.log.verify.files import Files
+from fencepost.log.verify.problems import Problem, Severity
+
+
+class CheckpointReader:
+    """Reads what a log directory says; `problems` has what is wrong with how it says it."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self.problems: list[Problem] = []
+        self.named: dict[str, set[TopicPartition]] = {}
+        """The partitions of each file."""
+
+    def facts(self, *, is_live: bool) -> DirectoryFacts:
+        """What the files say of partitions. OSError."""
+        is_clean = self._is_clean() and not is_live
+        cleaned = self._offsets(CLEANER_OFFSET_FILE)
+        return DirectoryFacts(
+            is_clean,
+            self._offsets(RECOVERY_POINT_FILE),
+            self._offsets(LOG_START_OFFSET_FILE),
+            self._offsets(HIGH_WATERMARK_FILE),
+            cleaned or {},
+        )
+
+    def _is_clean(self) -> bool:
+        path = f"{self._directory}/{CLEAN_SHUTDOWN_FILE}"
+        try:
+            epoch = decode_clean_shutdown(self._files.read(path))
+        except FileNotFoundError:
+            return False
+        if epoch is None:
+            reason = "cannot be read, so the next start takes it for an unclean end"
+            self.problems.append(Problem(path, None, Severity.WARNING, "document", reason))
+        return epoch is not None
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        path = f"{self._directory}/{name}"
+        try:
+            offsets = decode_offsets(path, self._files.read(path))
+        except FileNotFoundError:
+            return None
+        except CorruptFileError as error:
+            self.problems.append(Problem(path, None, Severity.WARNING, "checkpoint", error.reason))
+            return None
+        self.named[path] = set(offsets)
+        return offsets
+
+    def strangers(self, present: set[TopicPartition]) -> Iterator[Problem]:
+        """Partitions that a file names and that are not there."""
+        for path, named in self.named.items():
+            for topic, partition in sorted(named - present):
+                reason = f"names {topic}-{partition}, which is not there"
+                yield Problem(path, None, Severity.WARNING, "checkpoint", reason)
+
+
+def read_identity(files: Files, directory: str) -> MetaProperties | Problem:
+    """Whose directory it is, by `meta.properties`. OSError."""
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    try:
+        return MetaProperties.decode(path, files.read(path))
+    except FileNotFoundError:
+        return Problem(path, None, Severity.ERROR, "document", "is not there")
+    except CorruptFileError as error:
+        return Problem(path, None, Severity.ERROR, "document", error.reason)
+
+
+def compare_identities(identities: dict[str, MetaProperties]) -> Iterator[Problem]:
+    """Directories of one node have its cluster and its number, and each an id of its own."""
+    first: MetaProperties | None = None
+    ids: dict[object, str] = {}
+    for directory, meta in identities.items():
+        path = f"{directory}/{META_PROPERTIES_FILE}"
+        first = first or meta
+        if (meta.cluster_id, meta.node_id) != (first.cluster_id, first.node_id):
+            reason = (
+                f"node {meta.node_id} of cluster {meta.cluster_id}, beside node {first.node_id}"
+                f" of cluster {first.cluster_id}"
+            )
+            yield Problem(path, None, Severity.ERROR, "document", reason)
+        if meta.directory_id is not None and meta.directory_id in ids:
+            reason = f"has the directory id of {ids[meta.directory_id]}"
+            yield Problem(path, None, Severity.ERROR, "document", reason)
+        ids.setdefault(meta.directory_id, directory)

@@ -1,0 +1,78 @@
+"""Leader epochs: batches' own, which never fall, and what `leader-epoch-checkpoint` says of them.
+
+The file may have epochs without a batch (a leader that was elected and wrote nothing), and after an
+unclean end may lack the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fencepost.batch.header import BatchHeader
+from fencepost.log.epochs import EpochEntry, LeaderEpochCache, decode_epochs
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.verify.facts import PartitionFacts
+from fencepost.log.verify.files import Files
+from fencepost.log.verify.problems import Problem, Severity
+
+
+class EpochCheck:
+    """Sees the batches of a partition. `path` is the checkpoint file's."""
+
+    def __init__(self, files: Files, path: str, facts: PartitionFacts) -> None:
+        self._path = path
+        self._facts = facts
+        self._latest = -1
+        self._told: set[int] = set()
+        self._flaw: str | None = None
+        self._entries: list[EpochEntry] | None = None
+        try:
+            self._entries = decode_epochs(path, files.read(path))
+        except FileNotFoundError:
+            pass
+        except CorruptFileError as error:
+            self._flaw = error.reason
+        self._known = LeaderEpochCache(self._entries or ())
+
+    def begin(self) -> Iterator[Problem]:
+        """What the file shows by itself."""
+        if self._flaw is not None:
+            yield Problem(self._path, None, Severity.WARNING, "epochs", self._flaw)
+
+    def batch(self, log_path: str, position: int, header: BatchHeader) -> Iterator[Problem]:
+        """A batch, in order."""
+        epoch = header.partition_leader_epoch
+        if epoch < 0:
+            return
+        if epoch < self._latest:
+            reason = f"epoch {epoch} behind epoch {self._latest}"
+            yield Problem(log_path, position, Severity.ERROR, "epochs", reason)
+            return
+        self._latest = epoch
+        if self._entries is None or epoch in self._told or self._may_be_missing(header):
+            return
+        start = self._facts.start_offset or 0
+        first, last = max(header.base_offset, start), max(header.last_offset, start)
+        if self._known.epoch_at(first) == epoch == self._known.epoch_at(last):
+            return
+        self._told.add(epoch)
+        entry = self._known.entry_for(epoch)
+        says = "is not there" if entry is None else f"begins at {entry.start_offset}"
+        reason = f"epoch {epoch} {says}, but has a batch of offsets {header.base_offset}-"
+        yield Problem(self._path, None, Severity.WARNING, "epochs", f"{reason}{header.last_offset}")
+
+    def _may_be_missing(self, header: BatchHeader) -> bool:
+        latest = self._known.latest_epoch()
+        is_newer = latest is None or header.partition_leader_epoch > latest
+        return is_newer and not self._facts.is_settled(header.next_offset)
+
+    def end(self, end_offset: int) -> Iterator[Problem]:
+        """The log ends here."""
+        is_needed = self._latest >= 0 and self._facts.is_settled(end_offset)
+        if self._entries is None and self._flaw is None and is_needed:
+            reason = "is not there, and batches have epochs"
+            yield Problem(self._path, None, Severity.WARNING, "epochs", reason)
+        for entry in self._entries or ():
+            if entry.start_offset > end_offset and self._facts.is_clean:
+                reason = f"epoch {entry.epoch} begins at {entry.start_offset}, behind the end"
+                yield Problem(self._path, None, Severity.WARNING, "epochs", reason)
