@@ -9,7 +9,7 @@ import pytest
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, check_crc, read_header, stamp_crc
 from fencepost.batch.records import Record, read_records
-from fencepost.batch.validate import validate_produced
+from fencepost.batch.validate import RefusedRecordsError, validate_produced
 from fencepost.wire.errors import ErrorCode
 
 from .samples import CODEC_NAMES, NOW_MS, RECORDS, build, wrap
@@ -42,12 +42,15 @@ def test_a_sound_batch_passes_and_is_left_alone(codec):
     [
         (b"", "INVALID_RECORD", "no record batch"),
         (build(RECORDS)[:60], "INVALID_RECORD", "60 bytes are no whole"),
-        (bytes(16) + b"\x01" + bytes(20), "UNSUPPORTED_FOR_MESSAGE_FORMAT", "v1"),
+        (bytes(16) + b"\x01" + bytes(20), "INVALID_RECORD", "v1"),
         (build(RECORDS)[:10], "INVALID_RECORD", "10 bytes are no whole"),
         (build(RECORDS)[:-1], "INVALID_RECORD", "is cut after"),
         (build(RECORDS) + b"\0", "INVALID_RECORD", "1 bytes follow the batch"),
         (build(RECORDS) + build(RECORDS), "INVALID_RECORD", "exactly one batch"),
-        (changed(">b", 16, 1), "UNSUPPORTED_FOR_MESSAGE_FORMAT", "v1"),
+        (changed(">b", 16, 0), "INVALID_RECORD", "v0"),
+        (changed(">b", 16, 1), "INVALID_RECORD", "v1"),
+        (changed(">q", 0, 1), "INVALID_RECORD", "base offset is 1"),
+        (changed(">q", 0, -1), "INVALID_RECORD", "base offset is -1"),
         (changed(">b", 16, 3), "CORRUPT_MESSAGE", "magic is 3"),
         (changed(">h", 21, 5), "UNSUPPORTED_COMPRESSION_TYPE", "5"),
         (changed(">h", 21, 7), "UNSUPPORTED_COMPRESSION_TYPE", "7"),
@@ -86,7 +89,7 @@ def test_every_flipped_bit_is_refused_but_those_the_leader_sets():
     batch = build(RECORDS)
     for bit in range(len(batch) * 8):
         batch[bit >> 3] ^= 1 << (bit & 7)
-        if bit < 64 or 96 <= bit < 128:  # base offset, leader epoch
+        if 96 <= bit < 128:  # the leader's epoch
             validate_produced(bytes(batch), max_batch_bytes=1 << 20)
         else:
             refused(bytes(batch))
@@ -99,10 +102,9 @@ def test_a_batch_has_a_greatest_size():
     error = refused(batch, max_batch_bytes=len(batch) - 1)
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert str(len(batch)) in str(error)
-    # A length that nobody will send is refused before anything else is looked at.
     huge = bytearray(batch)
     pack_into(">i", huge, 8, 2**31 - 1)
-    assert refused(huge).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert refused(huge).code is ErrorCode.INVALID_RECORD  # it is cut, so no batch at all
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
@@ -125,6 +127,64 @@ def test_timestamps_have_bounds(codec):
         error = refused(batch, **(bounds | narrower))
         assert error.code is ErrorCode.INVALID_TIMESTAMP
         assert "outside the bounds" in str(error)
+
+
+def test_zstd_needs_a_request_that_knows_it():
+    batch = build(RECORDS, "zstd")
+    error = refused(batch, allow_zstd=False)
+    assert error.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    damaged = batch[:-1] + b"?"
+    assert refused(damaged, allow_zstd=False).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    for codec in CODEC_NAMES[:-1]:
+        validate_produced(build(RECORDS, codec), max_batch_bytes=1 << 20, allow_zstd=False)
+
+
+ODD = [
+    Record(0, 5, 0, b"k", b"", ()),
+    Record(1, 5, 0, None, b"", (("h", b"1"),)),
+    Record(2, 100, 0, b"k", b"v" * 90, ()),
+    Record(3, -1, 0, None, b"", ()),
+    Record(4, 1, 0, None, b"", ()),
+    Record(5, 5, 0, b"", None, ()),
+]
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_every_unwelcome_record_is_told(codec):
+    batch = build(ODD, codec)
+    error = refused(batch, key_required=True)
+    assert (type(error), error.code) == (RefusedRecordsError, ErrorCode.INVALID_RECORD)
+    assert [index for index, _ in error.records] == [1, 3, 4]
+    assert all("no key" in words for _, words in error.records)
+    error = refused(batch, key_required=True, timestamp_min_ms=2, timestamp_max_ms=99)
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert [(index, "no key" in words) for index, words in error.records] == [
+        (1, True),
+        (2, False),
+        (3, True),
+        (4, True),  # the key is looked at first
+    ]
+    error = refused(batch, timestamp_min_ms=5, timestamp_max_ms=5)
+    assert [index for index, _ in error.records] == [2, 4]
+    assert "100" in error.records[0][1]
+
+
+def test_a_record_that_is_not_sound_outweighs_the_unwelcome():
+    payload = build(ODD)[HEADER_BYTES:]
+    broken = wrap(bytes(payload[:-1]) + b"\x7f", len(ODD), build(ODD))
+    error = refused(broken, key_required=True)
+    assert type(error) is not RefusedRecordsError
+    assert "record 5" in str(error)
+
+
+def test_the_unwelcome_are_told_within_limits():
+    batch = build([Record(0, 5, 0, None, b"", ())] * 3000)
+    assert len(refused(batch, key_required=True).records) == 1000
+    late = [
+        Record(0, 5, 0, None if at in (7, 9000, 20_000) else b"", b"", ()) for at in range(20_001)
+    ]
+    error = refused(build(late), key_required=True)
+    assert [index for index, _ in error.records] == [7, 9000]
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)

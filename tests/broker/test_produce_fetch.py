@@ -255,8 +255,57 @@ def test_zstd_needs_version_7(client, topic):
 
 def test_compacted_topics_need_keys(client):
     topic = make_topic(client, cleanup_policy="compact")
-    assert produce(client, topic, batch(b"a")).error_code == ErrorCode.INVALID_RECORD
+    answer = produce(client, topic, batch(b"a", b"b"))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in answer.record_errors] == [0, 1]
+    assert "no key" in answer.record_errors[0].batch_index_error_message
+    assert produce(client, topic, batch(b"a"), 7).error_code == ErrorCode.INVALID_RECORD
     assert produce(client, topic, batch(b"a", key=b"k")).error_code == 0
+
+
+def test_times_have_the_topics_bounds(client):
+    topic = make_topic(
+        client, message_timestamp_before_max_ms=3_600_000, message_timestamp_after_max_ms=3_600_000
+    )
+    now_ms = int(time.time() * 1000)
+    for when_ms in (now_ms, -1, now_ms - 3_000_000, now_ms + 3_000_000):
+        assert produce(client, topic, batch(b"a", timestamp_ms=when_ms)).error_code == 0
+    for when_ms in (0, now_ms - 4_000_000, now_ms + 4_000_000):
+        answer = produce(client, topic, batch(b"a", timestamp_ms=when_ms))
+        assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+        assert [error.batch_index for error in answer.record_errors] == [0]
+    topic = make_topic(
+        client, message_timestamp_before_max_ms=0, message_timestamp_type="LogAppendTime"
+    )
+    assert produce(client, topic, batch(b"a", timestamp_ms=5)).error_code == 0
+
+
+def test_a_batch_larger_than_a_segment_is_refused(client):
+    limits = {"segment_bytes": 1 << 20, "max_message_bytes": 1 << 22}
+    topic = make_topic(client, **limits)
+    answer = produce(client, topic, batch(bytes(1 << 20)))
+    assert answer.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert produce(client, topic, batch(bytes((1 << 20) - 200))).error_code == 0
+    assert produce(client, topic, batch(bytes(1 << 21), compression="gzip")).error_code == 0
+    topic = make_topic(client, compression_type="uncompressed", **limits)
+    answer = produce(client, topic, batch(bytes(1 << 21), compression="gzip"))
+    assert answer.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [("gzip", (1, 9)), ("lz4", (1, 12)), ("zstd", (-100, 19))]
+)
+def test_the_level_of_compression_is_the_topics(client, codec, levels):
+    text = " ".join(str(number * number) for number in range(20_000)).encode()
+    sizes = []
+    for level in levels:
+        configs = {"compression_type": codec, f"compression_{codec}_level": level}
+        topic = make_topic(client, **configs)
+        assert produce(client, topic, batch(text)).error_code == 0
+        (part,) = fetch(client, topic, 0)
+        assert values(part) == [text]
+        sizes.append(len(part.records))
+    assert sizes[0] > sizes[1]
 
 
 def test_log_append_time_is_told_and_stored(client):

@@ -1,22 +1,31 @@
 """Whether a producer's bytes may enter a log: the one gate for records from outside.
 
-The checks follow Kafka's (`LogValidator`, `UnifiedLog.analyzeAndValidateRecords`), with its error
-codes, and are stricter where Kafka would let bytes in that it cannot read back:
+The checks follow Kafka's (`ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`,
+`LogValidator`), in their order and with their error codes, and are stricter where Kafka would let
+bytes in that it cannot read back:
 
 | what is wrong | code |
 |--|--|
-| not exactly one whole batch | INVALID_RECORD |
-| a header no batch can have, or a CRC that does not hold | CORRUPT_MESSAGE |
-| format v0 or v1 | UNSUPPORTED_FOR_MESSAGE_FORMAT |
+| not exactly one whole batch; format v0 or v1 | INVALID_RECORD |
+| zstd in a request of before there was zstd | UNSUPPORTED_COMPRESSION_TYPE |
+| a base offset that is not 0 | INVALID_RECORD |
 | larger than the topic allows, or than the decompression limit when inflated | MESSAGE_TOO_LARGE |
+| a header no batch can have, or a CRC that does not hold | CORRUPT_MESSAGE |
 | codec 5, 6 or 7 | UNSUPPORTED_COMPRESSION_TYPE |
 | a control batch; a delete horizon; numbers or records that do not fit together | INVALID_RECORD |
-| a record without key in a compacted topic | INVALID_RECORD |
-| log-append time from a producer; timestamps out of bounds or beyond 64 bits | INVALID_TIMESTAMP |
+| records without key in a compacted topic | INVALID_RECORD, and which |
+| timestamps out of bounds | INVALID_TIMESTAMP, and which |
+| log-append time from a producer; timestamps beyond 64 bits | INVALID_TIMESTAMP |
+
+Records that are sound but not welcome (no key, a time out of bounds) are told one by one
+(`RefusedRecordsError`), as the answer to a Produce lists them from v8 on; one bad time makes the
+whole INVALID_TIMESTAMP.
 
 A block that cannot be decompressed under a sound CRC is the producer's doing, so INVALID_RECORD:
 CORRUPT_MESSAGE would make it send the same bytes again. Kafka does not check offset deltas in
-uncompressed batches; here they must count up by one, or a reader would see offsets twice.
+uncompressed batches; here they must count up by one, or a reader would see offsets twice. Kafka
+undoes compression too, whatever the topic's settings, because the greatest timestamp has to be put
+right: so nothing is saved by looking at the header alone, and every record is walked over.
 
 Clients have been known to leave `max_timestamp` unset. Like Kafka the gate puts it right, because
 time look-ups depend on it.
@@ -24,27 +33,53 @@ time look-ups depend on it.
 
 from __future__ import annotations
 
-from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX, codec_of
+from collections.abc import Sequence
+
+from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX, Codec, codec_of
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import (
     HEADER_BYTES,
+    MAGIC,
     MAGIC_AT,
     BatchHeader,
-    check_magic,
     require_crc,
     stamp_max_timestamp,
     unpack_header,
 )
 from fencepost.batch.records import read_payload
-from fencepost.batch.walk import INT64_MAX, INT64_MIN, Rules, walk
+from fencepost.batch.walk import (
+    INT64_MAX,
+    INT64_MIN,
+    Flaw,
+    RecordError,
+    Rules,
+    find_refused,
+    walk,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Buffer
+
+
+class RefusedRecordsError(BatchError):
+    """A sound batch with records that the topic does not take.
+
+    `records` has the position of each in the batch, from 0, and why. Where there are very many, it
+    has the first thousand of those found in a stretch of ten thousand records.
+    """
+
+    def __init__(
+        self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]] = ()
+    ) -> None:
+        super().__init__(code, message)
+        self.args = (code, message, records)
+        self.records = tuple(records)
 
 
 def validate_produced(
     buf: Buffer,
     *,
     max_batch_bytes: int,
+    allow_zstd: bool = True,
     key_required: bool = False,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
     timestamp_min_ms: int = INT64_MIN,
@@ -53,29 +88,27 @@ def validate_produced(
     """The header of the one batch in `buf`, if it may be appended.
 
     `max_batch_bytes` bounds the batch as it came, `max_decompressed_bytes` its records inflated.
-    `key_required` is for compacted topics. The timestamp bounds (inclusive, ms) come of
-    message.timestamp.before.max.ms and .after.max.ms, and do not apply to records without one (-1);
-    leave them open for topics with log-append time.
+    `allow_zstd` is for Produce v7 and later (KIP-110), `key_required` for compacted topics. The
+    timestamp bounds (inclusive, ms) come of message.timestamp.before.max.ms and .after.max.ms, and
+    do not apply to records without one (-1); leave them open for topics with log-append time.
 
     A wrong `max_timestamp` is put right in `buf` and in the header returned, if `buf` is writable.
     Raises BatchError otherwise, as the module's table says.
     """
-    header = _check_frame(buf, max_batch_bytes)
+    header = _check_frame(buf, max_batch_bytes, allow_zstd)
     require_crc(buf, 0, header)
-    _check_attributes(header)
     _check_numbers(header)
+    _check_attributes(header)
+    rules = Rules(
+        header.records_count,
+        header.base_timestamp,
+        key_required,
+        timestamp_min_ms,
+        timestamp_max_ms,
+    )
     try:
         payload = read_payload(buf, 0, header, max_decompressed_bytes)
-        max_timestamp = walk(
-            payload,
-            Rules(
-                header.records_count,
-                header.base_timestamp,
-                key_required,
-                timestamp_min_ms,
-                timestamp_max_ms,
-            ),
-        )
+        max_timestamp = _walk(payload, rules)
     except BatchError as error:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
             raise BatchError(ErrorCode.INVALID_RECORD, error.message) from None
@@ -85,25 +118,51 @@ def validate_produced(
     return _mend_max_timestamp(buf, header, max_timestamp)
 
 
-def _check_frame(buf: Buffer, max_batch_bytes: int) -> BatchHeader:
+def _walk(payload: Buffer, rules: Rules) -> int:
+    """The records' greatest timestamp. Raises RecordError, RefusedRecordsError."""
+    try:
+        return walk(payload, rules)
+    except RecordError as error:
+        if error.flaw not in (Flaw.NO_KEY, Flaw.TIMESTAMP_BOUNDS):
+            raise
+        refused = find_refused(payload, rules, error.report)
+    is_late = any(one.code is ErrorCode.INVALID_TIMESTAMP for one in refused)
+    records = [(one.report[1], one.words) for one in refused]
+    raise RefusedRecordsError(
+        ErrorCode.INVALID_TIMESTAMP if is_late else ErrorCode.INVALID_RECORD,
+        f"the topic does not take {len(records)} records of the batch: {refused[0].message}",
+        records,
+    )
+
+
+def _check_frame(buf: Buffer, max_batch_bytes: int, allow_zstd: bool) -> BatchHeader:
     if len(buf) == 0:
         raise BatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
+    if len(buf) > MAGIC_AT and buf[MAGIC_AT] < MAGIC:
+        raise BatchError(
+            ErrorCode.INVALID_RECORD,
+            f"message format v{buf[MAGIC_AT]} (before Kafka 0.11) cannot be produced, only v2",
+        )
     if len(buf) < HEADER_BYTES:
-        if len(buf) > MAGIC_AT:
-            check_magic(buf[MAGIC_AT])
         raise BatchError(ErrorCode.INVALID_RECORD, f"{len(buf)} bytes are no whole batch header")
     header = unpack_header(buf)
-    if header.size_bytes > max_batch_bytes:
-        raise BatchError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {header.size_bytes} bytes, the topic allows {max_batch_bytes}",
-        )
     if header.size_bytes > len(buf):
         flaw = f"the batch of {header.size_bytes} bytes is cut after {len(buf)}"
     elif header.size_bytes < len(buf):
         flaw = (
             f"{len(buf) - header.size_bytes} bytes follow the batch: "
             "a partition takes exactly one batch per request"
+        )
+    elif header.compression == Codec.ZSTD and not allow_zstd:
+        raise BatchError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "the request's version is older than zstd"
+        )
+    elif header.base_offset != 0:
+        flaw = f"the base offset is {header.base_offset}; a producer's is 0"
+    elif header.size_bytes > max_batch_bytes:
+        raise BatchError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {header.size_bytes} bytes, the topic allows {max_batch_bytes}",
         )
     else:
         return header

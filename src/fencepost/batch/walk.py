@@ -36,6 +36,10 @@ NO_HEADERS = b"\0"
 RECORD_BODY_BYTES_MIN = 6
 RECORD_BYTES_MIN = RECORD_BODY_BYTES_MIN + 1
 MICROSECONDS_PER_MILLISECOND = 1000
+REFUSED_RECORDS_MAX = 1000
+LOOKED_AT_MAX = 10_000
+"""How many records `find_refused` names, and among how many: nobody may keep a broker busy by that.
+"""
 
 
 class Flaw(IntEnum):
@@ -93,6 +97,11 @@ class RecordError(BatchError):
     def flaw(self) -> Flaw:
         """What is wrong."""
         return Flaw(self.report[0])
+
+    @property
+    def words(self) -> str:
+        """What is wrong, without saying with which record."""
+        return _WORDS[self.flaw].format(self.report[3])
 
 
 def record_error(
@@ -237,6 +246,34 @@ def walk(payload: Buffer, rules: Rules) -> int:
     if report is not None:
         raise record_error(report, code=ErrorCode.INVALID_RECORD)
     return max_timestamp
+
+
+def find_refused(
+    payload: Buffer, rules: Rules, first: tuple[int, int, int, int]
+) -> list[RecordError]:
+    """The records without a key or out of time's bounds, given the `first` that `walk` has found.
+
+    At least one, at most `REFUSED_RECORDS_MAX`, and none farther behind the first than
+    `LOOKED_AT_MAX`. Raises RecordError for a record on the way that is not sound.
+    """
+    payload = bytes(payload)
+    _, begin, pos, _ = first
+    refused: list[RecordError] = []
+    for index in range(begin, min(rules.records_count, begin + LOOKED_AT_MAX)):
+        try:
+            record = read_record(payload, pos, len(payload))
+            read_headers(payload, record.headers_at, record.end)
+            _walk_record(record, index, rules)
+        except Flawed as flawed:
+            report = (int(flawed.flaw), index, pos, flawed.detail)
+            error = record_error(report, code=ErrorCode.INVALID_RECORD)
+            if flawed.flaw not in (Flaw.NO_KEY, Flaw.TIMESTAMP_BOUNDS):
+                raise error from None
+            refused.append(error)
+            if len(refused) == REFUSED_RECORDS_MAX:
+                break
+        pos = record.end
+    return refused
 
 
 def _walk_python(payload: Buffer, rules: Rules) -> tuple[tuple[int, int, int, int] | None, int]:

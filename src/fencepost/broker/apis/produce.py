@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from fencepost.batch.compression import Codec
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader
-from fencepost.batch.validate import validate_produced
+from fencepost.batch.validate import RefusedRecordsError, validate_produced
 from fencepost.broker.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.leaders import LeaderHints
 from fencepost.broker.recompression import maybe_recompress
@@ -26,6 +25,7 @@ from fencepost.broker.replicas import HostedPartition
 from fencepost.log.config import LogConfig
 from fencepost.machines.partition import Produce, ProduceResult
 from fencepost.wire.api.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -124,6 +124,7 @@ class _ProduceJob:
         try:
             header = self._validate(hosted, records)
             records, header = maybe_recompress(records, header, hosted.log.config)
+            _check_segment_size(records, hosted.log.config)
         except BatchError as error:
             _refuse(answer, error)
             return
@@ -162,14 +163,11 @@ class _ProduceJob:
         header = validate_produced(
             records,
             max_batch_bytes=config.max_message_bytes,
+            allow_zstd=self._context.api_version >= ZSTD_FROM,
             key_required=config.is_compacted,
             timestamp_min_ms=earliest_ms,
             timestamp_max_ms=latest_ms,
         )
-        if header.compression == Codec.ZSTD and self._context.api_version < ZSTD_FROM:
-            raise BatchError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{ZSTD_FROM}"
-            )
         if header.is_transactional:
             raise BatchError(ErrorCode.INVALID_REQUEST, "transactions are not offered")
         return header
@@ -233,7 +231,21 @@ def _timestamp_bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
     )
 
 
+def _check_segment_size(records: Buffer, config: LogConfig) -> None:
+    """A batch that no segment has room for is told so, and not to be split as a large message."""
+    if len(records) > config.roll_bytes:
+        raise BatchError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch has {len(records)} bytes, a segment {config.roll_bytes} at most",
+        )
+
+
 def _refuse(answer: PartitionProduceResponse, error: BatchError) -> None:
-    """Put a batch's error into the answer."""
+    """Put a batch's error into the answer, with the records that are to blame if that is known."""
     answer.error_code = int(error.code)
     answer.error_message = str(error)
+    if isinstance(error, RefusedRecordsError):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=words)
+            for index, words in error.records
+        ]
