@@ -15,7 +15,7 @@ def test_defaults_start_a_loopback_node():
     assert config.node_id == 1
     assert [str(e) for e in config.listeners] == ["127.0.0.1:9092"]
     assert config.exposed_listeners() == []
-    assert config.log_dir.name == "fencepost-data"
+    assert [path.name for path in config.log_dirs] == ["fencepost-data"]
     assert config.flush_before_ack is True
 
 
@@ -65,7 +65,7 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         ("listener.security.protocol.map", "PLAINTEXT:SSL", "PLAINTEXT"),
         ("controller.quorum.voters", "1@a:1,2@b:1", "this node alone"),
         ("controller.quorum.voters", "nobody", "ID@HOST:PORT"),
-        ("log.dirs", "/a,/b", "one directory"),
+        ("log.dirs", "/a,/a", "each directory once"),
         ("default.replication.factor", "3", "one replica"),
         ("log.cleanup.policy", "shred", "compact"),
         ("ssl.keystore.location", "/x", "PLAINTEXT"),

@@ -66,6 +66,7 @@ class FakeLog:
         self.runs = 0
         self.finished = asyncio.Event()
         self.error = error
+        self.flush_is_due = False
         self.gate = threading.Event()
         self.gate.set()
 

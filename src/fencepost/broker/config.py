@@ -34,7 +34,10 @@ class BrokerConfig:
         self.notes = notes
         """What the operator should know of: keys accepted without effect."""
         self.node_id: int = self.get("node.id")
-        self.log_dir = self._check_log_dir()
+        self.log_dirs = self._check_log_dirs()
+        """Where partitions are kept."""
+        self.metadata_log_dir = self._check_metadata_log_dir()
+        """Where the metadata log is kept: `metadata.log.dir`, or the first of `log_dirs`."""
         self.listeners = self._check_listeners()
         self.advertised = self._check_advertised()
         self._check_quorum()
@@ -108,15 +111,17 @@ class BrokerConfig:
 
     # -- checks ----------------------------------------------------------------------------
 
-    def _check_log_dir(self) -> Path:
-        names = self.get("log.dirs") or (self.get("log.dir"),)
-        key = "log.dirs" if self.is_set("log.dirs") else "log.dir"
-        if len(names) != 1 or not names[0]:
-            raise ConfigError(key, ",".join(names), "one directory; several are not supported")
-        metadata_dir = self.get("metadata.log.dir")
-        if metadata_dir is not None and metadata_dir != names[0]:
-            raise ConfigError("metadata.log.dir", metadata_dir, f"the log directory, {names[0]}")
-        return Path(names[0]).expanduser().absolute()
+    def _check_log_dirs(self) -> list[Path]:
+        key = "log.dirs" if self.get("log.dirs") else "log.dir"
+        names = self.get("log.dirs") or self.get("log.dir").split(",")
+        found = [_directory(key, name.strip()) for name in names]
+        if len(set(found)) != len(found):
+            raise ConfigError(key, ",".join(names), "each directory once")
+        return found
+
+    def _check_metadata_log_dir(self) -> Path:
+        name = self.get("metadata.log.dir")
+        return self.log_dirs[0] if name is None else _directory("metadata.log.dir", name)
 
     def _check_listeners(self) -> list[Endpoint]:
         found = [_endpoint("listeners", text) for text in self.get("listeners")]
@@ -233,6 +238,12 @@ def _read_file(path: Path) -> dict[str, str]:
         raise ConfigError(
             "--config", str(path), f"a properties file; this {error.reason}"
         ) from None
+
+
+def _directory(key: str, name: str) -> Path:
+    if not name:
+        raise ConfigError(key, name, "the name of a directory")
+    return Path(name).expanduser().absolute()
 
 
 def _why_unknown(key: str) -> str:

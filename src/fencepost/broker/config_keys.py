@@ -75,9 +75,15 @@ _NODE = (
         None,
         "Listeners of the controller. A quorum of one voter needs none, so they are not opened.",
     ),
-    _key("log.dirs", _LIST, None, non_empty(), "The data directory; one is supported."),
-    _key("log.dir", _STRING, DEFAULT_LOG_DIR, non_empty(), "The data directory if log.dirs is not"),
-    _key("metadata.log.dir", _STRING, None, None, "Directory of the metadata log: log.dirs."),
+    _key("log.dirs", _LIST, None, non_empty(), "The data directories, separated by commas."),
+    _key("log.dir", _STRING, DEFAULT_LOG_DIR, non_empty(), "Likewise, if log.dirs is not set."),
+    _key(
+        "metadata.log.dir",
+        _STRING,
+        None,
+        None,
+        "Directory of the metadata log; the first of log.dirs if not set.",
+    ),
     _key(
         "fencepost.accept.loss",
         _LIST,
@@ -164,6 +170,27 @@ _LOG = (
         60_000,
         at_least(0),
         "How often recovery points are written down.",
+    ),
+    _key(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        at_least(0),
+        "How often it is written down where logs start.",
+    ),
+    _key(
+        "replica.high.watermark.checkpoint.interval.ms",
+        _LONG,
+        5_000,
+        at_least(1),
+        "How often high watermarks are written down.",
+    ),
+    _key(
+        "num.recovery.threads.per.data.dir",
+        _INT,
+        2,
+        at_least(1),
+        "Threads that check the logs of each directory that was not closed in order.",
     ),
     _key(
         "log.initial.task.delay.ms",
@@ -286,7 +313,7 @@ ALIASES: Final[dict[str, str]] = {"broker.id": "node.id"}
 """Older names of keys."""
 
 _WITHOUT_EFFECT = """
-background.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir
+background.threads num.io.threads num.network.threads
 num.replica.fetchers num.replica.alter.log.dirs.threads queued.max.requests
 queued.max.request.bytes request.timeout.ms connection.failed.authentication.delay.ms
 max.connections.per.ip.overrides max.connection.creation.rate early.start.listeners
@@ -297,7 +324,7 @@ controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.r
 initial.broker.registration.timeout.ms server.max.startup.time.ms reserved.broker.max.id
 replica.lag.time.max.ms replica.fetch.max.bytes replica.fetch.wait.max.ms
 replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.backoff.ms
-replica.high.watermark.checkpoint.interval.ms replica.socket.timeout.ms
+replica.socket.timeout.ms
 replica.socket.receive.buffer.bytes replica.selector.class
 leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
 auto.leader.rebalance.enable unclean.leader.election.interval.ms
@@ -329,7 +356,6 @@ group.consumer.min.session.timeout.ms
 group.consumer.session.timeout.ms
 group.coordinator.rebalance.protocols
 offsets.load.buffer.size
-log.flush.start.offset.checkpoint.interval.ms
 inter.broker.listener.name
 metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
 auto.include.jmx.reporter client.quota.callback.class

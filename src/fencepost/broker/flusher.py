@@ -17,7 +17,9 @@ A flush that fails is reported once per log and never tried again: after a faile
 may have dropped the dirty pages and a second call would lie (the lesson of "fsyncgate").
 
 With `before_ack=False` (Kafka's own behaviour) an append counts as durable as soon as it is in the
-page cache; logs are then flushed only when `flush_quietly` is called, in the background.
+page cache. Logs are then flushed when `flush_quietly` is called, in the background, and when a
+topic's `flush.messages` says so: that append, and what is appended while its flush is waited for,
+counts when it is flushed, as in Kafka.
 """
 
 from __future__ import annotations
@@ -44,6 +46,11 @@ class FlushableLog(Protocol):
     @property
     def end_offset(self) -> int:
         """The offset of the next record."""
+        ...
+
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether the topic's configs want a flush now (`flush.messages`)."""
         ...
 
     def begin_flush(self) -> Any:
@@ -110,12 +117,19 @@ class Flusher:
 
         With `always` also where appends count as durable without (`before_ack` False).
         """
-        if not self._before_ack and not always:
+        if not self._before_ack and not always and not self._must_wait(key, target):
             self._on_persisted(key, target.end_offset)
             return
         self._requests += 1
         self._dirty[key] = (target, False)
         self._schedule()
+
+    def _must_wait(self, key: Hashable, target: FlushableLog) -> bool:
+        """Whether an append waits for a flush although the page cache would do."""
+        if target.flush_is_due:
+            return True
+        dirty, work = self._dirty.get(key), self._in_flight.get(key)
+        return (dirty is not None and not dirty[1]) or (work is not None and not work.quiet)
 
     def flush_quietly(self, key: Hashable, target: FlushableLog) -> None:
         """Flush in the background; only a failure is reported."""

@@ -1,4 +1,4 @@
-"""What a node does now and then: retention, checkpoints, forgotten producers, the clock.
+"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, the clock.
 
 All of it runs in the event loop, one partition per turn, so that a node with thousands of
 partitions goes on serving meanwhile.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.replicas import HostedPartition
 from fencepost.broker.timers import Timer
+from fencepost.log.configdef import LONG_MAX
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 CLOCK_INTERVAL_MS = 10_000
 DELETED_FILES_INTERVAL_MS = 10_000
+REMOVED_PER_TURN = 10
+"""Directories of deleted partitions that are emptied before everybody else comes first again."""
 
 
 class Housekeeping:
@@ -36,7 +39,20 @@ class Housekeeping:
         self._running = True
         initial_ms = get("log.initial.task.delay.ms")
         self._every("retention", get("log.retention.check.interval.ms"), self._retain, initial_ms)
-        self._every("checkpoint", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint)
+        self._every("flush", get("log.flush.scheduler.interval.ms"), self._flush_due)
+        self._every(
+            "recovery points", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint
+        )
+        self._every(
+            "start offsets",
+            get("log.flush.start.offset.checkpoint.interval.ms"),
+            self._node.storage.checkpoint_start_offsets,
+        )
+        self._every(
+            "high watermarks",
+            get("replica.high.watermark.checkpoint.interval.ms"),
+            self._checkpoint_high_watermarks,
+        )
         self._every("producers", get("producer.id.expiration.check.interval.ms"), self._expire)
         self._every("deleted files", DELETED_FILES_INTERVAL_MS, self._delete_files)
         self._every("clock", CLOCK_INTERVAL_MS, self._resync)
@@ -50,7 +66,9 @@ class Housekeeping:
     def _every(
         self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
     ) -> None:
-        """Run `task` every `interval_ms`; an interval of 0 is taken for 1."""
+        """Run `task` every `interval_ms`; 0 is taken for 1, and the largest number for never."""
+        if interval_ms >= LONG_MAX:
+            return
 
         def run() -> None:
             if not self._running or self._node.failure is not None:
@@ -74,8 +92,7 @@ class Housekeeping:
                 try:
                     task(hosted)
                 except OSError as error:
-                    self._node.storage_failed(f"{name} of {hosted.key}: {error}")
-                    return
+                    self._node.storage_failed(hosted, f"{name} of {hosted.key}: {error}")
                 except Exception:
                     log.exception("%s of %s failed", name, hosted.key)
             self._node.loop.call_soon(run)
@@ -101,6 +118,19 @@ class Housekeeping:
     def _delete_files(self) -> None:
         now_ms = self._node.now_ms()
         self._one_by_one("deleting files", lambda hosted: hosted.log.delete_old_files(now_ms))
+        self._remove_deleted(now_ms)
+
+    def _remove_deleted(self, now_ms: int) -> None:
+        """Empty the directories of deleted partitions, a few per turn of the loop."""
+        delay_ms = self._node.config.get("log.segment.delete.delay.ms")
+
+        def run() -> None:
+            if self._running and self._node.storage.remove_deleted(
+                now_ms, delay_ms, REMOVED_PER_TURN
+            ):
+                self._node.loop.call_soon(run)
+
+        run()
 
     def _expire(self) -> None:
         now_ms = self._node.now_ms()
@@ -109,16 +139,25 @@ class Housekeeping:
             "producer expiry", lambda hosted: hosted.log.producers.remove_expired(now_ms, after_ms)
         )
 
+    def _flush_due(self) -> None:
+        """Flush what has waited for longer than its topic's `flush.ms`."""
+        node = self._node
+        now_ms = node.now_ms()
+        for hosted in node.replicas.all():
+            since_ms = hosted.log.dirty_since_ms
+            if since_ms is not None and now_ms - since_ms >= hosted.log.config.flush_ms:
+                node.ports.flusher.flush_quietly(hosted.key, hosted.log)
+
     def _checkpoint(self) -> None:
-        """Flush what is dirty in the background, then write down how far everything is."""
+        """Flush what is dirty in the background, and write down how far everything is durable."""
         node = self._node
         for hosted in node.replicas.all():
             if hosted.log.recovery_point < hosted.log.end_offset:
                 node.ports.flusher.flush_quietly(hosted.key, hosted.log)
-        try:
-            node.storage.checkpoint(node.replicas.high_watermarks())
-        except OSError as error:
-            node.storage_failed(f"a checkpoint could not be written: {error}")
+        node.storage.checkpoint_recovery_points()
+
+    def _checkpoint_high_watermarks(self) -> None:
+        self._node.storage.checkpoint_high_watermarks(self._node.replicas.high_watermarks())
 
     def _resync(self) -> None:
         jump_ms = self._node.ports.clock.resync()

@@ -5,9 +5,10 @@ and lock the log directory, let the quorum elect and replay the metadata log, be
 controller, register with it, open the partitions the image names, be unfenced, accept clients. The
 stop goes the other way, and leaves the clean-shutdown marker only if nothing failed.
 
-What fails later ends the node: a disk that refuses (`storage_failed`) or a metadata log that makes
-no sense takes everything offline, lets whoever waits hear of it, and asks for the stop with exit
-code 1. What is true of the disk then is found out by recovery, at the next start.
+A disk that refuses takes its directory offline; the others serve on. Without the directory of the
+metadata log, without any directory, or with a metadata log that makes no sense, the node ends:
+everything is taken offline, whoever waits hears of it, and the stop is asked for with exit code 1.
+What is true of the disk then is found out by recovery, at the next start.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Hashable
-from typing import Final
+from collections.abc import Coroutine, Hashable
+from typing import Any, Final
 
 from fencepost.broker import apis
 from fencepost.broker.alter_partition import AlterPartitions
@@ -32,7 +33,7 @@ from fencepost.broker.metadata import MetadataHost
 from fencepost.broker.ports import AsyncPorts
 from fencepost.broker.producer_ids import ProducerIds
 from fencepost.broker.registration import Registration, RegistrationError
-from fencepost.broker.replicas import ReplicaManager
+from fencepost.broker.replicas import HostedPartition, ReplicaManager
 from fencepost.broker.storage import Storage, open_storage
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.driver import Driver
@@ -106,9 +107,9 @@ class Node:
         """Milliseconds since the Unix epoch."""
         return self.ports.clock.now_ms()
 
-    def storage_failed(self, reason: str) -> None:
-        """The disk has refused: go offline, and stop once clients have heard of it."""
-        self.replicas.take_offline(reason)
+    def storage_failed(self, hosted: HostedPartition, reason: str) -> None:
+        """The disk has refused: its directory goes offline."""
+        self.replicas.dir_failed(hosted.data_dir, reason)
 
     def fail(self, reason: str) -> None:
         """The node cannot go on."""
@@ -124,7 +125,9 @@ class Node:
         apis.load_all()
         self.bound = self.listener.bind(self.config.listeners)
         self.storage = self._storage = open_storage(self.config, self.now_ms())
-        log.info("data in %s (cluster %s)", self.config.log_dir, self.cluster_id)
+        for one in self.storage.data_dirs:
+            if one.is_online:
+                log.info("data in %s (cluster %s)", one.path, self.cluster_id)
         self._wire()
         await self._lead()
         try:
@@ -132,8 +135,7 @@ class Node:
         except RegistrationError as error:
             raise StartError(str(error)) from error
         self._joined = True
-        if self.failure is not None:
-            raise StartError(self.failure)
+        await self._unless_stopped(self.replicas.settled())
         self.storage.set_strays_aside()
         self.groups.start()
         self.housekeeping.start()
@@ -151,6 +153,7 @@ class Node:
             self._storage.close(clean=False, broker_epoch=-1, high_watermarks={})
             return
         self.housekeeping.stop()
+        self.replicas.close()
         self.groups.close()
         if self._joined and self.failure is None:
             try:
@@ -185,6 +188,8 @@ class Node:
         self.replicas.on_moved = self.fetches.moved
         self.replicas.on_gone = self.fetches.gone
         self.replicas.on_offline = lambda reason: self.fail(f"the log directory failed: {reason}")
+        self.replicas.on_dir_offline = lambda _: self.registration.tell_offline()
+        self.replicas.on_placed = lambda placed: self.registration.tell_placed(placed)
         self.metadata = storage.metadata_host(ports, config, self.fail)
         self.metadata.on_image(self.replicas.apply)
         self.controller = ControllerHost(ports, self.metadata, self._make_controller)
@@ -194,8 +199,7 @@ class Node:
             ports.timers,
             self.now_ms,
             lambda: self.image,
-            storage.cluster_id,
-            storage.directory_id,
+            storage,
         )
         self.ports.to_controller = AlterPartitions(
             ports.driver,
@@ -235,6 +239,17 @@ class Node:
         if error:
             raise StartError(f"the first metadata records could not be written: {error}")
 
+    async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait for something that may take long. StartError if the node is to stop meanwhile."""
+        task = self.loop.create_task(waiting)
+        await asyncio.wait((task, self._stop_reason), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+        if self.failure is not None:
+            raise StartError(self.failure)
+        if self._stop_reason.done():
+            raise StartError(self._stop_reason.result()[0])
+
     def _make_controller(self, image: ClusterImage) -> Controller:
         config = self.config
         return Controller.from_image(
@@ -251,7 +266,7 @@ class Node:
 
     def _disk_failed(self, key: Hashable, reason: str) -> None:
         self.driver.disk_failed(key, reason)
-        self.storage_failed(reason)
+        self.replicas.disk_failed(key, reason)
 
     def _end(self, reason: str, code: int) -> None:
         if not self._stop_reason.done():

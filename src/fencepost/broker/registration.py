@@ -11,17 +11,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.controller_host import ControllerHost
 from fencepost.broker.endpoints import Endpoint
 from fencepost.broker.features import SUPPORTED_FEATURES
+from fencepost.broker.storage import Storage
 from fencepost.broker.timers import Timer, Timers
+from fencepost.machines.controller import Controller
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+)
+from fencepost.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryDataRequest,
+    PartitionDataRequest,
+    TopicDataRequest,
 )
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from fencepost.wire.api.broker_registration import (
@@ -39,6 +49,10 @@ PLAINTEXT = 0
 """Number of the security protocol in registrations."""
 
 
+ASSIGNED_AT_ONCE = 2000
+"""Partitions in one AssignReplicasToDirs request; Kafka's brokers stop at 2250."""
+
+
 class RegistrationError(Exception):
     """The controller refuses this broker."""
 
@@ -53,16 +67,14 @@ class Registration:
         timers: Timers,
         now_ms: Callable[[], int],
         image: Callable[[], ClusterImage],
-        cluster_id: str,
-        directory_id: Uuid,
+        storage: Storage,
     ) -> None:
         self._config = config
         self._controller = controller
         self._timers = timers
         self._now_ms = now_ms
         self._image = image
-        self._cluster_id = cluster_id
-        self._directory_id = directory_id
+        self._storage = storage
         self._incarnation_id = Uuid.random()
         self._timer: Timer | None = None
         self._stopping = False
@@ -106,12 +118,27 @@ class Registration:
 
         self._controller.submit(lambda c: c.decide_allocate_producer_ids(request), on_reply)
 
+    def tell_offline(self) -> None:
+        """A log directory has failed: the next heartbeat says so, and is sent now (KIP-858)."""
+        if self._timer is not None and not self._stopping:
+            self._beat()
+
+    def tell_placed(self, placed: list[tuple[Uuid, int, Uuid]]) -> None:
+        """Say in which directories partitions are: (topic id, partition, directory id)."""
+        for start in range(0, len(placed), ASSIGNED_AT_ONCE):
+            request = assignment_request(
+                self._config.node_id, self.broker_epoch, placed[start : start + ASSIGNED_AT_ONCE]
+            )
+            self._controller.submit(
+                partial(Controller.decide_assign_replicas_to_dirs, request=request), _note_assigned
+            )
+
     # -- inside ----------------------------------------------------------------------------
 
     async def _register(self, advertised: list[Endpoint]) -> BrokerRegistrationResponse:
         request = BrokerRegistrationRequest(
             broker_id=self._config.node_id,
-            cluster_id=self._cluster_id,
+            cluster_id=self._storage.cluster_id,
             incarnation_id=self._incarnation_id,
             listeners=[
                 Listener(name=e.name, host=e.host, port=e.port, security_protocol=PLAINTEXT)
@@ -126,7 +153,7 @@ class Registration:
                 for feature in SUPPORTED_FEATURES
             ],
             rack=self._config.get("broker.rack"),
-            log_dirs=[self._directory_id],
+            log_dirs=self._storage.online_ids(),
         )
         answer: asyncio.Future[tuple[ErrorCode, BrokerRegistrationResponse | None]]
         answer = asyncio.get_running_loop().create_future()
@@ -173,10 +200,15 @@ class Registration:
     def _arm(self) -> None:
         if not self._stopping:
             interval_ms = self._config.get("broker.heartbeat.interval.ms")
-            self._timer = self._timers.after(interval_ms, self._beat)
+            self._timer = self._timers.after(interval_ms, self._beat_and_arm)
+
+    def _beat_and_arm(self) -> None:
+        """The next heartbeat follows, whatever comes of this one."""
+        self._beat()
+        self._arm()
 
     def _beat(self) -> None:
-        """A heartbeat between `join` and `leave`; the next follows whatever comes of it."""
+        """A heartbeat between `join` and `leave`."""
 
         def on_reply(error: ErrorCode, reply: BrokerHeartbeatResponse | None) -> None:
             code = int(error) if reply is None else reply.error_code
@@ -188,7 +220,40 @@ class Registration:
                 broker_id=self._config.node_id,
                 broker_epoch=self.broker_epoch,
                 current_metadata_offset=self._image().offset,
+                offline_log_dirs=self._storage.offline_ids(),
             ),
             on_reply,
         )
-        self._arm()
+
+
+def assignment_request(
+    broker_id: int, broker_epoch: int, placed: Iterable[tuple[Uuid, int, Uuid]]
+) -> AssignReplicasToDirsRequest:
+    """The request that tells the controller of (topic id, partition, directory id)."""
+    directories: dict[Uuid, dict[Uuid, list[int]]] = {}
+    for topic_id, index, directory_id in placed:
+        directories.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
+    return AssignReplicasToDirsRequest(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        directories=[
+            DirectoryDataRequest(
+                id=directory_id,
+                topics=[
+                    TopicDataRequest(
+                        topic_id=topic_id,
+                        partitions=[PartitionDataRequest(partition_index=one) for one in indexes],
+                    )
+                    for topic_id, indexes in topics.items()
+                ],
+            )
+            for directory_id, topics in directories.items()
+        ],
+    )
+
+
+def _note_assigned(error: ErrorCode, reply: AssignReplicasToDirsResponse | None) -> None:
+    """A partition that is deleted meanwhile is no news; a refused request is."""
+    code = int(error) if reply is None else reply.error_code
+    if code:
+        log.warning("the controller does not note where partitions are: %s", error_name(code))

@@ -1,8 +1,11 @@
-"""The node's log directory: formatted when new, opened under lock, and the logs in it.
+"""The node's logs in its data directories: where a partition goes, and where it is found again.
 
-An empty directory is made this node's: a new cluster id (or the one that is there), the node's id
-and a directory id go into `meta.properties`, as Kafka's `kafka-storage format` writes them. A
-directory that belongs to another node, or has data without saying whose, is refused.
+A new partition goes to the directory that has the fewest. One that is there stays where it is, and
+the controller is told (`PartitionOpening.directory_id`, AssignReplicasToDirs). If the cluster's
+metadata say that a partition is in a directory that is offline, or that none of ours is, it is not
+made anew elsewhere: its records are there, and an empty log under its name would be a loss that
+nobody sees. The same goes for a partition that was never assigned and is not found while a
+directory is offline: it may be in that one.
 
 A partition's directory that the cluster image does not know is left over from a deletion that a
 crash cut short, or was put there by hand. It is set aside under a name ending in `-stray`, not
@@ -13,9 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
 from uuid import uuid4
 
 from fencepost.broker.config import BrokerConfig
+from fencepost.broker.data_dirs import DataDir, DataDirs, open_data_dirs
 from fencepost.broker.metadata import (
     METADATA_TOPIC,
     QUORUM_STATE_VERSION,
@@ -25,14 +31,15 @@ from fencepost.broker.metadata import (
     stored_quorum_state,
 )
 from fencepost.broker.ports import AsyncPorts
+from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
-from fencepost.log.errors import DurableDataLostError, LogDirNotFormattedError, LogError
-from fencepost.log.log_dir import LogDir
-from fencepost.log.meta import format_log_dir, read_meta_properties
-from fencepost.log.names import FILE_NAME_MAX, LOCK_FILE, parse_partition_dir, partition_dir
+from fencepost.log.errors import DurableDataLostError, LogError
+from fencepost.log.log_dir import LogDir, OpenJob
+from fencepost.log.names import FILE_NAME_MAX, partition_dir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.quorum_state import QuorumStateFile
+from fencepost.machines.image import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from fencepost.machines.quorum import QuorumMachine, QuorumState
 from fencepost.wire.types import Uuid
 
@@ -44,39 +51,94 @@ METADATA_CONFIGS = {
     "retention.bytes": "-1",
     "max.message.bytes": str(64 * 1024 * 1024),
 }
-HARMLESS_FILES = frozenset({"lost+found", LOCK_FILE})
-"""What an empty directory may have in it."""
+NOWHERE = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
+"""Ids that say only that the controller does not know the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOpening:
+    """A partition's log on its way: where it is, and the work of opening it."""
+
+    data_dir: DataDir
+    name: str
+    job: OpenJob
+
+    @property
+    def directory_id(self) -> Uuid:
+        """The id of the directory the log is in."""
+        assert self.data_dir.directory_id is not None, "an open directory has an id"
+        return self.data_dir.directory_id
 
 
 class Storage:
-    """The open log directory of a node."""
+    """The data directories of a node and the logs in them."""
 
-    def __init__(
-        self,
-        log_dir: LogDir,
-        cluster_id: str,
-        directory_id: Uuid,
-        now_ms: int,
-        accept_loss: Collection[str],
-    ) -> None:
-        self._log_dir = log_dir
+    def __init__(self, dirs: DataDirs, now_ms: int, accept_loss: Collection[str]) -> None:
+        self._dirs = dirs
         self._accept_loss = accept_loss
         self._now_ms = now_ms
-        self.cluster_id = cluster_id
-        self.directory_id = directory_id
+        self.cluster_id = dirs.cluster_id
+        self.on_failed: Callable[[DataDir, str], None] = DataDir.fail
+        """Called with a directory that has failed, and why; has to take it offline."""
 
     @property
-    def was_clean(self) -> bool:
-        """Whether the last stop was an orderly one."""
-        return self._log_dir.was_clean
+    def data_dirs(self) -> list[DataDir]:
+        """The directories that hold partitions, those that are offline among them."""
+        return [one for one in self._dirs.all if one.holds_partitions]
 
-    def open_partition(
-        self, topic: str, index: int, topic_id: Uuid, config: LogConfig
-    ) -> PartitionLog:
-        """Open or create the log of a partition. LogError, OSError."""
+    @property
+    def metadata_dir(self) -> DataDir:
+        """The directory of the metadata log."""
+        return self._dirs.metadata
+
+    @property
+    def log_dirs(self) -> list[LogDir]:
+        """What is open of the directories that work."""
+        return [one.logs for one in self._dirs.all if one.is_online]
+
+    @property
+    def may_need_recovery(self) -> bool:
+        """Whether there is a directory that was not closed in order, so that opening takes long."""
+        return any(not log_dir.was_clean for log_dir in self.log_dirs)
+
+    def online_ids(self) -> list[Uuid]:
+        """Ids of the directories that hold partitions and work."""
+        return [one.directory_id for one in self.data_dirs if one.is_online and one.directory_id]
+
+    def offline_ids(self) -> list[Uuid]:
+        """Ids, as far as they are known, of those that hold partitions and do not work."""
+        return [
+            one.directory_id for one in self.data_dirs if not one.is_online and one.directory_id
+        ]
+
+    def dir_of(self, partition_log: PartitionLog) -> DataDir:
+        """The directory that an open log is in."""
+        parent = partition_log.directory.rpartition("/")[0] or "/"
+        return next(one for one in self._dirs.all if one.log_dir and one.log_dir.path == parent)
+
+    # -- partitions ------------------------------------------------------------------------
+
+    def begin_open(
+        self,
+        key: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        assigned: Uuid,
+        *,
+        is_new: bool,
+    ) -> PartitionOpening | None:
+        """Begin to open or create a partition's log; None if it is in a directory that is offline.
+
+        `assigned` is the directory's id in the cluster's metadata; `is_new` says that the partition
+        has just come to be. A directory that fails over it goes offline.
+        """
+        data_dir = self._place(key, assigned, is_new)
+        if data_dir is None:
+            return None
+        topic, index = key
         name = f"{topic}-{index}"
         try:
-            opened = self._log_dir.create(
+            job = data_dir.logs.begin_open(
                 topic,
                 index,
                 topic_id,
@@ -84,37 +146,69 @@ class Storage:
                 now_ms=self._now_ms,
                 accept_loss=name in self._accept_loss,
             )
-        except DurableDataLostError as error:
-            raise LogError(
-                f"{error}; to go on without what is lost: -o fencepost.accept.loss={name}"
-            ) from error
-        report = opened.recovery
-        if report.lost_from_offset is not None:
-            log.warning("%s has lost records from offset %d on", name, report.lost_from_offset)
-        if report.bytes_cut:
-            log.warning(
-                "%s: %d bytes at the end were not whole and sound and are cut off; it ends at %d",
-                name,
-                report.bytes_cut,
-                report.end_offset,
-            )
-        if report.epochs_rebuilt:
-            log.warning("%s: the leader epochs were made anew from the records", name)
+        except OSError as error:
+            self.on_failed(data_dir, str(error))
+            return None
+        data_dir.partitions.add(key)
+        return PartitionOpening(data_dir, name, job)
+
+    def finish_open(
+        self, opening: PartitionOpening, running: Future[None] | None = None
+    ) -> PartitionLog | None:
+        """The log, run by `running` or else here and now; None if that cannot be.
+
+        A log that cannot be opened takes its directory offline.
+        """
+        try:
+            if running is None:
+                opening.job.run()
+            else:
+                running.result()
+            opened = opening.data_dir.logs.finish_open(opening.job)
+        except (LogError, OSError) as error:
+            reason = str(error)
+            if isinstance(error, DurableDataLostError):
+                reason += (
+                    f"; to go on without what is lost: -o fencepost.accept.loss={opening.name}"
+                )
+            self.on_failed(opening.data_dir, f"a partition could not be set up: {reason}")
+            return None
+        _report(opening.name, opened)
         return opened
 
-    def delete_partition(self, partition_log: PartitionLog) -> None:
-        """Close the log and have its files removed. OSError."""
-        self._log_dir.delete(partition_log)
+    def _place(self, key: TopicPartition, assigned: Uuid, is_new: bool) -> DataDir | None:
+        online = [one for one in self.data_dirs if one.is_online]
+        for one in online:
+            if key in one.partitions:
+                return one
+        if assigned not in NOWHERE:
+            return next((one for one in online if one.directory_id == assigned), None)
+        if not online or (not is_new and len(online) < len(self.data_dirs)):
+            return None
+        return min(online, key=lambda one: len(one.partitions))
 
-    def high_watermark_of(self, topic: str, index: int) -> int:
+    def delete_partition(self, partition_log: PartitionLog) -> None:
+        """Close the log and have its files removed; one that is offline is left alone. OSError."""
+        data_dir = self.dir_of(partition_log)
+        data_dir.partitions.discard((partition_log.topic, partition_log.partition))
+        if data_dir.is_online:
+            data_dir.logs.delete(partition_log)
+        else:
+            partition_log.close(clean=False)
+
+    def high_watermark_of(self, partition_log: PartitionLog) -> int:
         """The high watermark as of the last checkpoint."""
-        return self._log_dir.high_watermark(topic, index)
+        logs = self.dir_of(partition_log).logs
+        return logs.high_watermark(partition_log.topic, partition_log.partition)
 
     def metadata_host(
         self, ports: AsyncPorts, config: BrokerConfig, on_broken: Callable[[str], None]
     ) -> MetadataHost:
         """The metadata log and the quorum machine in front of it. LogError, OSError."""
-        metadata_log = self._log_dir.create(
+        log_dir = self._dirs.metadata.logs
+        directory_id = self._dirs.metadata.directory_id
+        assert directory_id is not None, "an open directory has an id"
+        metadata_log = log_dir.create(
             METADATA_TOPIC,
             0,
             Uuid.METADATA_TOPIC_ID,
@@ -123,14 +217,14 @@ class Storage:
         )
         if metadata_log.recovery_point < metadata_log.end_offset:
             metadata_log.flush()
-        state_file = QuorumStateFile(self._log_dir.disk, metadata_log.directory)
+        state_file = QuorumStateFile(log_dir.disk, metadata_log.directory)
         voters = (config.node_id,)
         machine = QuorumMachine(
             config.node_id,
             voters,
             metadata_log,
             quorum_state_of(state_file.read()),
-            quorum_config(self.cluster_id, self.directory_id, config.get),
+            quorum_config(self.cluster_id, directory_id, config.get),
         )
 
         def write_state(state: QuorumState) -> None:
@@ -140,77 +234,86 @@ class Storage:
 
     def set_strays_aside(self) -> None:
         """Rename the directories of partitions that nobody has opened. OSError."""
-        path, disk = self._log_dir.path, self._log_dir.disk
-        for topic, index in self._log_dir.partitions_on_disk():
-            if self._log_dir.get(topic, index) is not None:
-                continue
-            tail = f"-{index}.{uuid4().hex}{STRAY_DIR_SUFFIX}"
-            aside = topic[: FILE_NAME_MAX - len(tail)] + tail
-            log.warning("the cluster has no partition %s-%d: set aside as %s", topic, index, aside)
-            disk.rename(f"{path}/{partition_dir(topic, index)}", f"{path}/{aside}")
-            disk.sync_dir(path)
+        for one in self._dirs.all:
+            if one.is_online:
+                _set_strays_aside(one)
 
-    def checkpoint(self, high_watermarks: Mapping[tuple[str, int], int]) -> None:
-        """Write down how far every log is. OSError."""
-        self._log_dir.checkpoint(high_watermarks)
+    # -- what is written down --------------------------------------------------------------
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down how far every log is durable. Directories that fail are offline after it."""
+        self._on_each(LogDir.checkpoint_recovery_points)
+
+    def checkpoint_start_offsets(self) -> None:
+        """Write down where every log starts; likewise."""
+        self._on_each(LogDir.checkpoint_start_offsets)
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write down the high watermarks; likewise."""
+        self._on_each(lambda logs: logs.checkpoint_high_watermarks(high_watermarks))
+
+    def remove_deleted(self, now_ms: int, delay_ms: int, most: int) -> int:
+        """Remove what partitions deleted `delay_ms` ago have left, up to `most` of them; how many.
+
+        Likewise.
+        """
+        removed: list[int] = []
+        self._on_each(lambda logs: removed.append(logs.remove_deleted(now_ms, delay_ms, most)))
+        return sum(removed)
+
+    def _on_each(self, task: Callable[[LogDir], None]) -> None:
+        for one in self._dirs.all:
+            if one.is_online:
+                try:
+                    task(one.logs)
+                except OSError as error:
+                    self.on_failed(one, str(error))
 
     def close(
-        self, *, clean: bool, broker_epoch: int, high_watermarks: Mapping[tuple[str, int], int]
+        self, *, clean: bool, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]
     ) -> None:
-        """Close every log and give the directory back; failures are logged."""
-        try:
-            self._log_dir.close(
-                clean=clean, broker_epoch=broker_epoch, high_watermarks=high_watermarks
-            )
-        except OSError as error:
-            log.error("the log directory was not closed in order: %s", error)
+        """Close every log and give the directories back; failures are logged."""
+        for one in self._dirs.all:
+            if one.log_dir is None:
+                continue
+            try:
+                one.log_dir.close(
+                    clean=clean and one.is_online,
+                    broker_epoch=broker_epoch,
+                    high_watermarks=high_watermarks,
+                )
+            except OSError as error:
+                log.error("the log directory %s was not closed in order: %s", one.path, error)
 
 
 def open_storage(config: BrokerConfig, now_ms: int) -> Storage:
-    """Open the configured directory, formatting it if it is new. LogError, OSError."""
-    disk = OsDisk()
-    path = str(config.log_dir)
-    try:
-        read_meta_properties(disk, path)
-        is_new = False
-    except LogDirNotFormattedError:
-        _format(disk, path, config.node_id)
-        is_new = True
-    log_dir = LogDir.open(disk, path)
-    try:
-        meta = log_dir.meta
-        if meta.node_id is None or meta.cluster_id is None:
-            raise LogError(f"{path}/meta.properties does not say whose the directory is")
-        if meta.node_id != config.node_id:
-            raise LogError(
-                f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, "
-                f"and node.id is {config.node_id}"
-            )
-        if meta.directory_id is None:
-            raise LogError(f"{path} has no directory.id: it was formatted before Kafka 3.7")
-    except LogError:
-        log_dir.close(clean=False)
-        raise
-    if not log_dir.was_clean and not is_new:
-        log.info("%s was not closed in order: its logs are checked as they are opened", path)
-    accept_loss = frozenset(config.get("fencepost.accept.loss"))
-    return Storage(log_dir, meta.cluster_id, meta.directory_id, now_ms, accept_loss)
+    """Open the configured directories, formatting new ones. LogError, OSError."""
+    dirs = open_data_dirs(config, OsDisk())
+    return Storage(dirs, now_ms, frozenset(config.get("fencepost.accept.loss")))
 
 
-def _format(disk: OsDisk, path: str, node_id: int) -> None:
-    """Make an empty directory this node's. LogError if it is not empty."""
-    disk.mkdir(path)
-    names = [name for name in disk.list(path) if name not in HARMLESS_FILES]
-    if names:
-        kind = "partitions" if any(parse_partition_dir(name) for name in names) else "files"
-        raise LogError(
-            f"{path} has {kind} but no meta.properties: not an empty directory, nor one of a broker"
+def _report(name: str, opened: PartitionLog) -> None:
+    """Say what recovery found."""
+    report = opened.recovery
+    if report.lost_from_offset is not None:
+        log.warning("%s has lost records from offset %d on", name, report.lost_from_offset)
+    if report.bytes_cut:
+        log.warning(
+            "%s: %d bytes at the end were not whole and sound and are cut off; it ends at %d",
+            name,
+            report.bytes_cut,
+            report.end_offset,
         )
-    made = format_log_dir(
-        disk,
-        path,
-        cluster_id=str(Uuid.random()),
-        node_id=node_id,
-        directory_id=Uuid.random(),
-    )
-    log.info("formatted %s for node %d of the new cluster %s", path, node_id, made.cluster_id)
+    if report.epochs_rebuilt:
+        log.warning("%s: the leader epochs were made anew from the records", name)
+
+
+def _set_strays_aside(data_dir: DataDir) -> None:
+    path, disk = data_dir.logs.path, data_dir.logs.disk
+    for topic, index in data_dir.logs.unopened():
+        tail = f"-{index}.{uuid4().hex}{STRAY_DIR_SUFFIX}"
+        aside = topic[: FILE_NAME_MAX - len(tail)] + tail
+        log.warning("the cluster has no partition %s-%d: set aside as %s", topic, index, aside)
+        disk.rename(f"{path}/{partition_dir(topic, index)}", f"{path}/{aside}")
+        disk.sync_dir(path)
+        data_dir.partitions.discard((topic, index))

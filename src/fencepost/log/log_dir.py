@@ -3,8 +3,9 @@
 Theory of operation
 -------------------
 One process at a time has the directory; the lock is the kind Kafka takes. Three checkpoint files
-say of every partition how far it is durable, where it starts and what its high watermark was. They
-are written now and then (`checkpoint`) and may be behind the truth, never ahead of it:
+say of every partition how far it is durable, where it starts and what its high watermark was, and a
+fourth how far it has been compacted. They are written now and then (`checkpoint`; the fourth after
+each compaction) and may be behind the truth, never ahead of it:
 
 * before a log is cut below its recovery point, the file is lowered;
 * before a partition is created whose name stands in the files from an earlier life, it is struck
@@ -24,12 +25,14 @@ Open files: see `SegmentCache`; apart from those, the lock, and a few while some
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from uuid import uuid4
 
 from fencepost.log.checkpoints import OffsetCheckpoint, TopicPartition
+from fencepost.log.cleaner.job import Cleaning
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
 from fencepost.log.errors import CorruptFileError, InconsistentTopicIdError, LogError
@@ -42,6 +45,7 @@ from fencepost.log.meta import (
     write_clean_shutdown,
 )
 from fencepost.log.names import (
+    CLEANER_FILE,
     DELETE_DIR_SUFFIX,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
@@ -66,6 +70,7 @@ class _Checkpoint:
     """One checkpoint file and what it says."""
 
     def __init__(self, disk: Disk, path: str) -> None:
+        self._lock = threading.Lock()
         self._file = OffsetCheckpoint(disk, path)
         try:
             self.offsets = self._file.read()
@@ -75,23 +80,41 @@ class _Checkpoint:
 
     def write(self, offsets: dict[TopicPartition, int]) -> None:
         """Replace the file if it says anything else. OSError."""
-        if offsets != self.offsets:
-            self._file.write(offsets)
-            self.offsets = offsets
+        with self._lock:
+            self._write(offsets)
 
     def strike(self, key: TopicPartition, is_there: Callable[[TopicPartition], bool]) -> None:
         """Take one partition out, and with it all that are not there any more. OSError.
 
         So a topic of many partitions that is deleted and created again costs one write.
         """
-        if key in self.offsets:
-            self.write(
-                {
-                    other: at
-                    for other, at in self.offsets.items()
-                    if other != key and is_there(other)
-                }
-            )
+        with self._lock:
+            if key in self.offsets:
+                kept = {at: offset for at, offset in self.offsets.items() if is_there(at)}
+                kept.pop(key, None)
+                self._write(kept)
+
+    def lower(self, key: TopicPartition, offset: int) -> None:
+        """Have the file say no more than `offset` of a partition. OSError."""
+        with self._lock:
+            if self.offsets.get(key, 0) > offset:
+                self._write({**self.offsets, key: offset})
+
+    def put(self, key: TopicPartition, offset: int, unless: Callable[[], bool]) -> None:
+        """Have the file say `offset` of a partition, unless that is not so any more. OSError."""
+        with self._lock:
+            if not unless():
+                self._write({**self.offsets, key: offset})
+
+    def keep(self, is_there: Callable[[TopicPartition], bool]) -> None:
+        """Take out all partitions that are not there. OSError."""
+        with self._lock:
+            self._write({key: at for key, at in self.offsets.items() if is_there(key)})
+
+    def _write(self, offsets: dict[TopicPartition, int]) -> None:
+        if offsets != self.offsets:
+            self._file.write(offsets)
+            self.offsets = offsets
 
 
 class OpenJob:
@@ -145,6 +168,7 @@ class LogDir:
             self._points = _Checkpoint(disk, f"{path}/{RECOVERY_POINT_FILE}")
             self._starts = _Checkpoint(disk, f"{path}/{LOG_START_OFFSET_FILE}")
             self._high_watermarks = _Checkpoint(disk, f"{path}/{HIGH_WATERMARK_FILE}")
+            self._cleaned = _Checkpoint(disk, f"{path}/{CLEANER_FILE}")
             # What the last process renamed and did not live to sync must not be seen and then lost.
             disk.sync_dir(path)
             broker_epoch = read_clean_shutdown(disk, path)
@@ -157,6 +181,7 @@ class LogDir:
         self.previous_broker_epoch = -1 if broker_epoch is None else broker_epoch
         """The epoch of the broker that closed it cleanly; -1 if it was not, or did not say."""
         self._untouched = set(self.partitions_on_disk())
+        self._deleted_ms: dict[str, int] = {}
 
     @classmethod
     def open(
@@ -267,7 +292,7 @@ class LogDir:
         if is_new:
             if self._points.offsets.get(key, 0):
                 log.warning("%s is gone; it begins anew", directory)
-            for checkpoint in (self._points, self._starts, self._high_watermarks):
+            for checkpoint in (self._points, self._starts, self._high_watermarks, self._cleaned):
                 checkpoint.strike(key, self._is_there)
 
         def load() -> PartitionLog:
@@ -279,6 +304,7 @@ class LogDir:
                 config,
                 recovery_point=self._points.offsets.get(key, 0),
                 start_offset=self._starts.offsets.get(key, 0),
+                cleaned_offset=self._cleaned.offsets.get(key, 0),
                 clean_shutdown=self.was_clean and not is_new,
                 now_ms=now_ms,
                 topic_id=topic_id,
@@ -321,9 +347,12 @@ class LogDir:
         return key in self.logs or key in self._untouched
 
     def _lower(self, key: TopicPartition, recovery_point: int, start_offset: int) -> None:
-        for checkpoint, offset in ((self._points, recovery_point), (self._starts, start_offset)):
-            if checkpoint.offsets.get(key, 0) > offset:
-                checkpoint.write({**checkpoint.offsets, key: offset})
+        for checkpoint, offset in (
+            (self._points, recovery_point),
+            (self._starts, start_offset),
+            (self._cleaned, recovery_point),
+        ):
+            checkpoint.lower(key, offset)
 
     def delete(self, partition_log: PartitionLog, unique: str | None = None) -> None:
         """Close the log and delete it: its directory is renamed now and emptied later. OSError.
@@ -334,12 +363,22 @@ class LogDir:
         self.logs.pop(key, None)
         partition_log.delete(unique or uuid4().hex)
 
-    def remove_deleted(self) -> int:
-        """Remove the directories of deleted partitions; how many. OSError."""
+    def unopened(self) -> list[TopicPartition]:
+        """The partitions that are on disk and nobody has opened."""
+        return [key for key in self.partitions_on_disk() if key not in self.logs]
+
+    def remove_deleted(self, now_ms: int = 0, delay_ms: int = 0, most: int | None = None) -> int:
+        """Remove the directories of partitions deleted `delay_ms` ago, up to `most`; how many.
+
+        The delay counts from the first call after the deletion. OSError.
+        """
+        names = [name for name in self.disk.list(self.path) if name.endswith(DELETE_DIR_SUFFIX)]
+        self._deleted_ms = {name: self._deleted_ms.get(name, now_ms) for name in names}
+        due = [name for name in names if now_ms - self._deleted_ms[name] >= delay_ms]
         removed = 0
-        for name in self.disk.list(self.path):
+        for name in due[:most]:
             directory = f"{self.path}/{name}"
-            if name.endswith(DELETE_DIR_SUFFIX) and self.disk.is_dir(directory):
+            if self.disk.is_dir(directory):
                 for file in self.disk.list(directory):
                     self.disk.unlink(f"{directory}/{file}")
                 self.disk.rmdir(directory)
@@ -352,23 +391,45 @@ class LogDir:
         """The partition's high watermark as of the last checkpoint; 0 if there is none."""
         return self._high_watermarks.offsets.get((topic, partition), 0)
 
-    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Write down how far every log is durable and where it starts, and the high watermarks.
-
-        Of partitions without a high watermark given, the last one stands. Also removes what
-        deleted partitions have left. OSError.
-        """
+    def checkpoint_recovery_points(self) -> None:
+        """Write down how far every log is durable. OSError."""
         points = {key: at for key, at in self._points.offsets.items() if key in self._untouched}
-        starts = {key: at for key, at in self._starts.offsets.items() if key in self._untouched}
-        for key, opened in self.logs.items():
-            points[key] = opened.recovery_point
-            if opened.start_offset > 0:
-                starts[key] = opened.start_offset
-        marks = {**self._high_watermarks.offsets, **(high_watermarks or {})}
-        marks = {key: at for key, at in marks.items() if self._is_there(key)}
+        points.update((key, opened.recovery_point) for key, opened in self.logs.items())
         self._points.write(points)
+        self._cleaned.keep(self._is_there)
+
+    def checkpoint_start_offsets(self) -> None:
+        """Write down where every log starts that does not start at 0. OSError."""
+        starts = {key: at for key, at in self._starts.offsets.items() if key in self._untouched}
+        starts.update(
+            (key, opened.start_offset)
+            for key, opened in self.logs.items()
+            if opened.start_offset > 0
+        )
         self._starts.write(starts)
-        self._high_watermarks.write(marks)
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write down the high watermarks; of partitions not given, the last one stands. OSError."""
+        marks = {**self._high_watermarks.offsets, **high_watermarks}
+        self._high_watermarks.write({key: at for key, at in marks.items() if self._is_there(key)})
+
+    def cleaned_offset(self, partition_log: PartitionLog) -> int | None:
+        """Up to where the log has been compacted, as written down; None if it never was."""
+        return self._cleaned.offsets.get((partition_log.topic, partition_log.partition))
+
+    def note_cleaned(self, partition_log: PartitionLog, cleaning: Cleaning) -> None:
+        """Write down how far a cleaning has come, unless it was called off. OSError. Any thread.
+
+        What it has put in place must be there for good.
+        """
+        key = partition_log.topic, partition_log.partition
+        self._cleaned.put(key, cleaning.cleaned_offset, unless=lambda: cleaning.is_aborted)
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        """All of these, and what deleted partitions have left is removed. OSError."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_start_offsets()
+        self.checkpoint_high_watermarks(high_watermarks or {})
         self.remove_deleted()
 
     def close(

@@ -107,6 +107,7 @@ class PartitionLog:
         self._end_offset = loaded.end_offset
         self._recovery_point = loaded.recovery_point
         self._failure: str | None = None
+        self._dirty_since_ms: int | None = None
         self._is_closed = False
         self._is_changed = loaded.report.was_unclean and loaded.row.size_bytes > 0
         self._jobs: list[FlushJob] = []
@@ -189,6 +190,19 @@ class PartitionLog:
     def recovery_point(self) -> int:
         """Everything below is durable."""
         return self._recovery_point
+
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether `flush.messages` records or more are not durable yet."""
+        return self._end_offset - self._recovery_point >= self._config.flush_messages
+
+    @property
+    def dirty_since_ms(self) -> int | None:
+        """When the first append was made that no flush has begun to cover; None if there is none.
+
+        On the clock of whoever appends.
+        """
+        return self._dirty_since_ms
 
     @property
     def size_bytes(self) -> int:
@@ -317,6 +331,8 @@ class PartitionLog:
                 base_offset = first_offset
             segment = self._roll(base_offset, now_ms)
         self._is_changed = True
+        if self._dirty_since_ms is None:
+            self._dirty_since_ms = now_ms
         file = segment.file
         try:
             file.write_at(batch, segment.size_bytes)
@@ -707,6 +723,7 @@ class PartitionLog:
         job = FlushJob(self, self._end_offset)
         if self._failure is not None or self._is_closed:
             return job
+        self._dirty_since_ms = None
         row = self._row
         for segment in reversed(row.segments):
             if segment.next_offset < self._recovery_point:

@@ -14,6 +14,7 @@ from typing import Any
 
 from fencepost.batch.header import read_header
 from fencepost.batch.records import BatchBuilder
+from fencepost.broker.data_dirs import DataDir
 from fencepost.broker.replicas import HostedPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
@@ -92,7 +93,8 @@ class Replicas:
         if self.offline_reason is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if (name, index) in self.hosted:
-            return self.hosted[name, index]
+            hosted = self.hosted[name, index]
+            return hosted if hosted.data_dir.is_online else ErrorCode.KAFKA_STORAGE_ERROR
         known = self._node.image.topics_by_name.get(name)
         if known is not None and 0 <= index < len(known.partitions):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -100,6 +102,13 @@ class Replicas:
 
     def all(self) -> Iterable[HostedPartition]:
         return list(self.hosted.values())
+
+
+@dataclass
+class Directories:
+    """As much of a node's `Storage` as handlers ask about."""
+
+    data_dirs: list[DataDir]
 
 
 @dataclass
@@ -112,24 +121,31 @@ class PartitionNode(StillNode):
         super().__post_init__()
         self.ports = PromptPorts()
         self.replicas = Replicas(self)
+        self.storage = Directories([DataDir(str(self.directory))])
 
     @property
     def driver(self) -> Driver:
         return self.ports.driver
 
-    def storage_failed(self, reason: str) -> None:
-        self.replicas.offline_reason = reason
+    def storage_failed(self, hosted: HostedPartition, reason: str) -> None:
+        hosted.data_dir.fail(reason)
 
     def host(
-        self, name: str, index: int = 0, replicas: Iterable[int] = (BROKER_ID,), **configs: str
+        self,
+        name: str,
+        index: int = 0,
+        replicas: Iterable[int] = (BROKER_ID,),
+        data_dir: DataDir | None = None,
+        **configs: str,
     ) -> HostedPartition:
         """Partition `index` of a topic, led in epoch 0; the topic is made with its first one."""
+        data_dir = data_dir or self.storage.data_dirs[0]
         if name not in self.image.topics_by_name:
             self.learn(*topic(name, *[{"replicas": list(replicas)} for _ in range(index + 1)]))
         props = {key.replace("_", "."): value for key, value in configs.items()}
         log = PartitionLog.open(
             OsDisk(),
-            str(self.directory / f"{name}-{index}"),
+            f"{data_dir.path}/{name}-{index}",
             name,
             index,
             LogConfig.from_props(props),
@@ -138,7 +154,7 @@ class PartitionNode(StillNode):
         )
         machine = Partition(BROKER_ID, log, config=PartitionConfig())
         key = f"{name}-{index}"
-        hosted = HostedPartition(name, index, topic_id(name), key, log, machine)
+        hosted = HostedPartition(name, index, topic_id(name), key, log, machine, data_dir)
         self.ports.logs[key] = log
         self.driver.add(key, machine)
         self.replicas.hosted[name, index] = hosted

@@ -1,9 +1,10 @@
-"""DescribeLogDirs (key 35) v1-5: how much of which partition lies in this broker's log directory.
+"""DescribeLogDirs (key 35) v1-5: how much of which partition lies in which log directory.
 
-There is one directory. Asked for topics, it lists those of their partitions that are here and says
-nothing of the others; null asks for all. Sizes are those of the segment files, not of indexes; the
-lag is how far the log's end is behind the high watermark it has heard of, 0 on a leader. An offline
-directory is 56 with nothing in it. The volume's size (v4) is -1 where the system does not tell.
+One entry per directory of `log.dirs`. Asked for topics, it lists those of their partitions that are
+here and says nothing of the others; null asks for all. Sizes are those of the segment files, not of
+indexes; the lag is how far the log's end is behind the high watermark it has heard of, 0 on a
+leader. An offline directory is 56 with nothing in it. The volume's size (v4) is -1 where the system
+does not tell.
 
 Deviations: copies on their way to another directory (`is_future_key`) and cordoned directories
 (v5) do not exist here.
@@ -12,9 +13,9 @@ Deviations: copies on their way to another directory (`is_future_key`) and cordo
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fencepost.broker.data_dirs import DataDir
 from fencepost.broker.registry import RequestContext, handles
 from fencepost.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -33,54 +34,57 @@ UNKNOWN_SIZE = -1
 
 @handles(DescribeLogDirsRequest, versions="1-5")
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Describe the directory."""
+    """Describe the directories."""
     node = context.node
-    path = node.config.log_dir
-    if node.replicas.offline_reason is not None:
-        offline = DescribeLogDirsResult(
-            error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=str(path)
-        )
-        return DescribeLogDirsResponse(results=[offline])
-    total_bytes, usable_bytes = _volume_bytes(path)
-    return DescribeLogDirsResponse(
-        results=[
+    found = _partitions(node, request)
+    results = []
+    for data_dir in node.storage.data_dirs:
+        if node.replicas.offline_reason is not None or not data_dir.is_online:
+            error = int(ErrorCode.KAFKA_STORAGE_ERROR)
+            results.append(DescribeLogDirsResult(error_code=error, log_dir=data_dir.path))
+            continue
+        total_bytes, usable_bytes = _volume_bytes(data_dir.path)
+        results.append(
             DescribeLogDirsResult(
-                log_dir=str(path),
-                topics=_topics(node, request),
+                log_dir=data_dir.path,
+                topics=[
+                    DescribeLogDirsTopic(
+                        name=name, partitions=sorted(entries, key=lambda one: one.partition_index)
+                    )
+                    for name, entries in sorted(found.get(data_dir, {}).items())
+                ],
                 total_bytes=total_bytes,
                 usable_bytes=usable_bytes,
             )
-        ]
-    )
+        )
+    return DescribeLogDirsResponse(results=results)
 
 
-def _topics(node: Node, request: DescribeLogDirsRequest) -> list[DescribeLogDirsTopic]:
+def _partitions(
+    node: Node, request: DescribeLogDirsRequest
+) -> dict[DataDir, dict[str, list[DescribeLogDirsPartition]]]:
+    """What was asked for, by directory and topic."""
     wanted: dict[str, set[int]] | None = None
     if request.topics is not None:
         wanted = {}
         for asked in request.topics:
             wanted.setdefault(asked.topic, set()).update(asked.partitions)
-    found: dict[str, list[DescribeLogDirsPartition]] = {}
+    found: dict[DataDir, dict[str, list[DescribeLogDirsPartition]]] = {}
     for hosted in node.replicas.all():
         if wanted is not None and hosted.index not in wanted.get(hosted.topic, ()):
             continue
         lag = max(hosted.machine.high_watermark - hosted.log.end_offset, 0)
-        found.setdefault(hosted.topic, []).append(
+        found.setdefault(hosted.data_dir, {}).setdefault(hosted.topic, []).append(
             DescribeLogDirsPartition(
                 partition_index=hosted.index,
                 partition_size=hosted.log.size_bytes,
                 offset_lag=lag,
             )
         )
-    return [
-        DescribeLogDirsTopic(
-            name=name, partitions=sorted(found[name], key=lambda entry: entry.partition_index)
-        )
-        for name in sorted(found)
-    ]
+    return found
 
 
-def _volume_bytes(path: Path) -> tuple[int, int]:
+def _volume_bytes(path: str) -> tuple[int, int]:
     """Size of the volume and what we may still write to it."""
     try:
         volume = os.statvfs(path)

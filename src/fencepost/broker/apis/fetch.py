@@ -373,7 +373,7 @@ class _Fetch:
             log.error("cannot read %s: %s", hosted.key, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except OSError as error:
-            self._context.node.storage_failed(f"reading {hosted.key}: {error}")
+            self._context.node.storage_failed(hosted, f"reading {hosted.key}: {error}")
             return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _refused(self, index: int, error: ErrorCode) -> PartitionData:

@@ -148,7 +148,7 @@ def _list(
     try:
         return listed.settle(_look_up(hosted, listed.timestamp_ms))
     except OSError as error:
-        node.storage_failed(f"{hosted.key}: cannot be searched by time: {error}")
+        node.storage_failed(hosted, f"{hosted.key}: cannot be searched by time: {error}")
         return ErrorCode.KAFKA_STORAGE_ERROR
     except (CorruptFileError, BatchError) as error:
         log.error("%s: cannot be searched by time: %s", hosted.key, error)

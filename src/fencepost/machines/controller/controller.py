@@ -17,8 +17,8 @@ There is no randomness and no clock: topic ids and the place where placement beg
 shell, and so does the time.
 
 Requests and replies are the wire's messages. Rules and error codes are Kafka's; the parts are
-`brokers.py` (registration, heartbeats, fencing), `topics.py`, `partitions.py` (elections,
-AlterPartition), `configs.py`.
+`brokers.py` (registration, heartbeats, fencing), `directories.py` (where replicas are),
+`topics.py`, `partitions.py` (elections, AlterPartition), `configs.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import ConfigError
-from fencepost.machines.controller import brokers, configs, partitions, topics
+from fencepost.machines.controller import brokers, configs, directories, partitions, topics
 from fencepost.machines.controller.brokers import BrokerControl
 from fencepost.machines.controller.config import (
     BOOTSTRAP_FEATURES,
@@ -43,6 +43,10 @@ from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsResponse,
 )
 from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from fencepost.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from fencepost.wire.api.broker_registration import (
     BrokerRegistrationRequest,
@@ -194,6 +198,15 @@ class Controller:
             should_shut_down=control is BrokerControl.SHUTDOWN_NOW,
         )
         return Decision(records, reply)
+
+    def decide_assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> Decision:
+        """Note in which directories a broker keeps its replicas; reply the API's response."""
+        try:
+            brokers.check_broker_epoch(self.image, request.broker_id, request.broker_epoch)
+        except Refused as refused:
+            return Decision([], AssignReplicasToDirsResponse(error_code=refused.error))
+        reply, records = directories.assign(self.image, request, self._is_unclean_allowed)
+        return Decision([*records], reply)
 
     def _others_know(self, broker_id: int) -> bool:
         """Whether every active broker has read that this one is shutting down."""

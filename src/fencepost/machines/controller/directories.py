@@ -1,0 +1,108 @@
+"""In which log directory each replica is: AssignReplicasToDirs (KIP-858).
+
+A broker with several directories places its replicas itself and tells the controller afterwards, so
+that the loss of one directory costs it no more than the replicas in it. A directory that is not
+among those the broker has online takes the replica out of its ISR, as if it had failed just now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from fencepost.machines.controller.partitions import (
+    Election,
+    Target,
+    leadership,
+    propose_change,
+)
+from fencepost.machines.image import ClusterImage, PartitionImage, TopicImage
+from fencepost.wire.api import assign_replicas_to_dirs as wire
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.metadata import PartitionChangeRecord
+from fencepost.wire.types import Uuid
+
+
+def assign(
+    image: ClusterImage,
+    request: wire.AssignReplicasToDirsRequest,
+    is_unclean_allowed: Callable[[str], bool],
+) -> tuple[wire.AssignReplicasToDirsResponse, list[PartitionChangeRecord]]:
+    """The answer to a request whose sender's epoch is right, and the records."""
+    records: list[PartitionChangeRecord] = []
+
+    def answer(directory: Uuid, topic_id: Uuid, index: int) -> wire.PartitionDataResponse:
+        error, record = _assign_one(
+            image, request.broker_id, directory, topic_id, index, is_unclean_allowed
+        )
+        if record is not None:
+            records.append(record)
+        return wire.PartitionDataResponse(partition_index=index, error_code=error)
+
+    response = wire.AssignReplicasToDirsResponse(
+        directories=[
+            wire.DirectoryDataResponse(
+                id=asked.id,
+                topics=[
+                    wire.TopicDataResponse(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            answer(asked.id, topic.topic_id, one.partition_index)
+                            for one in topic.partitions
+                        ],
+                    )
+                    for topic in asked.topics
+                ],
+            )
+            for asked in request.directories
+        ]
+    )
+    return response, records
+
+
+def _assign_one(
+    image: ClusterImage,
+    broker_id: int,
+    directory: Uuid,
+    topic_id: Uuid,
+    index: int,
+    is_unclean_allowed: Callable[[str], bool],
+) -> tuple[ErrorCode, PartitionChangeRecord | None]:
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID, None
+    partition = image.partition(topic_id, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+    if broker_id not in partition.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
+    if partition.directory_of(broker_id) == directory:
+        return ErrorCode.NONE, None
+    directories = tuple(
+        directory if replica == broker_id else known
+        for replica, known in zip(partition.replicas, partition.directories, strict=True)
+    )
+    moved = replace(partition, directories=directories)
+    record = _elect(image, broker_id, topic, index, moved, is_unclean_allowed)
+    record.directories = list(directories)
+    return ErrorCode.NONE, record
+
+
+def _elect(
+    image: ClusterImage,
+    broker_id: int,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionImage,
+    is_unclean_allowed: Callable[[str], bool],
+) -> PartitionChangeRecord:
+    """What else changes: a lost directory loses the leader, one that is found may bring it back."""
+    target = Target(
+        election=Election.UNCLEAN if is_unclean_allowed(topic.name) else Election.ONLINE
+    )
+    if not image.brokers[broker_id].has_online_directory(partition.directory_of(broker_id)):
+        rest = tuple(id_ for id_ in partition.isr if id_ != broker_id)
+        target = replace(target, isr=rest)
+    may_lead = leadership(image.brokers, partition)
+    record = propose_change(topic.topic_id, index, partition, target, may_lead, image.brokers)
+    return record or PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index)
