@@ -282,7 +282,7 @@ def test_magics_within_may_differ_as_in_kafka():
     for attributes, timestamp in ((0, 77), (8, 1000)):
         outer = wrapped(1, "gzip", inner, offset=11, attributes=attributes)
         assert list(read_records(outer)) == [
-            Record(10, -1, -1, None, b"a"),
+            Record(10, -1, attributes >> 3, None, b"a"),
             Record(11, timestamp, attributes >> 3, None, b"b"),
         ]
     assert list(read_records(wrapped(0, "gzip", inner, offset=1)))[1] == (

@@ -151,7 +151,7 @@ def _read_inner(header: BatchHeader, payload: bytes) -> list[Record]:
             Record(
                 offset,
                 timestamp,
-                kind if magic == MAGIC_V1 else NO_TIMESTAMP_TYPE,
+                kind,
                 None if key is None else bytes(key),
                 None if value is None else bytes(value),
             )

@@ -1,0 +1,224 @@
+"""Our record batches of every format against Apache Kafka's own classes, on the same bytes.
+
+Two releases: 4.3.0, which still reads and builds v0 and v1, and the clients of 3.9.1, the last that
+convert batches into them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from struct import pack_into
+from zlib import crc32
+
+import pytest
+
+from fencepost.batch.control import build_end_txn_marker
+from fencepost.batch.conversion import down_convert, up_convert
+from fencepost.batch.errors import BatchError
+from fencepost.batch.header import stamp_crc, stamp_log_append_time
+from fencepost.batch.legacy import build_message_set
+from fencepost.batch.records import Record, build_batch, read_records
+from fencepost.spark.java import ensure_java_home
+
+from .apache import KAFKA, QUICK_JVM
+from .conftest import jars_or_skip
+from .maven import JarSet
+from .test_message_classes import OLD_CLIENTS
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+ORACLE = Path(__file__).parent / "java" / "BatchOracle.java"
+PACKAGE = "org.apache.kafka.common.record."
+MOVED = ("MemoryRecords", "MemoryRecordsBuilder", "Record", "RecordBatch")
+TIMEOUT_S = 300
+NOW_MS = 1_700_000_000_000
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+RECORDS = [
+    Record(40, NOW_MS, 0, b"key", b"value"),
+    Record(41, NOW_MS - 5, 0, None, b"v" * 5000),
+    Record(45, NOW_MS + 70_000, 0, b"", None),
+    Record(46, -1, 0, b"k" * 70, b""),
+]
+WITH_HEADERS = [
+    record._replace(offset=40 + at, headers=(("trace", b"1"), ("schlüssel", None), ("", b"")))
+    for at, record in enumerate(RECORDS)
+]
+STAMPED = [record._replace(timestamp_ms=NOW_MS + 3, timestamp_type=1) for record in RECORDS]
+MUTATIONS = 1500
+
+
+@pytest.fixture(scope="module", params=["4.3.0", "3.9.1"])
+def jars(request: pytest.FixtureRequest) -> JarSet:
+    return jars_or_skip(KAFKA if request.param == "4.3.0" else OLD_CLIENTS)
+
+
+@pytest.fixture(scope="module")
+def oracle(jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The oracle's source, as this release wants it."""
+    source = ORACLE.read_text()
+    if jars is KAFKA:
+        for name in MOVED:
+            source = source.replace(f"{PACKAGE}{name};", f"{PACKAGE}internal.{name};")
+    path = tmp_path_factory.mktemp("oracle") / ORACLE.name
+    path.write_text(source)
+    return path
+
+
+def ask(jars: JarSet, oracle: Path, questions: Sequence[str]) -> list[str]:
+    """The oracle's answers, one per question."""
+    java = ensure_java_home().home / "bin" / "java"
+    done = subprocess.run(
+        [str(java), *QUICK_JVM, "-cp", jars.class_path(), str(oracle)],
+        input="".join(f"{question}\n" for question in questions),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if "jdk.compiler" in done.stderr or "sun.tools.javac" in done.stderr:
+        pytest.skip("this Java has no compiler")
+    assert done.returncode == 0, done.stderr[-4000:]
+    answers = done.stdout.splitlines()
+    assert len(answers) == len(questions)
+    return answers
+
+
+def said(record: Record) -> str:
+    """The record as the oracle says it."""
+
+    def part(data: bytes | None) -> str:
+        return "-" if data is None else data.hex()
+
+    fields = [str(record.offset), str(record.timestamp_ms), str(record.timestamp_type)]
+    fields += [part(record.key), part(record.value)]
+    for key, value in record.headers:
+        fields += [key.encode().hex(), part(value)]
+    return ",".join(fields) + ";"
+
+
+def ours(blob: bytes) -> str:
+    return "OK " + "".join(map(said, read_records(blob, include_control=True)))
+
+
+def old_blobs() -> list[bytes]:
+    """Messages of both formats, of all codecs and kinds of timestamps."""
+    return [
+        bytes(build_message_set(records, magic=magic, compression=codec))
+        for magic in (0, 1)
+        for codec in CODECS[:-1]
+        for records in (RECORDS, STAMPED, RECORDS[:1])
+    ]
+
+
+def new_blobs() -> list[bytes]:
+    found = []
+    for codec in CODECS:
+        batch = build_batch(WITH_HEADERS, compression=codec, base_offset=40)
+        found.append(bytes(batch))
+        stamp_log_append_time(batch, 0, NOW_MS + 9)
+        found.append(bytes(batch))
+    return found
+
+
+def test_kafka_reads_what_we_write(jars, oracle):
+    blobs = old_blobs() + new_blobs()
+    mixed = zip(old_blobs(), reversed(old_blobs()), itertools.cycle(new_blobs()), strict=False)
+    blobs += [b"".join(parts) for parts in mixed]
+    answers = ask(jars, oracle, [f"READ {blob.hex()}" for blob in blobs])
+    for blob, answer in zip(blobs, answers, strict=True):
+        assert answer == ours(blob)
+
+
+def test_we_read_what_kafka_writes(jars, oracle):
+    questions, expected = [], []
+    for magic, codec, kind in itertools.product((0, 1, 2), CODECS, (0, 1)):
+        if magic < 2 and codec == "zstd":
+            continue
+        records = STAMPED if kind else RECORDS
+        questions.append(
+            f"BUILD {magic} {codec} {kind} 40 {NOW_MS + 3 if kind else -1} "
+            + "".join(map(said, records))
+        )
+        if magic == 0:
+            records = [row._replace(timestamp_ms=-1, timestamp_type=-1) for row in records]
+        expected.append((magic, codec, records))
+    for answer, (magic, codec, records) in zip(ask(jars, oracle, questions), expected, strict=True):
+        assert answer.startswith("OK "), answer
+        blob = bytes.fromhex(answer[3:])
+        assert list(read_records(blob)) == records
+        if magic < 2 and codec == "none":
+            assert build_message_set(records, magic=magic) == blob
+        if magic < 2:
+            lifted = [row._replace(timestamp_type=max(row.timestamp_type, 0)) for row in records]
+            assert list(read_records(up_convert(blob))) == lifted
+
+
+def test_kafka_reads_what_we_convert_upwards(jars, oracle):
+    blobs = [bytes(up_convert(blob)) for blob in old_blobs()]
+    answers = ask(jars, oracle, [f"READ {blob.hex()}" for blob in blobs])
+    for blob, answer in zip(blobs, answers, strict=True):
+        assert answer == ours(blob)
+
+
+def test_conversion_downwards_is_kafkas(oracle, jars):
+    marker = build_end_txn_marker(
+        committed=False, coordinator_epoch=1, producer_id=3, producer_epoch=0, timestamp_ms=NOW_MS,
+        base_offset=44,
+    )  # fmt: skip
+    cases = [
+        (magic, first, blob + marker)
+        for magic in (0, 1)
+        for first in (0, 42, 60)
+        for blob in [*new_blobs(), old_blobs()[0] + new_blobs()[0], *old_blobs()]
+    ]
+    answers = ask(jars, oracle, [f"DOWN {magic} {at} {blob.hex()}" for magic, at, blob in cases])
+    for (magic, first, blob), answer in zip(cases, answers, strict=True):
+        if jars is KAFKA:
+            assert answer == "NONE"
+            continue
+        if answer.startswith("REFUSED"):
+            assert "UnsupportedCompressionType" in answer
+            with pytest.raises(BatchError, match="zstd"):
+                down_convert(blob, magic, first_offset=first)
+            continue
+        theirs, lowered = bytes.fromhex(answer[3:]), down_convert(blob, magic, first_offset=first)
+        assert list(read_records(lowered)) == list(read_records(theirs))
+        if not (blob[17 if blob[16] < 2 else 22] & 7 or magic < blob[16] < 2):
+            assert lowered == theirs
+
+
+def mutated(dice: random.Random, blob: bytes) -> bytes:
+    """The blob with bytes changed and the first batch's CRC put right."""
+    changed = bytearray(blob)
+    for _ in range(dice.choice((1, 1, 2, 4))):
+        changed[dice.choice((dice.randrange(8, min(len(blob), 90)), dice.randrange(len(blob))))] = (
+            dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+        )
+    length = int.from_bytes(changed[8:12], signed=True)
+    if 26 <= length + 12 <= len(changed):
+        if changed[16] < 2:
+            pack_into(">I", changed, 12, crc32(changed[16 : 12 + length]))
+        elif changed[16] == 2 and length >= 49:
+            stamp_crc(changed)
+    return bytes(changed)
+
+
+def test_what_we_take_kafka_takes_for_the_same(jars, oracle):
+    """The other way round we are stricter: see `legacy` and `walk`."""
+    dice = random.Random(11)
+    sources = [blob for blob in old_blobs() + new_blobs() if len(blob) < 2000]
+    blobs = [mutated(dice, dice.choice(sources)) for _ in range(MUTATIONS)]
+    answers = ask(jars, oracle, [f"READ {blob.hex()}" for blob in blobs])
+    taken = 0
+    for blob, answer in zip(blobs, answers, strict=True):
+        try:
+            found = ours(blob)
+        except BatchError:
+            continue
+        assert answer == found, blob.hex()
+        taken += 1
+    assert MUTATIONS // 20 < taken < MUTATIONS
