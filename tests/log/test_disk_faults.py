@@ -217,6 +217,25 @@ def test_no_clean_marker_when_the_disk_is_full_at_the_end(disk):
     assert LogDir.open(disk, "/data").was_clean is False
 
 
+def test_a_checkpoint_that_was_replaced_and_not_synced_is_written_again(disk):
+    """It says less than is known to be durable, which a clean end would make look like a loss."""
+    log_dir = open_dir(disk)
+    log = log_dir.create("t", 0, None, config(), now_ms=NOW_MS)
+    for _ in range(5):
+        append(log)
+    log.flush()
+    log_dir.checkpoint()
+    fail_on(disk, "sync_dir", errno.EIO, nth=1)
+    with pytest.raises(OSError, match="injected"):
+        log.truncate_to(2)
+    disk.fault = None
+    assert (log.failure, log.end_offset, log.recovery_point) == (None, 5, 5)
+    log_dir.close()
+    again = LogDir.open(disk, "/data")
+    assert again.was_clean
+    assert again.create("t", 0, None, config(), now_ms=NOW_MS).end_offset == 5
+
+
 def test_no_clean_marker_after_a_recovery_that_the_disk_did_not_allow(disk):
     """S15, KAFKA-13773."""
     log_dir = open_dir(disk)

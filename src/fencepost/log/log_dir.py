@@ -74,9 +74,11 @@ class _Checkpoint:
         self._file = OffsetCheckpoint(disk, path)
         try:
             self.offsets = self._file.read()
+            self._is_known = True
         except CorruptFileError as error:
             log.warning("starting without a checkpoint: %s", error)
             self.offsets = {}
+            self._is_known = False
 
     def write(self, offsets: dict[TopicPartition, int]) -> None:
         """Replace the file if it says anything else. OSError."""
@@ -112,9 +114,11 @@ class _Checkpoint:
             self._write({key: at for key, at in self.offsets.items() if is_there(key)})
 
     def _write(self, offsets: dict[TopicPartition, int]) -> None:
-        if offsets != self.offsets:
+        if offsets != self.offsets or not self._is_known:
+            self._is_known = False  # a write that fails may have replaced the file all the same
             self._file.write(offsets)
             self.offsets = offsets
+            self._is_known = True
 
 
 class OpenJob:
