@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import pickle
 import random
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from fencepost.log.disk import Buffer, Disk, OsDisk, OsFile
+from fencepost.log.errors import LogFailedError
 from fencepost.log.flush import FlushJob
 from fencepost.log.log_dir import LogDir
 from fencepost.wire.types import Uuid
@@ -73,7 +75,10 @@ class Tale(Story):
         self.tell_done(self.model.durable_end - durable_before if flushes else 0)
 
     def run_beside(self, job: FlushJob, meanwhile: Callable[[], None]) -> None:
-        """The flush runs on another thread, as the broker does it."""
+        """The flush runs on another thread, as the broker does it, if there may be threads."""
+        if self.life.disk.sync_threads == 1:
+            super().run_beside(job, meanwhile)
+            return
         problems: list[OSError] = []
 
         def run() -> None:
@@ -102,6 +107,7 @@ class Life:
         self.out = out
         self.tales = [Tale(self, index, at, self.random) for index, at in enumerate(known)]
         self.log_dir: LogDir
+        self.is_open = False
 
     def tell(self, *event: Any) -> None:
         """Send an event to the parent."""
@@ -112,6 +118,7 @@ class Life:
     def start(self) -> None:
         """Open the directory and every partition in it."""
         self.log_dir = LogDir.open(self.disk, self.path)
+        self.is_open = True
         for tale in self.tales:
             if tale.is_there:
                 self._open(tale)
@@ -120,10 +127,10 @@ class Life:
     def _open(self, tale: Tale) -> None:
         tale.log = self.log_dir.create(TOPIC, tale.index, tale.topic_id, CONFIG, now_ms=NOW_MS)
 
-    def run(self) -> None:
-        """Live on; OSError when the disk stops."""
+    def run(self, operations: int | None) -> None:
+        """Live on, for ever or for so many operations; OSError when the disk refuses."""
         self.start()
-        while True:
+        for _ in itertools.repeat(None) if operations is None else range(operations):
             tale = self.random.choice(self.tales)
             if not tale.is_there:
                 self.create(tale)
@@ -145,6 +152,41 @@ class Life:
                 self.delete(tale)
             else:
                 self.restart()
+
+    def give_up(self) -> None:
+        """The disk has refused: nothing that failed may be had by asking again."""
+        if not self.is_open:
+            return
+        for log in self.log_dir.logs.values():
+            if log.failure is not None:
+                try:
+                    log.flush()
+                except LogFailedError:
+                    continue
+                raise AssertionError("a log that had failed has flushed")
+        self.tell("closed", self._close_dir())
+
+    def _close_dir(self) -> bool:
+        try:
+            self.log_dir.close()
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close everything in order and tell whether that was possible."""
+        for tale in self.tales:
+            if tale.is_there:
+                tale.model.checkpointed_start = tale.model.start
+                tale.announce()
+        if not self._close_dir():
+            self.tell("closed", False)
+            return
+        for tale in self.tales:
+            if tale.is_there:
+                tale.model.durable_end = tale.model.end
+                tale.tell_done()
+        self.tell("closed", True)
 
     # ---- what happens to the directory as a whole
 
@@ -185,6 +227,12 @@ class Life:
         tale.tell_done()
 
 
+class OneThreadDisk(OsDisk):
+    """For those who count: everything happens on one thread, in one order."""
+
+    sync_threads = 1
+
+
 # ---- disks that lie: the suite must find out
 
 
@@ -223,16 +271,23 @@ class Liar(DataLiar):
 
 
 @contextlib.contextmanager
-def living(disk: Disk, path: str, known: list[Known], seed: int) -> Iterator[tuple[int, BinaryIO]]:
-    """A child process that lives on `path`: its id and the pipe on which it tells. It is gone,
-    one way or the other, when this ends."""
+def living(
+    disk: Disk, path: str, known: list[Known], seed: int, operations: int | None = None
+) -> Iterator[tuple[int, BinaryIO]]:
+    """A child process that lives on `path`: its id, and the pipe on which it tells.
+
+    With `operations` it waits to be continued (SIGCONT), does so many, and closes everything. It is
+    gone, one way or the other, when this ends.
+    """
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             os.close(reading)
-            _live(Life(disk, path, known, seed, os.fdopen(writing, "wb")))
+            if operations is not None:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            _live(Life(disk, path, known, seed, os.fdopen(writing, "wb")), operations)
         finally:
             os._exit(0)
     os.close(writing)
@@ -245,9 +300,17 @@ def living(disk: Disk, path: str, known: list[Known], seed: int) -> Iterator[tup
         os.waitpid(pid, 0)
 
 
-def _live(life: Life) -> None:
+def _live(life: Life, operations: int | None) -> None:
     try:
-        life.run()
+        try:
+            life.run(operations)
+        except OSError as error:
+            if operations is None:
+                raise
+            life.tell("refused", repr(error))
+            life.give_up()
+        else:
+            life.close()
     except BaseException:  # noqa: BLE001 - whatever it is, the parent is to say so
         life.tell("failed", traceback.format_exc())
 
