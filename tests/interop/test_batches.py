@@ -17,6 +17,7 @@ import pytest
 
 from fencepost.batch.control import build_end_txn_marker, build_leader_change
 from fencepost.batch.header import HEADER_BYTES, iter_headers, stamp, stamp_crc
+from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch, read_records
 from fencepost.client.connection import Connection
 from fencepost.wire.api.create_topics import (
@@ -25,7 +26,12 @@ from fencepost.wire.api.create_topics import (
     CreateTopicsRequest,
 )
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fencepost.wire.api.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from fencepost.wire.errors import error_name
 
 from . import apache
@@ -41,13 +47,33 @@ RECORDS = [
 ]
 PLAIN = build_batch(RECORDS)
 VERSION = 9
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
 def broker(bootstrap):
     host, _, port = bootstrap.rpartition(":")
     with Connection(host, int(port), timeout_ms=20_000) as connection:
-        settings = {"batches": [], "compacted": [("cleanup.policy", "compact")]}
+        hour = str(HOUR_MS)
+        settings = {
+            "batches": [],
+            "compacted": [("cleanup.policy", "compact")],
+            "timed": [
+                ("message.timestamp.before.max.ms", hour),
+                ("message.timestamp.after.max.ms", hour),
+            ],
+            "timed-compacted": [
+                ("message.timestamp.before.max.ms", hour),
+                ("cleanup.policy", "compact"),
+            ],
+            "stamped": [
+                ("message.timestamp.type", "LogAppendTime"),
+                ("message.timestamp.before.max.ms", hour),
+            ],
+            "small": [("max.message.bytes", "1000")],
+            "small-plain": [("max.message.bytes", "1000"), ("compression.type", "uncompressed")],
+            "short": [("segment.bytes", str(1 << 20)), ("max.message.bytes", str(1 << 22))],
+        }
         topics = [
             CreatableTopic(
                 name=name,
@@ -62,29 +88,43 @@ def broker(bootstrap):
         yield connection
 
 
-def produce(
-    broker: Connection, batch: bytes | bytearray, topic: str = "batches"
-) -> tuple[str, int]:
-    """Name of the error and base offset; asks again while the topic has no leader."""
+def answer_of(
+    broker: Connection,
+    batch: bytes | bytearray,
+    topic: str = "batches",
+    version: int = VERSION,
+) -> PartitionProduceResponse:
+    """The partition's answer; asks again while the topic has no leader."""
     data = [PartitionProduceData(index=0, records=bytes(batch))]
     request = ProduceRequest(
         acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
     )
     for _ in range(1000):
-        answer = broker.request(request, VERSION).responses[0].partition_responses[0]
+        answer = broker.request(request, version).responses[0].partition_responses[0]
         if error_name(answer.error_code) not in (
             "UNKNOWN_TOPIC_OR_PARTITION",
             "NOT_LEADER_OR_FOLLOWER",
         ):
-            return error_name(answer.error_code), answer.base_offset
+            return answer
     raise AssertionError("the topic has no leader")
 
 
-def fetch(broker: Connection, offset: int) -> bytes:
+def produce(
+    broker: Connection,
+    batch: bytes | bytearray,
+    topic: str = "batches",
+    version: int = VERSION,
+) -> tuple[str, int]:
+    """Name of the error and base offset."""
+    answer = answer_of(broker, batch, topic, version)
+    return error_name(answer.error_code), answer.base_offset
+
+
+def fetch(broker: Connection, offset: int, topic: str = "batches") -> bytes:
     partition = FetchPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 24, current_leader_epoch=-1
     )
-    topics = [FetchTopic(topic="batches", partitions=[partition])]
+    topics = [FetchTopic(topic=topic, partitions=[partition])]
     request = FetchRequest(
         max_wait_ms=500, min_bytes=1, max_bytes=1 << 24, session_epoch=-1, topics=topics
     )
@@ -112,6 +152,12 @@ def changed(layout: str, at: int, *values: int) -> bytearray:
     return batch
 
 
+def changed_length(length: int) -> bytearray:
+    batch = bytearray(PLAIN)
+    pack_into(">i", batch, 8, length)
+    return batch
+
+
 def with_payload(payload: bytes, count: int) -> bytearray:
     batch = bytearray(PLAIN[:HEADER_BYTES] + payload)
     pack_into(">i", batch, 8, len(batch) - 12)
@@ -134,6 +180,20 @@ def flipped(at: int) -> bytearray:
         "half a header": (PLAIN[:40], "INVALID_RECORD"),
         "a cut batch": (PLAIN[:-1], "INVALID_RECORD"),
         "two batches": (PLAIN + PLAIN, "INVALID_RECORD"),
+        "magic 0": (changed(">b", 16, 0), "INVALID_RECORD"),
+        "magic 1": (changed(">b", 16, 1), "INVALID_RECORD"),
+        "a message of v0": (build_message_set(RECORDS, magic=0), "INVALID_RECORD"),
+        "messages of v1": (
+            build_message_set(RECORDS, magic=1, compression="gzip"),
+            "INVALID_RECORD",
+        ),
+        "a base offset": (changed(">q", 0, 7), "INVALID_RECORD"),
+        "a negative base offset": (changed(">q", 0, -1), "INVALID_RECORD"),
+        "a length beyond the end": (changed_length(len(PLAIN)), "INVALID_RECORD"),
+        "a length below the header": (changed_length(48), "CORRUPT_MESSAGE"),
+        "a negative length": (changed_length(-1), "CORRUPT_MESSAGE"),
+        "a negative count": (changed(">i", 57, -1), "INVALID_RECORD"),
+        "a sequence without a producer": (changed(">i", 53, 5), "NONE"),
         "magic 3": (changed(">b", 16, 3), "CORRUPT_MESSAGE"),
         "a flipped bit": (flipped(80), "CORRUPT_MESSAGE"),
         "a flipped CRC": (flipped(18), "CORRUPT_MESSAGE"),
@@ -165,7 +225,11 @@ def test_what_is_taken_and_refused(broker, batch, answer):
     ("batch", "ours", "kafkas"),
     {
         "bytes behind": (PLAIN + b"\0", "INVALID_RECORD", "NONE"),
-        "format v1": (changed(">b", 16, 1), "UNSUPPORTED_FOR_MESSAGE_FORMAT", "INVALID_RECORD"),
+        "a length beyond 2 GiB": (
+            changed_length(2**31 - 1),
+            "INVALID_RECORD",
+            "UNKNOWN_SERVER_ERROR",
+        ),
         "codec 5": (changed(">h", 21, 5), "UNSUPPORTED_COMPRESSION_TYPE", "UNKNOWN_SERVER_ERROR"),
         "no gzip": (changed(">h", 21, 1), "INVALID_RECORD", "UNKNOWN_SERVER_ERROR"),
         "no zstd": (changed(">h", 21, 4), "INVALID_RECORD", "UNKNOWN_SERVER_ERROR"),
@@ -184,6 +248,106 @@ def test_compacted_topics_want_keys(broker, codec):
     assert produce(broker, keyless, "compacted")[0] == "INVALID_RECORD"
     keyed = build_batch([(b"k", b"v"), (b"", b"v")], timestamp_ms=NOW_MS, compression=codec)
     assert produce(broker, keyed, "compacted")[0] == "NONE"
+
+
+def timed(*offsets_ms: int | None, codec: str = "none", keys: str = "") -> bytearray:
+    """Records so far from now, None meaning without a time; those named in `keys` have none."""
+    return build_batch(
+        [
+            Record(
+                at,
+                -1 if offset_ms is None else NOW_MS + offset_ms,
+                0,
+                None if str(at) in keys else b"k",
+                b"v",
+            )
+            for at, offset_ms in enumerate(offsets_ms)
+        ],
+        compression=codec,
+    )
+
+
+LATE, EARLY = -2 * HOUR_MS, 2 * HOUR_MS
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize(
+    ("topic", "times", "keyless", "error", "records"),
+    [
+        ("timed", (0, None, HOUR_MS // 2, -HOUR_MS // 2), "", "NONE", []),
+        ("timed", (LATE,), "", "INVALID_TIMESTAMP", [0]),
+        ("timed", (0, LATE, None, EARLY, 0), "", "INVALID_TIMESTAMP", [1, 3]),
+        ("compacted", (0, 0, 0), "", "NONE", []),
+        ("compacted", (0, 0, 0), "02", "INVALID_RECORD", [0, 2]),
+        ("compacted", (0,) * 9, "012345678", "INVALID_RECORD", list(range(9))),
+        ("timed-compacted", (LATE, 0, LATE, 0), "23", "INVALID_TIMESTAMP", [0, 2, 3]),
+        ("timed-compacted", (LATE, 0), "0", "INVALID_RECORD", [0]),
+        ("stamped", (LATE, None, EARLY), "", "NONE", []),
+    ],
+)
+def test_unwelcome_records_are_told_one_by_one(
+    broker, topic, times, keyless, error, records, codec
+):
+    answer = answer_of(broker, timed(*times, codec=codec, keys=keyless), topic)
+    assert error_name(answer.error_code) == error
+    assert [each.batch_index for each in answer.record_errors] == records
+    assert all(each.batch_index_error_message for each in answer.record_errors)
+    assert bool(answer.error_message) == (error != "NONE")
+
+
+def test_other_refusals_blame_no_record(broker):
+    for batch in (PLAIN + PLAIN, flipped(80), changed(">h", 21, 0x20), with_payload(b"", 1)):
+        answer = answer_of(broker, batch, "compacted")
+        assert answer.error_code
+        assert answer.record_errors == []
+
+
+@pytest.mark.parametrize("version", [3, 6, 7, 9, 12])
+def test_zstd_needs_version_7(broker, version):
+    error, _ = produce(broker, build_batch(RECORDS, compression="zstd"), version=version)
+    assert error == ("NONE" if version >= 7 else "UNSUPPORTED_COMPRESSION_TYPE")
+    damaged = changed(">h", 21, 4)
+    if version < 7:
+        assert produce(broker, damaged, version=version)[0] == "UNSUPPORTED_COMPRESSION_TYPE"
+
+
+def test_sizes_have_limits(broker):
+    def sized(size: int, codec: str = "none") -> bytearray:
+        """The smallest batch of `size` bytes or more, as it would be without its codec."""
+        for value_bytes in range(size - 90, size):
+            record = [(None, bytes(value_bytes))]
+            if len(build_batch(record, timestamp_ms=NOW_MS)) >= size:
+                return build_batch(record, timestamp_ms=NOW_MS, compression=codec)
+        raise AssertionError(f"no batch has {size} bytes")
+
+    assert (len(sized(1000)), len(sized(1001))) == (1000, 1001)
+    assert produce(broker, sized(1000), "small")[0] == "NONE"
+    assert produce(broker, sized(1001), "small")[0] == "MESSAGE_TOO_LARGE"
+    assert produce(broker, sized(5000, "gzip"), "small")[0] == "NONE"
+    assert produce(broker, sized(5000, "gzip"), "small-plain")[0] == "MESSAGE_TOO_LARGE"
+    assert produce(broker, sized((1 << 20) - 9), "short")[0] == "NONE"
+    assert produce(broker, sized((1 << 20) + 1), "short")[0] == "RECORD_LIST_TOO_LARGE"
+    assert produce(broker, sized((1 << 22) + 1), "short")[0] == "MESSAGE_TOO_LARGE"
+    too_large_and_damaged = sized(1001)
+    too_large_and_damaged[-1] ^= 1
+    assert produce(broker, too_large_and_damaged, "small")[0] == "MESSAGE_TOO_LARGE"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_brokers_clock(broker, codec):
+    batch = timed(LATE, None, EARLY, codec=codec)
+    answer = answer_of(broker, batch, "stamped")
+    assert answer.error_code == 0
+    found = list(read_records(fetch(broker, answer.base_offset, "stamped")))[:3]
+    assert {record.timestamp_type for record in found} == {1}
+    assert {record.timestamp_ms for record in found} == {answer.log_append_time_ms}
+
+
+def test_records_without_a_time(broker):
+    error, offset = produce(broker, timed(None, None), "timed")
+    assert error == "NONE"
+    (_, header), *_ = iter_headers(fetch(broker, offset, "timed"))
+    assert header.max_timestamp == -1
 
 
 def test_a_wrong_max_timestamp_is_mended(broker):
