@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fencepost.batch.header import BatchHeader
+from fencepost.batch.header import NO_LEADER_EPOCH, BatchHeader
 from fencepost.log.epochs import EpochEntry, LeaderEpochCache, decode_epochs
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.verify.facts import PartitionFacts
@@ -42,10 +42,11 @@ class EpochCheck:
     def batch(self, log_path: str, position: int, header: BatchHeader) -> Iterator[Problem]:
         """A batch, in order."""
         epoch = header.partition_leader_epoch
-        if epoch < 0:
-            return
-        if epoch < self._latest:
-            reason = f"epoch {epoch} behind epoch {self._latest}"
+        known = self._known.epoch_at(header.base_offset)
+        if epoch == NO_LEADER_EPOCH and self._latest < 0 and known is None:
+            return  # of before there were epochs
+        if epoch < max(self._latest, 0):
+            reason = f"epoch {epoch} behind epoch {max(self._latest, known or 0)}"
             yield Problem(log_path, position, Severity.ERROR, "epochs", reason)
             return
         self._latest = epoch

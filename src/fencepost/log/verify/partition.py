@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
+from itertools import zip_longest
 from typing import Final
 
 from fencepost.batch.errors import BatchError
@@ -29,6 +30,7 @@ from fencepost.log.names import (
     offset_file,
     parse_offset_file,
     parse_partition_dir,
+    partition_dir,
 )
 from fencepost.log.quorum_state import decode_quorum_state
 from fencepost.log.verify.epochs import EpochCheck
@@ -42,6 +44,8 @@ from fencepost.wire.types import Uuid
 
 SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 """Positions in indexes have 31 bits."""
+
+METADATA_LOG: Final = ("__cluster_metadata", 0)
 
 Progress = Callable[[int], None]
 """Told how many bytes of segments have been read so far."""
@@ -71,6 +75,7 @@ class PartitionVerifier:
         self._facts = facts
         self._counts = counts
         self._is_deep = is_deep
+        self._is_metadata_log = name == partition_dir(*METADATA_LOG)
         self._progress = progress or _nobody_looks
         self._offsets = OffsetCheck(None if parsed is None else parsed[0], facts.cleaned_offset)
         self._epochs = EpochCheck(files, self._path(LEADER_EPOCH_FILE), facts)
@@ -97,7 +102,7 @@ class PartitionVerifier:
         transactions = TransactionCheck(self._files, self._directory, self._facts, snapshots)
         if bases:
             yield from transactions.start(bases[0])
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
+        for base, following in zip_longest(bases, bases[1:]):
             yield from self._check_segment(base, following, transactions)
             self._counts.segments += 1
         end_offset = self._offsets.next_offset or 0
@@ -242,8 +247,8 @@ class PartitionVerifier:
             if offset is not None and offset > end_offset:
                 reason = f"its {name} is {offset}, behind the log's end, {end_offset}"
                 yield Problem(path, None, Severity.ERROR, "checkpoint", reason)
-        if not (facts.is_recorded and facts.is_clean):
-            return
+        if not (facts.is_recorded and facts.is_clean) or self._is_metadata_log:
+            return  # Kafka keeps no recovery point for the metadata log
         if facts.recovery_point is None:
             if end_offset > first_base:
                 reason = "was closed cleanly, but no recovery point says so"
