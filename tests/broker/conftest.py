@@ -33,7 +33,7 @@ class RunningNode:
 
     def __init__(self, data_dir: Path, config: dict[str, str]) -> None:
         self.data_dir = data_dir
-        self._config = {**QUICK, **config, "log.dirs": str(data_dir)}
+        self._config = {**QUICK, "log.dirs": str(data_dir), **config}
         self._thread = LoopThread()
         try:
             self.node = self.start()

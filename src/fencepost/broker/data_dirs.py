@@ -5,10 +5,10 @@ one if this is the first start), the node's id and a directory id go into `meta.
 Kafka's `kafka-storage format` writes them.
 
 What an operator has to put right ends the start with LogError: a directory of another node or
-cluster, one that has data without saying whose, the same directory id twice, a partition in two
-directories. What a disk does is another matter: a directory that cannot be read, made or opened is
-offline, and the node starts with the others (KIP-112, KIP-858). Only the directory of the metadata
-log must be there, since without it there is no cluster to be part of.
+cluster, one that has data without saying whose, the same directory id twice. What a disk does is
+another matter: a directory that cannot be read, made or opened is offline, and the node starts with
+the others (KIP-112, KIP-858). Only the directory of the metadata log must be there, since without
+it there is no cluster to be part of.
 """
 
 from __future__ import annotations
@@ -92,7 +92,6 @@ def open_data_dirs(config: BrokerConfig, disk: Disk) -> DataDirs:
         metas = _read_all(disk, opened, config.node_id)
         _format_new(disk, opened, metas, config.node_id)
         _open_all(disk, opened, config)
-        _check_partitions(opened)
     except (LogError, OSError):
         for one in found:
             if one.log_dir is not None:
@@ -196,14 +195,3 @@ def _open_all(disk: Disk, opened: DataDirs, config: BrokerConfig) -> None:
             log.info(
                 "%s was not closed in order: its logs are checked as they are opened", one.path
             )
-
-
-def _check_partitions(opened: DataDirs) -> None:
-    places: dict[TopicPartition, str] = {}
-    for one in opened.all:
-        for topic, index in one.partitions:
-            other = places.setdefault((topic, index), one.path)
-            if other != one.path:
-                raise LogError(
-                    f"{topic}-{index} is both in {other} and in {one.path}: move one of them away"
-                )

@@ -33,7 +33,8 @@ class Openings:
         self._storage = storage
         self._threads = threads_per_dir
         self._pools: dict[DataDir, ThreadPoolExecutor] = {}
-        self._ahead: dict[TopicPartition, tuple[PartitionOpening, Future[None]]] = {}
+        self._begun: dict[TopicPartition, PartitionOpening] = {}
+        self._ahead: dict[TopicPartition, Future[None]] = {}
         self._wanted = self._recovered = 0
         self._began_s = self._told_s = 0.0
 
@@ -47,33 +48,35 @@ class Openings:
         is_new: bool,
     ) -> PartitionOpening | None:
         """See `Storage.begin_open`; what takes long is on its way to a thread afterwards."""
-        ahead = self._ahead.get(key)
-        if ahead is not None:
-            return ahead[0]
-        opening = self._storage.begin_open(key, topic_id, config, assigned, is_new=is_new)
-        if opening is not None and opening.job.needs_recovery:
-            self._hand_over(key, opening)
+        opening = self._begun.get(key)
+        if opening is None:
+            opening = self._storage.begin_open(key, topic_id, config, assigned, is_new=is_new)
+            if opening is not None:
+                self._begun[key] = opening
+                if opening.job.needs_recovery:
+                    self._hand_over(key, opening)
         return opening
 
     def waiting_for(self, key: TopicPartition) -> Future[None] | None:
         """What has to be waited for before `finish`, if anything."""
-        ahead = self._ahead.get(key)
-        return None if ahead is None else ahead[1]
+        return self._ahead.get(key)
 
     def finish(self, key: TopicPartition, opening: PartitionOpening) -> PartitionLog | None:
         """The log; None if it cannot be opened, which takes its directory offline."""
-        ahead = self._ahead.pop(key, None)
-        if ahead is not None:
+        del self._begun[key]
+        running = self._ahead.pop(key, None)
+        if running is not None:
             self._note_recovered()
-        return self._storage.finish_open(opening, None if ahead is None else ahead[1])
+        return self._storage.finish_open(opening, running)
 
     def close(self) -> None:
         """Wait for what threads are doing, and leave the rest undone."""
         for pool in self._pools.values():
             pool.shutdown(cancel_futures=True)
-        for opening, _ in self._ahead.values():
+        for opening in self._begun.values():
             if opening.job.opened is not None:
                 opening.job.opened.close(clean=False)
+        self._begun.clear()
         self._ahead.clear()
 
     def _hand_over(self, key: TopicPartition, opening: PartitionOpening) -> None:
@@ -85,7 +88,7 @@ class Openings:
             self._wanted = self._recovered = 0
             self._began_s = self._told_s = time.monotonic()
         self._wanted += 1
-        self._ahead[key] = opening, pool.submit(opening.job.run)
+        self._ahead[key] = pool.submit(opening.job.run)
 
     def _note_recovered(self) -> None:
         self._recovered += 1

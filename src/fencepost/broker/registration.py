@@ -53,6 +53,10 @@ ASSIGNED_AT_ONCE = 2000
 """Partitions in one AssignReplicasToDirs request; Kafka's brokers stop at 2250."""
 
 
+Placed = tuple[Uuid, int, Uuid]
+"""Topic id and number of a partition, and the id of the directory it is in."""
+
+
 class RegistrationError(Exception):
     """The controller refuses this broker."""
 
@@ -78,6 +82,7 @@ class Registration:
         self._incarnation_id = Uuid.random()
         self._timer: Timer | None = None
         self._stopping = False
+        self._untold: list[Placed] = []
         self.broker_epoch = -1
 
     async def join(self, advertised: list[Endpoint]) -> None:
@@ -93,6 +98,7 @@ class Registration:
         heartbeat = await self._heartbeat(self.broker_epoch)
         if heartbeat.is_fenced:
             raise RegistrationError("the controller keeps this broker fenced")
+        self._tell_untold()
         self._arm()
 
     async def leave(self) -> None:
@@ -123,15 +129,33 @@ class Registration:
         if self._timer is not None and not self._stopping:
             self._beat()
 
-    def tell_placed(self, placed: list[tuple[Uuid, int, Uuid]]) -> None:
-        """Say in which directories partitions are: (topic id, partition, directory id)."""
-        for start in range(0, len(placed), ASSIGNED_AT_ONCE):
-            request = assignment_request(
-                self._config.node_id, self.broker_epoch, placed[start : start + ASSIGNED_AT_ONCE]
-            )
+    def tell_placed(self, placed: list[Placed]) -> None:
+        """Say in which directories partitions are, now or as soon as the broker is registered."""
+        self._untold += placed
+        if self.broker_epoch >= 0:
+            self._tell_untold()
+
+    def _tell_untold(self) -> None:
+        untold, self._untold = self._untold, []
+        for start in range(0, len(untold), ASSIGNED_AT_ONCE):
+            some = untold[start : start + ASSIGNED_AT_ONCE]
+            request = assignment_request(self._config.node_id, self.broker_epoch, some)
             self._controller.submit(
-                partial(Controller.decide_assign_replicas_to_dirs, request=request), _note_assigned
+                partial(Controller.decide_assign_replicas_to_dirs, request=request),
+                partial(self._note_told, some),
             )
+
+    def _note_told(
+        self, told: list[Placed], error: ErrorCode, reply: AssignReplicasToDirsResponse | None
+    ) -> None:
+        """What a controller does not take is told again with the next heartbeat.
+
+        A partition that it does not know was deleted meanwhile.
+        """
+        code = int(error) if reply is None else reply.error_code
+        if code:
+            log.warning("the controller does not note where partitions are: %s", error_name(code))
+            self._untold += told
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -205,6 +229,7 @@ class Registration:
     def _beat_and_arm(self) -> None:
         """The next heartbeat follows, whatever comes of this one."""
         self._beat()
+        self._tell_untold()
         self._arm()
 
     def _beat(self) -> None:
@@ -227,7 +252,7 @@ class Registration:
 
 
 def assignment_request(
-    broker_id: int, broker_epoch: int, placed: Iterable[tuple[Uuid, int, Uuid]]
+    broker_id: int, broker_epoch: int, placed: Iterable[Placed]
 ) -> AssignReplicasToDirsRequest:
     """The request that tells the controller of (topic id, partition, directory id)."""
     directories: dict[Uuid, dict[Uuid, list[int]]] = {}
@@ -250,10 +275,3 @@ def assignment_request(
             for directory_id, topics in directories.items()
         ],
     )
-
-
-def _note_assigned(error: ErrorCode, reply: AssignReplicasToDirsResponse | None) -> None:
-    """A partition that is deleted meanwhile is no news; a refused request is."""
-    code = int(error) if reply is None else reply.error_code
-    if code:
-        log.warning("the controller does not note where partitions are: %s", error_name(code))

@@ -132,7 +132,7 @@ class Storage:
         `assigned` is the directory's id in the cluster's metadata; `is_new` says that the partition
         has just come to be. A directory that fails over it goes offline.
         """
-        data_dir = self._place(key, assigned, is_new)
+        data_dir = self._place(key, topic_id, assigned, is_new)
         if data_dir is None:
             return None
         topic, index = key
@@ -176,11 +176,21 @@ class Storage:
         _report(opening.name, opened)
         return opened
 
-    def _place(self, key: TopicPartition, assigned: Uuid, is_new: bool) -> DataDir | None:
+    def _place(
+        self, key: TopicPartition, topic_id: Uuid, assigned: Uuid, is_new: bool
+    ) -> DataDir | None:
         online = [one for one in self.data_dirs if one.is_online]
-        for one in online:
-            if key in one.partitions:
+        found = [one for one in online if key in one.partitions]
+        for one in found:
+            if one.directory_id == assigned:
                 return one
+        own = [one for one in found if one.logs.topic_id_on_disk(*key) == topic_id]
+        if len(own) > 1:
+            paths = " and ".join(one.path for one in own)
+            log.error("%s-%d is offline: it is in %s; move one of them away", *key, paths)
+            return None
+        if own:
+            return own[0]
         if assigned not in NOWHERE:
             return next((one for one in online if one.directory_id == assigned), None)
         if not online or (not is_new and len(online) < len(self.data_dirs)):

@@ -41,6 +41,7 @@ from fencepost.log.meta import (
     MetaProperties,
     read_clean_shutdown,
     read_meta_properties,
+    read_partition_metadata,
     remove_clean_shutdown,
     write_clean_shutdown,
 )
@@ -370,6 +371,15 @@ class LogDir:
     def unopened(self) -> list[TopicPartition]:
         """The partitions that are on disk and nobody has opened."""
         return [key for key in self.partitions_on_disk() if key not in self.logs]
+
+    def topic_id_on_disk(self, topic: str, partition: int) -> Uuid | None:
+        """The topic id that the partition's directory says it is of; None if it says none."""
+        try:
+            return read_partition_metadata(
+                self.disk, f"{self.path}/{partition_dir(topic, partition)}"
+            )
+        except (CorruptFileError, OSError):
+            return None
 
     def remove_deleted(self, now_ms: int = 0, delay_ms: int = 0, most: int | None = None) -> int:
         """Remove the directories of partitions deleted `delay_ms` ago, up to `most`; how many.
