@@ -9,6 +9,12 @@ Connections beyond `max.connections` and `max.connections.per.ip` are refused at
 line now and then instead of one each, and a connection on which nothing happened for
 `connections.max.idle.ms` and nobody waits for anything is closed.
 
+A connection takes a file descriptor, and so does every segment of a log that is open. Were clients
+allowed to take the last one, the next roll of a log would fail, and a log directory whose files
+cannot be opened goes offline. So the last `FILES_KEPT_FREE` descriptors (of few, the last quarter)
+are not for connections. Descriptors are given out from the lowest up: the number of a connection's
+own tells how many there are.
+
 Output that answers produce outside of a connection's own turn (group commit, long polls) is
 collected and flushed once per turn of the event loop, so that answers that become known together
 leave together.
@@ -19,7 +25,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import SCRATCH_SIZE_BYTES, Connection
@@ -35,6 +43,7 @@ log = logging.getLogger(__name__)
 REFUSALS_LOGGED_EVERY_S = 1.0
 SWEEP_EVERY_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
+FILES_KEPT_FREE = 256
 
 
 class Listener:
@@ -116,10 +125,16 @@ class Listener:
         host = connection.client_host
         of_host = self._per_host.get(host, 0)
         if len(self.connections) >= self.limits.max_connections:
-            self._refuse(connection, "max.connections", self.limits.max_connections)
+            self._refuse(connection, f"max.connections={self.limits.max_connections} are open")
             return False
         if of_host >= self.limits.max_connections_per_ip:
-            self._refuse(connection, "max.connections.per.ip", self.limits.max_connections_per_ip)
+            limit = self.limits.max_connections_per_ip
+            self._refuse(connection, f"max.connections.per.ip={limit} are open")
+            return False
+        files_max = _files_max()
+        if connection.descriptor >= files_max - min(FILES_KEPT_FREE, files_max // 4):
+            what = f"of {files_max} open files (ulimit -n) the rest is for logs"
+            self._refuse(connection, what)
             return False
         self.connections.add(connection)
         self._per_host[host] = of_host + 1
@@ -149,17 +164,13 @@ class Listener:
             if not connection.closed:
                 connection.flush()
 
-    def _refuse(self, connection: Connection, key: str, limit: int) -> None:
+    def _refuse(self, connection: Connection, why: str) -> None:
         self._refused += 1
         now = self.loop.time()
         if now - self._refusal_logged_at >= REFUSALS_LOGGED_EVERY_S:
             self._refusal_logged_at = now
             log.warning(
-                "refused %d connection(s), the last from %s: %s=%d are open",
-                self._refused,
-                connection,
-                key,
-                limit,
+                "refused %d connection(s), the last from %s: %s", self._refused, connection, why
             )
             self._refused = 0
 
@@ -178,6 +189,12 @@ class Listener:
                 connection.give_way(f"took no answer for {idle_s:.0f} s (connections.max.idle.ms)")
         every_s = min(SWEEP_EVERY_S, max(0.05, idle_s / 2)) if idle_s >= 0 else SWEEP_EVERY_S
         self._sweeper = self.loop.call_later(every_s, self._sweep)
+
+
+def _files_max() -> int:
+    """How many files this process may have open now."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def _stalled_s(connection: Connection, now: float) -> float:
