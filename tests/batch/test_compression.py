@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import pickle
 import random
+import subprocess
+import sys
 import tracemalloc
 import zlib
+from pathlib import Path
+from struct import pack
 
 import cramjam
 import lz4.frame
@@ -18,6 +23,7 @@ from fencepost.batch.errors import BatchError, DecompressionError
 from fencepost.wire.errors import ErrorCode
 
 from .samples import CODEC_NAMES
+from .test_legacy import xxhash32
 
 STREAMED = ["gzip", "lz4", "zstd"]
 RANDOM = random.Random(1).randbytes(100_000)
@@ -86,6 +92,9 @@ def test_codecs_that_are_none(codec):
         assert "zstd" in str(caught.value)
 
 
+SKIPPABLE = b"\x5f\x2a\x4d\x18" + pack("<I", 4) + b"skip"
+
+
 def frame_with(**options: object) -> bytes:
     return lz4.frame.compress(INPUTS["text"], **options)
 
@@ -106,6 +115,16 @@ def frame_with(**options: object) -> bytes:
         "zstd checksummed": (
             "zstd",
             zstandard.ZstdCompressor(write_checksum=True).compress(INPUTS["text"]),
+        ),
+        "zstd among skippable frames": (
+            "zstd",
+            SKIPPABLE + compress("zstd", INPUTS["text"]) + SKIPPABLE,
+        ),
+        "snappy with its version turned": (
+            "snappy",
+            (lambda packed: packed[:8] + pack("<ii", 1, 1) + packed[16:])(
+                compress("snappy", INPUTS["text"])
+            ),
         ),
         "zstd frames joined": (
             "zstd",
@@ -181,24 +200,105 @@ def gzip_of_zeros(size: int) -> bytes:
     return b"".join(parts) + stream.flush()
 
 
-def zstd_that_declares(size: int) -> bytes:
+def zstd_that_declares(size: int, blocks: int) -> bytes:
     """A frame that says it holds `size` bytes, of run-length blocks of 128 KiB each."""
-    blocks = (b"\x02\x00\x10" + b"\0") * (size >> 17)
-    return b"\x28\xb5\x2f\xfd\xc0\x50" + size.to_bytes(8, "little") + blocks + b"\x01\x00\x00"
+    body = b"\x02\x00\x10\x00" * (blocks - 1) + b"\x03\x00\x10\x00"
+    return b"\x28\xb5\x2f\xfd\xc0\x50" + size.to_bytes(8, "little") + body
 
 
-@pytest.mark.parametrize(
-    ("codec", "bomb"),
-    {
-        "gzip": ("gzip", gzip_of_zeros(1 << 28)),
-        "gzip members": ("gzip", gzip_of_zeros(1 << 21) * 50),
-        "lz4": ("lz4", compress("lz4", bytes(1 << 28))),
-        "zstd": ("zstd", compress("zstd", bytes(1 << 28))),
-        "zstd declared": ("zstd", zstd_that_declares(1 << 34)),
-        "snappy": ("snappy", compress("snappy", bytes(1 << 26))),
-        "raw snappy": ("snappy", bytes(cramjam.snappy.compress_raw(bytes(1 << 26)))),
-    }.values(),
-)
+def lz4_that_declares(size: int, data: bytes) -> bytes:
+    """A frame that says it holds `size` bytes, with a sound header."""
+    frame = lz4.frame.compress(data, block_linked=False, store_size=True)
+    head = frame[:6] + pack("<Q", size)
+    return head + bytes([xxhash32(head[4:]) >> 8 & 0xFF]) + frame[15:]
+
+
+def zstd_with_window(log2: int, blocks: int) -> bytes:
+    """A frame of run-length blocks of 128 KiB that wants a window of 2**log2 bytes."""
+    head = b"\x28\xb5\x2f\xfd\x00" + bytes([log2 - 10 << 3])
+    return head + (b"\x02\x00\x10" + b"\0") * blocks + b"\x01\x00\x00"
+
+
+def framed_snappy(*blocks: bytes) -> bytes:
+    return compress("snappy", b"") + b"".join(pack(">i", len(block)) + block for block in blocks)
+
+
+HOLLOW = b"\xff\xff\xff\xff\x07" + b"\xfe\x01\x00" * 30  # two gigabytes less one, of 90
+BOMBS = {
+    "gzip": ("gzip", gzip_of_zeros(1 << 28)),
+    "gzip members": ("gzip", gzip_of_zeros(1 << 21) * 50),
+    "lz4": ("lz4", compress("lz4", bytes(1 << 28))),
+    "lz4 declared": ("lz4", lz4_that_declares(1 << 62, bytes(1 << 25))),
+    "lz4 blocks of 4 MiB": ("lz4", lz4.frame.compress(bytes(1 << 28), block_size=7)),
+    "zstd": ("zstd", compress("zstd", bytes(1 << 28))),
+    "zstd declared": ("zstd", zstd_that_declares(1 << 34, 1 << 17)),
+    "zstd window": ("zstd", zstd_with_window(27, 5000)),
+    "zstd frames": ("zstd", compress("zstd", bytes(1 << 22)) * 1000),
+    "snappy": ("snappy", compress("snappy", bytes(1 << 26))),
+    "raw snappy": ("snappy", bytes(cramjam.snappy.compress_raw(bytes(1 << 26)))),
+}
+LIES = {
+    "lz4 declares an exbibyte": ("lz4", lz4_that_declares(1 << 62, b"short")),
+    "zstd window of 2 GiB": ("zstd", zstd_with_window(31, 4)),
+    "zstd window of 2 TiB": ("zstd", zstd_with_window(41, 4)),
+    "zstd declares an exbibyte": ("zstd", zstd_that_declares(1 << 60, blocks=3)),
+    "raw snappy declares 2 GiB": ("snappy", HOLLOW),
+    "snappy chunk": ("snappy", framed_snappy(HOLLOW)),
+    "snappy chunk length": ("snappy", compress("snappy", b"") + pack(">i", 2**31 - 1) + b"x"),
+}
+MEMORY = """
+import pickle, sys
+from fencepost.batch.compression import compress, decompress
+from fencepost.batch.errors import DecompressionError
+
+def kib(what):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(what))
+
+bombs = pickle.load(sys.stdin.buffer)
+for codec in ("gzip", "lz4", "zstd", "snappy"):
+    decompress(codec, compress(codec, bytes(1 << 20)))
+for name, codec, bomb in bombs:
+    with open("/proc/self/clear_refs", "w") as refs:
+        refs.write("5")  # the high-water mark begins anew
+    before = kib("VmRSS")
+    try:
+        decompress(codec, bomb, 1 << 20)
+    except DecompressionError as error:
+        print(name, error.code.name, kib("VmHWM") - before, sep=";")
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
+def test_bombs_and_lies_cost_the_process_little_memory():
+    """What the libraries take for themselves counts too, so a process of its own is asked."""
+    bombs = [(name, *bomb) for name, bomb in (BOMBS | LIES).items()]
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY], input=pickle.dumps(bombs), capture_output=True, check=True
+    )
+    found = [line.split(";") for line in done.stdout.decode().splitlines()]
+    assert [name for name, *_ in found] == [name for name, *_ in bombs]
+    for name, _, grown_kib in found:
+        assert int(grown_kib) < 12 * 1024, name
+
+
+@pytest.mark.parametrize(("codec", "lie"), LIES.values(), ids=LIES)
+def test_sizes_that_are_lies_are_damage(codec, lie):
+    assert code_of(codec, lie) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_frames_that_want_a_dictionary_are_damage():
+    dictionary = zstandard.train_dictionary(
+        400, [random.Random(seed).randbytes(50) * 2 + b"hello" for seed in range(300)]
+    )
+    packed = zstandard.ZstdCompressor(dict_data=dictionary).compress(INPUTS["text"])
+    assert code_of("zstd", packed) is ErrorCode.CORRUPT_MESSAGE
+    head = b"\x61\x40" + pack("<I", 77)  # lz4, with a dictionary's id
+    frame = b"\x04\x22\x4d\x18" + head + bytes([xxhash32(head) >> 8 & 0xFF])
+    assert code_of("lz4", frame + compress("lz4", b"data")[7:]) is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize(("codec", "bomb"), BOMBS.values(), ids=BOMBS)
 def test_a_bomb_costs_no_more_than_the_limit(codec, bomb):
     tracemalloc.start()
     try:

@@ -9,11 +9,15 @@ piece by piece until they end or the limit is passed, and a declared snappy leng
 against the most that its input could give before anything is allocated. A kilobyte of zstd
 can stand for 30 megabytes; what it can cost here is the limit.
 
-A stream must be complete and alone: one that is cut, or has bytes behind it, is damaged. (Several
-gzip members or zstd frames in a row are one stream, as they are for Java.)
+A stream must be complete and alone: one that is cut, or has bytes behind it, is damaged. Several
+gzip members or zstd frames in a row are one stream, as they are for Java, and zstd's skippable
+frames are passed over; of lz4 there is one frame, since Java reads no second. No stream may want a
+dictionary, because nobody could say which.
 
 snappy-java's framing: 8 bytes magic, int32 version, int32 oldest compatible version, then blocks of
-int32 length and raw snappy. The head may come again where streams were joined.
+int32 length and raw snappy. The head may come again where streams were joined. There has been one
+version only, and some clients write its numbers with the wrong end first, so like Java's reader
+ours does not look at them.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ _PIECE_BYTES_MAX = 4 * 1024 * 1024
 # zstd's own default; a window is address space, and memory only as far as output fills it.
 _ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE = 0x184D2A5  # and one more digit: the magic of frames that hold no data
 _GZIP_WBITS = 31
 # zlib copies what it leaves over, so it is fed little at a time: many tiny members stay cheap.
 _GZIP_FEED_BYTES = 16 * 1024
@@ -210,6 +215,8 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
 def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
     import lz4.frame
 
+    if len(data) > 4 and data[4] & 1:
+        raise _damaged("lz4", "the frame wants a dictionary")
     pieces = _Pieces("lz4", len(data), max_bytes)
     stream = lz4.frame.LZ4FrameDecompressor()
     rest: Buffer = data
@@ -290,17 +297,25 @@ def _check_zstd_is_whole(data: Buffer) -> None:
     """Raise unless `data` is whole zstd frames and nothing else.
 
     The stream reader takes a cut frame for a short one, so the blocks are counted off here. Frame
-    and block headers as in RFC 8878; skippable frames do not occur in record batches.
+    and block headers as in RFC 8878.
     """
     pos, size = 0, len(data)
     while pos < size or size == 0:
+        if pos + 8 <= size and int.from_bytes(data[pos : pos + 4], "little") >> 4 == (
+            _ZSTD_SKIPPABLE
+        ):
+            pos += 8 + int.from_bytes(data[pos + 4 : pos + 8], "little")
+            if pos > size:
+                raise _damaged("zstd", "the frame is cut")
+            continue
         if bytes(data[pos : pos + 4]) != _ZSTD_MAGIC or pos + 5 > size:
             raise _damaged("zstd", f"no frame begins at byte {pos}")
         descriptor = data[pos + 4]
+        if descriptor & 3:
+            raise _damaged("zstd", "the frame wants a dictionary")
         single_segment = descriptor >> 5 & 1
         content_size_bytes = (single_segment, 2, 4, 8)[descriptor >> 6]
-        dictionary_id_bytes = (0, 1, 2, 4)[descriptor & 3]
-        pos += 5 + (1 - single_segment) + dictionary_id_bytes + content_size_bytes
+        pos += 5 + (1 - single_segment) + content_size_bytes
         is_last = False
         while not is_last:
             if pos + 3 > size:
@@ -335,7 +350,7 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
     left, pos = max_bytes, 0
     while pos < len(view):
         if bytes(view[pos : pos + 8]) == _SNAPPY_MAGIC:
-            pos = _check_snappy_head(view, pos)
+            pos = _pass_snappy_head(view, pos)
             continue
         if pos + 4 > len(view):
             raise _damaged("snappy", "a block's length is cut")
@@ -349,12 +364,9 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _check_snappy_head(view: memoryview, pos: int) -> int:
+def _pass_snappy_head(view: memoryview, pos: int) -> int:
     if pos + _SNAPPY_HEAD.size > len(view):
         raise _damaged("snappy", "the head is cut")
-    _, version, oldest = _SNAPPY_HEAD.unpack_from(view, pos)
-    if version < 1 or oldest > 1:
-        raise _damaged("snappy", f"framing of version {version} (compatible to {oldest})")
     return pos + _SNAPPY_HEAD.size
 
 
