@@ -56,7 +56,7 @@ def _decode(kind: str, key: bytes | None, value: bytes | None) -> dict[str, Any]
         return stored.decode(kind, key, value)
     except UnknownRecordTypeError as error:
         # of a later release, or of another kind of coordinator: no damage
-        return {"undecoded": str(error), "key": json_bytes(key), "value": json_bytes(value)}
+        return {"undecoded": error.reason, "key": json_bytes(key), "value": json_bytes(value)}
     except InputError as error:
         raise DecodeError(str(error)) from None
 
