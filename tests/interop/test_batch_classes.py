@@ -11,15 +11,19 @@ import random
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from struct import pack_into
+from struct import pack, pack_into
 from zlib import crc32
 
+import cramjam
+import lz4.frame
 import pytest
+import zstandard
 
+from fencepost.batch.compression import compress
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.conversion import down_convert, up_convert
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import stamp_crc, stamp_log_append_time
+from fencepost.batch.header import HEADER_BYTES, stamp_crc, stamp_log_append_time
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch, read_records
 from fencepost.spark.java import ensure_java_home
@@ -189,6 +193,98 @@ def test_conversion_downwards_is_kafkas(oracle, jars):
         assert list(read_records(lowered)) == list(read_records(theirs))
         if not (blob[17 if blob[16] < 2 else 22] & 7 or magic < blob[16] < 2):
             assert lowered == theirs
+
+
+PLAIN = bytes(build_batch(WITH_HEADERS, base_offset=40))
+PAYLOAD = PLAIN[HEADER_BYTES:]
+HALF = len(PAYLOAD) // 2
+SKIPPABLE = b"\x5f\x2a\x4d\x18" + pack("<I", 4) + b"skip"
+
+
+def packed(codec: str, data: bytes = PAYLOAD, **options: object) -> bytes:
+    """Compressed by the library, with its options."""
+    if codec == "lz4":
+        frame = {"block_linked": False, "store_size": False} | options
+        return bytes(lz4.frame.compress(data, **frame))
+    if codec == "zstd":
+        return zstandard.ZstdCompressor(**options).compress(data)
+    return compress(codec, data)
+
+
+def damaged_end(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def reversed_version(data: bytes) -> bytes:
+    return data[:8] + pack("<ii", 1, 1) + data[16:]
+
+
+FRAMINGS = {
+    # what it is: (codec, payload, whether Kafka reads it, whether we do)
+    "gzip members": ("gzip", packed("gzip", PAYLOAD[:HALF]) + packed("gzip", PAYLOAD[HALF:]), 1, 1),
+    "gzip, an empty member": ("gzip", packed("gzip", b"") + packed("gzip"), 1, 1),
+    "gzip, a member too many": ("gzip", packed("gzip") + packed("gzip", b"more"), 0, 0),
+    "gzip, bytes behind": ("gzip", packed("gzip") + b"bytes behind", 1, 0),
+    "gzip, zeros behind": ("gzip", packed("gzip") + bytes(8), 1, 0),
+    "gzip, cut": ("gzip", packed("gzip")[:-3], 0, 0),
+    "lz4, linked": ("lz4", packed("lz4", block_linked=True), 1, 1),
+    "lz4, sized": ("lz4", packed("lz4", store_size=True), 1, 1),
+    "lz4, checksums": ("lz4", packed("lz4", content_checksum=True, block_checksum=True), 1, 1),
+    "lz4, a wrong block": ("lz4", packed("lz4", block_checksum=True)[:-5] + b"?" * 5, 0, 0),
+    "lz4, wrong content": ("lz4", damaged_end(packed("lz4", content_checksum=True)), 1, 0),
+    "lz4, two frames": ("lz4", packed("lz4", PAYLOAD[:HALF]) + packed("lz4", PAYLOAD[HALF:]), 0, 0),
+    "lz4, bytes behind": ("lz4", packed("lz4") + b"bytes behind", 1, 0),
+    "lz4, a skippable frame": ("lz4", SKIPPABLE + packed("lz4"), 0, 0),
+    "lz4, cut": ("lz4", packed("lz4")[:-4], 0, 0),
+    "zstd frames": ("zstd", packed("zstd", PAYLOAD[:HALF]) + packed("zstd", PAYLOAD[HALF:]), 1, 1),
+    "zstd, skippable frames": ("zstd", SKIPPABLE + packed("zstd") + SKIPPABLE, 1, 1),
+    "zstd, an empty frame": ("zstd", packed("zstd") + packed("zstd", b""), 1, 1),
+    "zstd, a frame too many": ("zstd", packed("zstd") + packed("zstd", b"more"), 0, 0),
+    "zstd, bytes behind": ("zstd", packed("zstd") + b"bytes behind", 0, 0),
+    "zstd, checksum": ("zstd", packed("zstd", write_checksum=True), 1, 1),
+    "zstd, wrong checksum": ("zstd", damaged_end(packed("zstd", write_checksum=True)), 0, 0),
+    "zstd, cut": ("zstd", packed("zstd")[:-2], 0, 0),
+    "snappy, raw": ("snappy", bytes(cramjam.snappy.compress_raw(PAYLOAD)), 1, 1),
+    "snappy, joined": (
+        "snappy",
+        packed("snappy", PAYLOAD[:HALF]) + packed("snappy", PAYLOAD[HALF:]),
+        1,
+        1,
+    ),
+    "snappy, version turned": ("snappy", reversed_version(packed("snappy")), 1, 1),
+    "snappy, bytes behind": ("snappy", packed("snappy") + b"abc", 1, 0),
+    "snappy, an empty block": ("snappy", packed("snappy") + bytes(4), 0, 0),
+    "snappy, raw, bytes behind": (
+        "snappy",
+        bytes(cramjam.snappy.compress_raw(PAYLOAD)) + b"abc",
+        0,
+        0,
+    ),
+}
+
+
+def with_payload(codec: str, payload: bytes) -> bytes:
+    batch = bytearray(PLAIN[:HEADER_BYTES] + payload)
+    pack_into(">i", batch, 8, len(batch) - 12)
+    batch[22] = CODECS.index(codec)
+    stamp_crc(batch)
+    return bytes(batch)
+
+
+def test_compressed_streams_of_other_shapes(jars, oracle):
+    """What Kafka reads we read to the same records, or refuse because not all of it was used."""
+    blobs = [with_payload(codec, payload) for codec, payload, _, _ in FRAMINGS.values()]
+    answers = ask(jars, oracle, [f"READ {blob.hex()}" for blob in blobs])
+    found = {}
+    for name, blob, answer in zip(FRAMINGS, blobs, answers, strict=True):
+        try:
+            we_do = ours(blob)
+        except BatchError:
+            we_do = None
+        they_do = answer if answer.startswith("OK") else None
+        assert we_do in (None, they_do), name
+        found[name] = (they_do is not None, we_do is not None)
+    assert found == {name: (bool(k), bool(f)) for name, (_, _, k, f) in FRAMINGS.items()}
 
 
 def mutated(dice: random.Random, blob: bytes) -> bytes:
