@@ -23,6 +23,7 @@ from fencepost.log.meta import decode_properties
 __all__ = ["BrokerConfig", "ConfigError"]
 
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
+CLEANER_MAP_BYTES_MIN = 1024 * 1024
 
 
 class BrokerConfig:
@@ -212,6 +213,12 @@ class BrokerConfig:
             )
 
     def _check_pairs(self) -> None:
+        map_bytes, threads = (
+            self.get(f"log.cleaner.{name}") for name in ("dedupe.buffer.size", "threads")
+        )
+        if map_bytes < threads * CLEANER_MAP_BYTES_MIN:
+            allowed = "at least 1 MiB for each of log.cleaner.threads"
+            raise ConfigError("log.cleaner.dedupe.buffer.size", map_bytes, allowed)
         for low, high in (("group.min.session.timeout.ms", "group.max.session.timeout.ms"),):
             if self.get(low) > self.get(high):
                 raise ConfigError(low, self.get(low), f"not over {high}={self.get(high)}")

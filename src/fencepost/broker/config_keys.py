@@ -20,6 +20,7 @@ whose meaning cannot be honoured and must not be ignored: security first of all.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 from fencepost.log.config import TOPIC_CONFIGS
@@ -37,6 +38,7 @@ from fencepost.log.configdef import (
 _BOOLEAN = ConfigType.BOOLEAN
 _INT = ConfigType.INT
 _LIST = ConfigType.LIST
+_DOUBLE = ConfigType.DOUBLE
 _LONG = ConfigType.LONG
 _SHORT = ConfigType.SHORT
 _STRING = ConfigType.STRING
@@ -215,6 +217,46 @@ _LOG = (
     ),
 )
 
+_CLEANER = (
+    _key("log.cleaner.enable", _BOOLEAN, True, None, "Whether compacted topics are compacted."),
+    _key("log.cleaner.threads", _INT, 1, at_least(0), "Logs that are compacted at the same time."),
+    _key(
+        "log.cleaner.backoff.ms",
+        _LONG,
+        15_000,
+        at_least(0),
+        "How long to wait when no log is dirty enough.",
+    ),
+    _key(
+        "log.cleaner.dedupe.buffer.size",
+        _LONG,
+        134_217_728,
+        None,
+        "Bytes of memory for keys, all threads together; at least 1 MiB for each.",
+    ),
+    _key(
+        "log.cleaner.io.buffer.load.factor",
+        _DOUBLE,
+        0.9,
+        Validator("above 0, at most 1", lambda factor: 0 < factor <= 1),
+        "Share of that memory that may be used.",
+    ),
+    _key(
+        "log.cleaner.io.buffer.size",
+        _INT,
+        524_288,
+        at_least(0),
+        "Bytes of buffers to read and write, all threads together.",
+    ),
+    _key(
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        sys.float_info.max,
+        Validator("above 0", lambda rate: rate > 0),
+        "Most that is read and written per second, all threads together.",
+    ),
+)
+
 _FETCH = (
     _key("fetch.max.bytes", _INT, 57_671_680, at_least(1024), "Most bytes of one fetch response."),
     _key(
@@ -302,6 +344,7 @@ BROKER_CONFIGS: Final[dict[str, ConfigDef]] = {
         *_SOCKETS,
         *_TOPICS,
         *_LOG,
+        *_CLEANER,
         *_FETCH,
         *_GROUPS,
         *_CONTROLLER,
@@ -328,9 +371,7 @@ replica.socket.timeout.ms
 replica.socket.receive.buffer.bytes replica.selector.class
 leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
 auto.leader.rebalance.enable unclean.leader.election.interval.ms
-log.cleaner.enable log.cleaner.threads log.cleaner.backoff.ms
-log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.size log.cleaner.io.buffer.load.factor
-log.cleaner.io.max.bytes.per.second log.dir.failure.timeout.ms
+log.dir.failure.timeout.ms
 metadata.log.segment.bytes metadata.log.segment.ms metadata.max.retention.bytes
 metadata.max.retention.ms metadata.max.idle.interval.ms
 metadata.log.max.snapshot.interval.ms

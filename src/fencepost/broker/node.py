@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from fencepost.broker import apis
 from fencepost.broker.alter_partition import AlterPartitions
+from fencepost.broker.compaction import Compactor
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.controller_host import ControllerHost
 from fencepost.broker.endpoints import Endpoint
@@ -64,6 +65,7 @@ class Node:
     groups: GroupHost
     registration: Registration
     housekeeping: Housekeeping
+    compactor: Compactor
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
@@ -139,6 +141,7 @@ class Node:
         self.storage.set_strays_aside()
         self.groups.start()
         self.housekeeping.start()
+        self.compactor.start()
         await self.listener.start()
         self._say_where()
 
@@ -153,6 +156,7 @@ class Node:
             self._storage.close(clean=False, broker_epoch=-1, high_watermarks={})
             return
         self.housekeeping.stop()
+        self.compactor.close()
         self.replicas.close()
         self.groups.close()
         if self._joined and self.failure is None:
@@ -212,6 +216,7 @@ class Node:
         self.groups = GroupHost(self)
         self.replicas.watchers.append(self.groups)
         self.housekeeping = Housekeeping(self)
+        self.compactor = Compactor(self)
         self._wired = True
 
     async def _lead(self) -> None:
