@@ -20,7 +20,6 @@ from fencepost.testing import Cluster, ClusterError
 from fencepost.wire.api import (
     ApiVersionsRequest,
     FetchRequest,
-    FindCoordinatorRequest,
     MetadataRequest,
     ProduceRequest,
 )
@@ -443,16 +442,3 @@ def test_a_wildcard_listener_is_ready_at_an_address_that_works():
         with connect(cluster) as client:
             assert client.ask(ASK, 3).error_code == 0
         assert "are told" in cluster.log_text
-
-
-def test_a_compacted_topic_is_warned_of():
-    with Cluster() as cluster, connect(cluster) as client:
-        make_topic(client, name="compacted", cleanup_policy="compact")
-        assert "compacted has cleanup.policy=compact: there is no compaction" in cluster.log_text
-
-
-def test_the_offsets_topic_which_nobody_configured_is_not_warned_of():
-    with Cluster() as cluster, connect(cluster) as client:
-        eventually(lambda: client.ask(FindCoordinatorRequest(key="readers"), 3).error_code == 0)
-        assert (cluster.data_dir / "__consumer_offsets-0").is_dir()
-        assert "there is no compaction" not in cluster.log_text
