@@ -142,7 +142,7 @@ def test_markers():
     )
     (record,) = of_type(items(bytes(marker), with_records=True), "control")
     assert record == {
-        "offset": 0, "timestamp_ms": 5, "type": "ABORT", "value": {"coordinator_epoch": 4},
+        "offset": 0, "timestamp_ms": 5, "control_type": "ABORT", "value": {"coordinator_epoch": 4},
     }  # fmt: skip
 
 
@@ -345,7 +345,8 @@ def test_every_file_of_a_directory_has_a_dump():
         ("recovery-point-offset-checkpoint", b"0\n1\nt 0 5\n", [("t", 0, 5)], 0),
         ("recovery-point-offset-checkpoint", b"0\n2\nt 0 5\n", [("t", 0, 5)], 1),
         ("recovery-point-offset-checkpoint", b"0\n2\nt 0 5\nt 1\n", [("t", 0, 5)], 1),
-        ("recovery-point-offset-checkpoint", b"", [], 1),
+        ("recovery-point-offset-checkpoint", b"", [], 0),
+        ("recovery-point-offset-checkpoint", b"0\n", [], 1),
         ("leader-epoch-checkpoint", b"0\n2\n0 0\n3 7\n", [(0, 0), (3, 7)], 0),
         ("leader-epoch-checkpoint", b"0\n2\n3 7\n0 0\n", [(3, 7), (0, 0)], 1),
         ("leader-epoch-checkpoint", b"0\n1\n3 x\n", [], 2),

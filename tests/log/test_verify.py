@@ -396,6 +396,13 @@ def test_a_log_that_does_not_end_where_it_was_closed(disk):
     assert problems(disk) == []
 
 
+def test_a_clean_directory_without_recovery_points(disk):
+    change(disk, f"{ROOT}/recovery-point-offset-checkpoint", b"")
+    assert {one.path for one in problems(disk)} == {TXN, PLAIN, EPOCHS}
+    disk.unlink(f"{ROOT}/.kafka_cleanshutdown")
+    assert problems(disk) == []
+
+
 def test_checkpoints_that_cannot_be_read_or_name_strangers(disk):
     path = f"{ROOT}/replication-offset-checkpoint"
     change(disk, path, b"0\n2\norders 0 1\n")

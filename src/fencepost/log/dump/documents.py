@@ -19,7 +19,8 @@ from fencepost.wire.records import quorum_state
 def dump_offset_checkpoint(path: str, data: bytes) -> Iterator[Item]:
     """Lines of a file of one offset per partition."""
     try:
-        decode_lines(path, data)
+        if data:  # Kafka makes the file when it starts, and writes to it later
+            decode_lines(path, data)
     except CorruptFileError as error:
         yield damage(error.position, error.reason)
     for number, line in _lines(data):
@@ -39,7 +40,8 @@ def dump_offset_checkpoint(path: str, data: bytes) -> Iterator[Item]:
 def dump_epoch_checkpoint(path: str, data: bytes) -> Iterator[Item]:
     """Lines of a `leader-epoch-checkpoint`."""
     try:
-        decode_epochs(path, data)
+        if data:
+            decode_epochs(path, data)
     except CorruptFileError as error:
         yield damage(error.position, error.reason)
     for number, line in _lines(data):

@@ -83,10 +83,13 @@ def _records(found: FoundBatch, options: DumpOptions) -> Iterator[Item]:
     except BatchError as error:
         yield damage(found.position, str(error))
         return
-    if options.with_records:
-        for fields in shown:
-            if fields["offset"] >= options.from_offset:
-                yield Item("control" if header.is_control else "record", fields)
+    if not options.with_records:
+        return
+    for fields in shown:
+        if header.is_control:
+            fields["control_type"] = fields.pop("type")
+        if fields["offset"] >= options.from_offset:
+            yield Item("control" if header.is_control else "record", fields)
 
 
 def _decoded(found: FoundBatch, records: list[Any], options: DumpOptions) -> Iterator[Item]:

@@ -33,13 +33,12 @@ class CheckpointReader:
     def facts(self, *, is_live: bool) -> DirectoryFacts:
         """What the files say of partitions. OSError."""
         is_clean = self._is_clean() and not is_live
-        cleaned = self._offsets(CLEANER_OFFSET_FILE)
         return DirectoryFacts(
             is_clean,
             self._offsets(RECOVERY_POINT_FILE),
             self._offsets(LOG_START_OFFSET_FILE),
             self._offsets(HIGH_WATERMARK_FILE),
-            cleaned or {},
+            self._offsets(CLEANER_OFFSET_FILE),
         )
 
     def _is_clean(self) -> bool:
@@ -53,15 +52,17 @@ class CheckpointReader:
             self.problems.append(Problem(path, None, Severity.WARNING, "document", reason))
         return epoch is not None
 
-    def _offsets(self, name: str) -> dict[TopicPartition, int] | None:
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
         path = f"{self._directory}/{name}"
         try:
-            offsets = decode_offsets(path, self._files.read(path))
+            data = self._files.read(path)
+            # Kafka makes the file when it starts, and writes to it later.
+            offsets = decode_offsets(path, data) if data else {}
         except FileNotFoundError:
-            return None
+            return {}
         except CorruptFileError as error:
             self.problems.append(Problem(path, None, Severity.WARNING, "checkpoint", error.reason))
-            return None
+            return {}
         self.named[path] = set(offsets)
         return offsets
 

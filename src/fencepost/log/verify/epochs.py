@@ -27,7 +27,8 @@ class EpochCheck:
         self._flaw: str | None = None
         self._entries: list[EpochEntry] | None = None
         try:
-            self._entries = decode_epochs(path, files.read(path))
+            if data := files.read(path):  # Kafka makes the file before it has anything to write
+                self._entries = decode_epochs(path, data)
         except FileNotFoundError:
             pass
         except CorruptFileError as error:

@@ -20,7 +20,7 @@ class PartitionFacts:
     is_clean: bool = True
     """Whether the log was closed cleanly, or nobody can say."""
     is_recorded: bool = False
-    """Whether it stands in a log directory with checkpoints."""
+    """Whether it stands in a log directory, whose checkpoints are about it."""
     recovery_point: int | None = None
     start_offset: int | None = None
     high_watermark: int | None = None
@@ -37,18 +37,18 @@ class DirectoryFacts:
     """What the files of one log directory say."""
 
     is_clean: bool = True
-    recovery_points: dict[TopicPartition, int] | None = None
-    start_offsets: dict[TopicPartition, int] | None = None
-    high_watermarks: dict[TopicPartition, int] | None = None
+    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
+    start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     cleaned_offsets: dict[TopicPartition, int] = field(default_factory=dict)
 
     def of(self, key: TopicPartition) -> PartitionFacts:
         """What they say of one partition."""
         return PartitionFacts(
             self.is_clean,
-            self.recovery_points is not None,
-            (self.recovery_points or {}).get(key),
-            (self.start_offsets or {}).get(key),
-            (self.high_watermarks or {}).get(key),
+            True,
+            self.recovery_points.get(key),
+            self.start_offsets.get(key),
+            self.high_watermarks.get(key),
             self.cleaned_offsets.get(key),
         )
