@@ -310,10 +310,10 @@ def measure(buf: Buffer, pos: int = 0, end: int | None = None) -> WholeBatches:
 
 def compute_crc(buf: Buffer, pos: int, header: BatchHeader) -> int:
     """The CRC that the batch at `pos` should have; messages of v0 and v1 have zlib's CRC-32."""
-    view = memoryview(buf)
+    end = pos + LENGTH_OVERHEAD_BYTES + header.batch_length
     if header.magic == MAGIC:
-        return crc32c(view[pos + _ATTRIBUTES_AT : pos + header.size_bytes])
-    return crc32(view[pos + MAGIC_AT : pos + header.size_bytes])
+        return crc32c(memoryview(buf)[pos + _ATTRIBUTES_AT : end])
+    return crc32(memoryview(buf)[pos + MAGIC_AT : end])
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:

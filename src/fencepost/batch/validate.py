@@ -108,7 +108,11 @@ def validate_produced(
     )
     try:
         payload = read_payload(buf, 0, header, max_decompressed_bytes)
-        max_timestamp = _walk(payload, rules)
+        max_timestamp = walk(payload, rules)
+    except RecordError as error:
+        if error.flaw in (Flaw.NO_KEY, Flaw.TIMESTAMP_BOUNDS):
+            raise _refusal(find_refused(payload, rules, error.report)) from None
+        raise
     except BatchError as error:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
             raise BatchError(ErrorCode.INVALID_RECORD, error.message) from None
@@ -118,51 +122,44 @@ def validate_produced(
     return _mend_max_timestamp(buf, header, max_timestamp)
 
 
-def _walk(payload: Buffer, rules: Rules) -> int:
-    """The records' greatest timestamp. Raises RecordError, RefusedRecordsError."""
-    try:
-        return walk(payload, rules)
-    except RecordError as error:
-        if error.flaw not in (Flaw.NO_KEY, Flaw.TIMESTAMP_BOUNDS):
-            raise
-        refused = find_refused(payload, rules, error.report)
+def _refusal(refused: Sequence[RecordError]) -> RefusedRecordsError:
     is_late = any(one.code is ErrorCode.INVALID_TIMESTAMP for one in refused)
-    records = [(one.report[1], one.words) for one in refused]
-    raise RefusedRecordsError(
+    return RefusedRecordsError(
         ErrorCode.INVALID_TIMESTAMP if is_late else ErrorCode.INVALID_RECORD,
-        f"the topic does not take {len(records)} records of the batch: {refused[0].message}",
-        records,
+        f"the topic does not take {len(refused)} records of the batch: {refused[0].message}",
+        [(one.report[1], one.words) for one in refused],
     )
 
 
 def _check_frame(buf: Buffer, max_batch_bytes: int, allow_zstd: bool) -> BatchHeader:
     if len(buf) == 0:
         raise BatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
-    if len(buf) > MAGIC_AT and buf[MAGIC_AT] < MAGIC:
-        raise BatchError(
-            ErrorCode.INVALID_RECORD,
-            f"message format v{buf[MAGIC_AT]} (before Kafka 0.11) cannot be produced, only v2",
-        )
-    if len(buf) < HEADER_BYTES:
+    if len(buf) < HEADER_BYTES and (len(buf) <= MAGIC_AT or buf[MAGIC_AT] == MAGIC):
         raise BatchError(ErrorCode.INVALID_RECORD, f"{len(buf)} bytes are no whole batch header")
-    header = unpack_header(buf)
-    if header.size_bytes > len(buf):
-        flaw = f"the batch of {header.size_bytes} bytes is cut after {len(buf)}"
-    elif header.size_bytes < len(buf):
+    try:
+        header = unpack_header(buf)
+    except BatchError as error:
+        if error.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            raise BatchError(ErrorCode.INVALID_RECORD, error.message) from None
+        raise
+    size_bytes = header.size_bytes
+    if size_bytes > len(buf):
+        flaw = f"the batch of {size_bytes} bytes is cut after {len(buf)}"
+    elif size_bytes < len(buf):
         flaw = (
-            f"{len(buf) - header.size_bytes} bytes follow the batch: "
+            f"{len(buf) - size_bytes} bytes follow the batch: "
             "a partition takes exactly one batch per request"
         )
-    elif header.compression == Codec.ZSTD and not allow_zstd:
+    elif not allow_zstd and header.compression == Codec.ZSTD:
         raise BatchError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "the request's version is older than zstd"
         )
     elif header.base_offset != 0:
         flaw = f"the base offset is {header.base_offset}; a producer's is 0"
-    elif header.size_bytes > max_batch_bytes:
+    elif size_bytes > max_batch_bytes:
         raise BatchError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {header.size_bytes} bytes, the topic allows {max_batch_bytes}",
+            f"the batch has {size_bytes} bytes, the topic allows {max_batch_bytes}",
         )
     else:
         return header
