@@ -206,3 +206,108 @@ def test_thousands_of_epochs_are_found_by_bisection():
     cache = LeaderEpochCache((epoch * 2, epoch * 100) for epoch in range(20_000))
     assert cache.end_offset_for(20_001, 10**9) == (20_000, 1_000_100)
     assert cache.epoch_at(1_000_050) == 20_000
+
+
+# -- a million of them ----------------------------------------------------------------------------
+
+
+class Counting:
+    """An array that counts how often an entry is looked at."""
+
+    def __init__(self, values):
+        self.values = values
+        self.looks = 0
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, at):
+        self.looks += 1
+        return self.values[at]
+
+
+MILLION = 1_000_000
+
+
+@pytest.mark.parametrize("size", [10, 1_000, 1_000_000])
+def test_a_lookup_looks_at_no_more_entries_than_a_bisection(size):
+    cache = LeaderEpochCache.decode("x", lines_of(size))
+    cache._epochs, cache._starts = Counting(cache._epochs), Counting(cache._starts)
+    most = size.bit_length() + 4
+    for epoch in (0, 1, size // 3, size - 2, size - 1):
+        for ask in (
+            lambda e=epoch: cache.end_offset_for(e, 5 * size),
+            lambda e=epoch: cache.epoch_at(e * 3),
+            lambda e=epoch: cache.entry_for(e),
+            lambda e=epoch: cache.previous_epoch(e),
+        ):
+            cache._epochs.looks = cache._starts.looks = 0
+            ask()
+            assert cache._epochs.looks + cache._starts.looks <= most
+    assert cache.end_offset_for(size // 3, 5 * size) == (size // 3, (size // 3 + 1) * 3)
+
+
+def lines_of(size: int) -> bytes:
+    return b"0\n%d\n" % size + b"".join(b"%d %d\n" % (at, at * 3) for at in range(size))
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 1_000, 1_000_000])
+def test_a_file_of_many_epochs_is_read_and_written_as_it_is(size):
+    data = lines_of(size)
+    cache = LeaderEpochCache.decode("x", data)
+    assert len(cache) == size
+    assert cache.encode() == data
+    assert cache == cache.copy()
+    assert cache.version == 0
+    assert cache.encode(3) == (lines_of(1) if size else data)
+
+
+@pytest.mark.slow
+def test_a_million_epochs_take_a_dozen_bytes_each():
+    import tracemalloc
+
+    data = lines_of(MILLION)
+    tracemalloc.start()
+    cache = LeaderEpochCache.decode("x", data)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(cache) == MILLION
+    assert used < 16 * MILLION
+
+
+def test_cutting_a_million_epochs_one_after_the_other_moves_no_others():
+    """From the end, as a follower does that finds its way back; each cut takes off one entry."""
+    cache = LeaderEpochCache.decode("x", lines_of(MILLION))
+    for left in range(MILLION, MILLION - 2_000, -1):
+        assert cache.latest_epoch() == left - 1
+        assert cache.truncate_from_end((left - 1) * 3)
+    assert len(cache) == MILLION - 2_000
+    assert cache.truncate_from_start(1_500_001)
+    assert cache.earliest() == (500_000, 1_500_001)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"0\n2\n1 5\n",  # too few
+        b"0\n1\n1 5\n2 6\n",  # too many
+        b"0\n2\n2 5\n1 6\n",  # epochs fall
+        b"0\n2\n1 6\n2 6\n",  # offsets stand still
+        b"0\n1\n2147483648 6\n",
+        b"0\n1\n1 9223372036854775808\n",
+        b"0\n1\n1 -6\n",
+        b"0\n1\n1\n",
+        b"0\n1\n1 2 3\n",
+        b"0\n1\n1 2",
+        b"1\n1\n1 2\n",
+        b"",
+    ],
+)
+def test_what_is_no_such_file_is_refused(data):
+    with pytest.raises(CorruptFileError):
+        LeaderEpochCache.decode("x", data)
+
+
+def test_numbers_at_their_limits_and_wider_gaps_are_read():
+    data = b"0\n2\n1  5\n2147483647 9223372036854775807\n"
+    assert list(LeaderEpochCache.decode("x", data)) == [(1, 5), (2147483647, (1 << 63) - 1)]

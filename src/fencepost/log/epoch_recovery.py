@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from fencepost.batch.header import BatchHeader
 from fencepost.log.disk import Disk
-from fencepost.log.epochs import EpochEntry, LeaderEpochCache, decode_epochs
+from fencepost.log.epochs import EpochEntry, LeaderEpochCache
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.segment import Segment
 
@@ -44,15 +44,15 @@ def recover_epochs(
     `scanned` has the epochs of batches that recovery has read, where each was first met.
     CorruptFileError (the log), OSError.
     """
-    entries: list[EpochEntry] = []
+    stored = LeaderEpochCache()
     sound = True
     try:
-        entries = decode_epochs(path, disk.read(path))
+        stored = LeaderEpochCache.decode(path, disk.read(path))
     except FileNotFoundError:
         sound = end_offset == start_offset
     except CorruptFileError:
         sound = False
-    epochs = LeaderEpochCache(entries)
+    epochs = stored.copy()
     epochs.truncate_from_end(end_offset)
     for epoch, offset in scanned:
         if epochs.epoch_at(offset) != epoch:
@@ -60,8 +60,8 @@ def recover_epochs(
     epochs.truncate_from_start(start_offset)
     if not sound or not _agree(epochs, segments, start_offset):
         epochs = _from_batches(segments, start_offset)
-        return RecoveredEpochs(epochs, list(epochs) != entries, True)
-    return RecoveredEpochs(epochs, list(epochs) != entries, False)
+        return RecoveredEpochs(epochs, epochs != stored, True)
+    return RecoveredEpochs(epochs, epochs != stored, False)
 
 
 def _from_batches(segments: Sequence[Segment], start_offset: int) -> LeaderEpochCache:
@@ -74,7 +74,7 @@ def _from_batches(segments: Sequence[Segment], start_offset: int) -> LeaderEpoch
 
 
 def _agree(epochs: LeaderEpochCache, segments: Sequence[Segment], start_offset: int) -> bool:
-    newest = list(epochs)[-BOUNDARIES_CHECKED_MAX:]
+    newest = epochs.newest(BOUNDARIES_CHECKED_MAX)
     earliest = epochs.earliest()
     if earliest is None or earliest.start_offset > start_offset:
         # The first batches have no entry: right if they are of before there were epochs.
