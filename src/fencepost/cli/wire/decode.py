@@ -20,7 +20,7 @@ from fencepost.cli.wire.documents import Decoded, decode_body, decode_request, d
 from fencepost.cli.wire.failures import InputError, wire_command
 from fencepost.cli.wire.json_parts import check_version
 from fencepost.cli.wire.names import find_api, find_message
-from fencepost.cli.wire.output import print_line, shown, warn_if_different
+from fencepost.cli.wire.output import check_records_option, print_line, shown, warn_if_different
 from fencepost.wire import api
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.types import Buffer
@@ -121,6 +121,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     ):
         if value is not None and not is_allowed:
             raise UsageError(f"{option} is for {place}")
+    check_records_option(arguments.records)
     if arguments.max_frame_bytes < 1:
         raise UsageError("--max-frame-bytes must be at least 1")
 

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import json
 import sys
+from types import ModuleType
 from typing import Any
 
-from fencepost.cli.wire.batches import decoded_records
+from fencepost.cli.cluster_options import UsageError
 from fencepost.cli.wire.documents import Decoded
 
 
 def shown(decoded: Decoded, with_records: bool) -> dict[str, Any]:
     """The document, on request with the records of its batches beside it."""
-    records = decoded_records(decoded.message, decoded.version) if with_records else []
+    records = _batches().decoded_records(decoded.message, decoded.version) if with_records else []
     return {**decoded.document, "decoded_records": records} if records else decoded.document
+
+
+def check_records_option(with_records: bool) -> None:
+    """Raise UsageError when records are wanted and what reads them is not installed."""
+    if with_records:
+        _batches()
+
+
+def _batches() -> ModuleType:
+    """What shows record batches; everything else here does with the standard library alone."""
+    try:
+        from fencepost.cli.wire import batches
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        raise UsageError(
+            f"--records needs the module {name}, which is missing: pip install fencepost"
+        ) from None
+    return batches
 
 
 def warn_if_different(decoded: Decoded, what: str) -> None:
