@@ -98,7 +98,7 @@ def test_a_key_that_nothing_reads_is_found_out(docs_tables: ModuleType):
     read = docs_tables.read_keys()
     assert {"retention.ms", "log.retention.hours", "num.partitions", "segment.bytes"} <= read
     assert "no.such.key" not in read
-    assert "log.cleaner.min.cleanable.ratio" not in read
+    assert "log.local.retention.ms" not in read
 
 
 PATH_NAMED = re.compile(

@@ -54,7 +54,14 @@ def put(
     return append(log, batch, epoch).first_offset
 
 
-def put_marker(log: PartitionLog, producer_id: int, *, committed: bool, producer_epoch: int = 0):
+def put_marker(
+    log: PartitionLog,
+    producer_id: int,
+    *,
+    committed: bool,
+    producer_epoch: int = 0,
+    epoch: int = 0,
+) -> int:
     """End a producer's transaction; the marker's offset."""
     marker = build_end_txn_marker(
         committed=committed,
@@ -63,7 +70,7 @@ def put_marker(log: PartitionLog, producer_id: int, *, committed: bool, producer
         producer_epoch=producer_epoch,
         timestamp_ms=NOW_MS,
     )
-    return append(log, marker).first_offset
+    return append(log, marker, epoch).first_offset
 
 
 def settle(log: PartitionLog) -> None:

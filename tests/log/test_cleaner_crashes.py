@@ -42,6 +42,7 @@ class World:
             self.disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid(bytes(15) + b"\1")
         )
         self.now_ms = NOW_MS
+        self.epoch = 0
         self.start()
         self.log.config = SMALL
         self.fill()
@@ -61,6 +62,7 @@ class World:
         sequences: dict[int, int] = {}
         undecided: set[int] = set()
         for at in range(BATCHES):
+            self.epoch = at // 15
             producer = dice.randrange(5) - 1
             items = [
                 (b"k%d" % dice.randrange(9), None if dice.random() < 0.15 else b"v%d" % at * 4)
@@ -78,21 +80,25 @@ class World:
                 if producer >= 2:
                     undecided.add(producer)
             put(
-                self.log, *items, epoch=at // 15, compression=dice.choice(["none", "lz4"]), **stamps
+                self.log,
+                *items,
+                epoch=self.epoch,
+                compression=dice.choice(["none", "lz4"]),
+                **stamps,
             )
             if undecided and dice.random() < 0.3:
                 self.decide(undecided)
         while undecided:
             self.decide(undecided)
         settle(self.log)
-        put(self.log, (b"k0", b"active"), epoch=BATCHES // 15)
+        put(self.log, (b"k0", b"active"), epoch=self.epoch)
         self.log.flush()
         self.log_dir.checkpoint({("t", 0): self.log.end_offset})
 
     def decide(self, undecided: set[int]) -> None:
         producer = self.random.choice(sorted(undecided))
         undecided.discard(producer)
-        put_marker(self.log, producer, committed=self.random.random() < 0.5)
+        put_marker(self.log, producer, committed=self.random.random() < 0.5, epoch=self.epoch)
 
     def producer_tails(self) -> dict[int, tuple[int, int, int]]:
         return {

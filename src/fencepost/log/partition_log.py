@@ -61,7 +61,7 @@ from fencepost.log.reading import (
 from fencepost.log.recovery import LoadedLog, RecoveryReport, load_log
 from fencepost.log.replay import load_producers, note_batch, rebuild_txn_index, settle_active
 from fencepost.log.retention import segments_to_delete
-from fencepost.log.segment import Segment, SegmentCache
+from fencepost.log.segment import UNKNOWN, Segment, SegmentCache
 from fencepost.log.txn_index import TxnIndex
 from fencepost.wire.records.txn_index import AbortedTxn
 from fencepost.wire.types import Uuid
@@ -364,11 +364,15 @@ class PartitionLog:
             return False
         if segment_bytes > self._roll_bytes - size:
             return True
-        begun_ms = segment.rolling_timestamp_ms()
+        begun_ms = segment.first_timestamp_ms
+        if begun_ms == UNKNOWN:
+            begun_ms = segment.rolling_timestamp_ms()
         age_ms = timestamp_ms - begun_ms if begun_ms >= 0 else now_ms - segment.created_ms
-        return (
-            age_ms > self._roll_ms
-            or len(segment.index) >= self._index_entries_max
+        if age_ms > self._roll_ms:
+            return True
+        # A full index matters only to a batch that would make an entry.
+        return segment.bytes_since_index > self._index_interval_bytes and (
+            len(segment.index) >= self._index_entries_max
             or len(segment.time_index) >= self._time_index_entries_max
         )
 
@@ -695,7 +699,11 @@ class PartitionLog:
         self._swap = None
         swap.new.unpin()
         self._row.note_deleted(swap.deleted)
-        self._row.drop_snapshots(swap.old_bases[1:])
+        try:
+            self._row.drop_snapshots(swap.old_bases[1:])
+        except OSError as error:
+            self.fail(f"deleting a snapshot failed: {error}")
+            raise
 
     def end_cleaning(self, cleaning: Cleaning) -> None:
         """The job has run, or will not; another one may begin."""
