@@ -1,0 +1,1 @@
+"""Benchmarks of the log: see bench.py."""
