@@ -16,8 +16,9 @@ from hypothesis import given, settings, strategies as st
 
 from fencepost.batch.records import build_batch
 from fencepost.cli.main import main
-from fencepost.cli.wire.bytes_input import Progress, parse_hex
+from fencepost.cli.wire.bytes_input import Progress
 from fencepost.cli.wire.failures import InputError
+from fencepost.cli.wire.hex_text import parse_hex
 from fencepost.cli.wire.names import message_names
 from fencepost.wire import api
 from fencepost.wire.api import (
@@ -305,11 +306,12 @@ def test_bytes_that_no_encoder_writes_are_pointed_out(wire: Wire):
     assert wire(*words, stdin=plain).err == ""
     ran = wire(*words, stdin=longer)
     assert (ran.code, ran.json) == (0, wire(*words, stdin=plain).json)
-    assert "encode gives other bytes from byte 0 on" in ran.err
+    assert "encode gives other bytes from its byte 0 on" in ran.err
     frame = struct.pack(">ihhihb", 11 + len(longer), 12, 4, 5, -1, 0) + longer
     ran = wire("decode", "--request", "--frames", stdin=frame)
     assert ran.err == (
-        "frame 0 at byte 0 is not as encoders write it: encode gives other bytes from byte 15 on\n"
+        "frame 0 at byte 0 is not as encoders write it: "
+        "encode gives other bytes from its byte 15 on\n"
     )
 
 
@@ -469,18 +471,13 @@ def test_kinds_of_records_without_a_key(wire: Wire, kind: str, message: str):
         ("--request", b"\x7f\xff\xff\xff", "its length cannot be 2147483647"),
         ("--request", b"\xff\xff\xff\xff", "its length cannot be -1"),
         ("--request", b"\0\0\0\x02ab", "header: a request header takes 8 bytes or more"),
-        ("--request", b"\0\0\0\x08\x03\xe8" + bytes(6), "no API has the number 1000 (at byte 4)"),
+        ("--request", b"\0\0\0\x08\x03\xe8" + bytes(6), "no API has the number 1000 (at byte 4 of"),
         ("--request", b"\0\0\0\x08\0\x01\0\x63" + bytes(4), "FetchRequest has no version 99"),
         ("--request", b"", "there is no frame in the input"),
         (
-            "--request",
-            asked()[:3] + b"\x13" + asked()[4:] + b"\0",
-            "frame 0 at byte 0: 1 bytes left over (at byte 22)",
-        ),
-        (
             "--response --api Fetch --version 12",
             struct.pack(">ii", 8, 1) + bytes(4),
-            "frame 0 at byte 0: throttle_time_ms: int32 takes 4 bytes, 3 are left (at byte 9)",
+            "throttle_time_ms: int32 takes 4 bytes, 3 are left (at byte 9 of the frame)",
         ),
         ("--response --api Fetch --version 99", b"", "FetchResponse has no version 99"),
         ("--response --api Fetsch --version 1", b"", "did you mean Fetch"),
@@ -529,10 +526,86 @@ def test_a_wrong_command_line_is_exit_code_2(wire: Wire, words: str):
     assert ran.code == 2 and ran.raw == b""
 
 
-def test_what_came_before_a_bad_frame_is_printed(wire: Wire):
-    ran = wire("decode", "--request", "--frames", stdin=asked() + b"\0\0\0\x01x")
+BAD_FRAME = b"\0\0\0\x01x"
+
+
+def test_a_bad_frame_does_not_end_it(wire: Wire):
+    data = asked() + BAD_FRAME + produced() + BAD_FRAME
+    ran = wire("decode", "--request", "--frames", stdin=data)
     assert ran.code == 1
-    assert [one["request"] for one in ran.lines] == ["ApiVersions"]
+    assert [one.get("request") for one in ran.lines] == ["ApiVersions", None, "Produce", None]
+    error = "header: a request header takes 8 bytes or more (at byte 4 of the frame)"
+    about = {"kind": "request", "frame": 1, "byte": 22, "error": error}
+    assert ran.lines[1] == {"capture": about, "raw": "AAAAAXg="}
+    assert ran.err == (
+        f"fencepost wire decode: 2 of 4 frames could not be decoded; frame 1 at byte 22: {error}\n"
+    )
+    assert wire("encode", "--output", "-", stdin=ran.raw).raw == data
+    cut = wire("decode", "--request", "--frames", stdin=data + b"\0")
+    assert cut.code == 1 and len(cut.lines) == 4
+    assert cut.err.endswith("are no length of a frame; 2 before it could not be decoded\n")
+
+
+def test_without_frames_the_first_bad_frame_ends_it(wire: Wire):
+    ran = wire("decode", "--request", stdin=asked() + BAD_FRAME + produced())
+    assert ran.code == 1 and ran.json["request"] == "ApiVersions"
+    assert "frame 1 at byte 22: header: a request header takes 8 bytes or more" in ran.err
+
+
+def test_a_bad_response_among_others(wire: Wire):
+    words = ("decode", "--response", "--api", "Heartbeat", "--version", "4", "--frames")
+    ran = wire(*words, stdin=BAD_FRAME + answered())
+    assert ran.code == 1 and ran.lines[0]["capture"]["kind"] == "response"
+    assert ran.lines[1]["response"] == "Heartbeat"
+
+
+def test_bytes_behind_a_message_are_kept(wire: Wire):
+    """As librdkafka sends them behind its Metadata requests v13."""
+    frame = "000000190003000d00000004000772646b61666b610000000000010000"
+    for words in (("--frames",), ()):
+        ran = wire("decode", "--request", *words, "--hex", frame)
+        assert ran.code == 0
+        assert ran.json["body"]["topics"] is None and ran.json["trailing"] == "AQAA"
+        assert ran.err == "frame 0 at byte 0 has 3 bytes behind the message, kept as 'trailing'\n"
+        assert wire("encode", stdin=ran.raw).out.strip() == frame
+    longer = struct.pack(">i", len(answered()) - 3) + answered()[4:] + b"x"
+    words = ("--response", "--api", "Heartbeat", "--version", "4")
+    ran = wire("decode", *words, stdin=longer)
+    assert ran.code == 0 and ran.err.endswith("kept as 'trailing'; is --version right?\n")
+    assert wire("encode", "--output", "-", stdin=ran.raw).raw == longer
+
+
+@pytest.mark.parametrize(
+    ("words", "frame", "hint"),
+    [
+        (
+            "--request",
+            asked(),
+            "With 00000012 before it, it reads as ApiVersionsRequest, version 3",
+        ),
+        (
+            "--response --api Heartbeat --version 4",
+            b"".join(encode_response_parts(HeartbeatResponse(), 4, 0x7FFFFFFF)),
+            "With 0000000c before it, it reads as HeartbeatResponse, version 4",
+        ),
+    ],
+)
+def test_a_frame_without_its_length(wire: Wire, words: str, frame: bytes, hint: str):
+    ran = wire("decode", *words.split(), stdin=frame[4:])
+    assert ran.code == 1
+    assert "; is its length missing? " + hint in ran.err
+    assert "missing?" not in wire("decode", *words.split(), stdin=frame[:-1]).err
+
+
+def test_a_log_segment_is_no_record(wire: Wire, tmp_path: Path):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(bytes(BATCH) * 3)
+    for words in ((), ("--max-frame-bytes", "120")):
+        ran = wire("decode", "--record", "metadata", *words, str(path))
+        assert ran.code == 1 and ran.err.count("\n") == 1
+        assert "fencepost log dump FILE shows them" in ran.err
+    value = metadata.encode_record(metadata.TopicRecord(name="orders"))
+    assert "log dump" not in wire("decode", "--record", "metadata", stdin=value[:-1]).err
 
 
 def test_a_file_that_is_not_there(wire: Wire, tmp_path: Path):

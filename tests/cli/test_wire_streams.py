@@ -395,12 +395,26 @@ def test_what_a_server_sends_too_much_is_kept():
     assert part.data == longer
 
 
+def test_what_a_client_sends_too_much_is_kept():
+    asked, _ = heartbeats(1)
+    longer = (len(asked[0]) - 1).to_bytes(4, "big") + asked[0][4:] + b"\1\0\0"
+    item = Conversation().from_client(Cut(longer), 0.0)
+    assert (item.kind, item.error) == ("request", None)
+    assert item.decoded is not None and item.decoded.document["trailing"] == "AQAA"
+    (part,) = encode_document(item.decoded.document)
+    assert part.data == longer
+    # Joined in the middle, it is a request all the same: the client has a name.
+    assert list(cutter(is_in_step=False).feed(b"\xff" * 9 + longer))[1] == Cut(longer)
+
+
 def test_an_api_from_the_future_is_passed_through():
     frame = bytearray(request(HeartbeatRequest(), 3, 77))
     frame[4:6] = (998).to_bytes(2, "big")
     talk = Conversation()
     item = talk.from_client(Cut(bytes(frame)), 0.0)
-    assert item.error == "header.request_api_key: no API has the number 998 (at byte 4)"
+    assert (
+        item.error == "header.request_api_key: no API has the number 998 (at byte 4 of the frame)"
+    )
     answer = talk.from_server(Cut(response(HeartbeatResponse(), 3, 77)))
     assert answer.kind == "response" and answer.error is not None
 

@@ -1,74 +1,28 @@
-"""Where bytes come from: a file, a pipe, hex digits in many dresses; frames one by one."""
+"""Where bytes come from: a file, a pipe, hex digits; frames one by one."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from fencepost.cli.wire.failures import InputError
+from fencepost.cli.wire.framing import LENGTH_BYTES
+from fencepost.cli.wire.hex_text import parse_hex
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 """What a broker takes at most unless configured otherwise (`socket.request.max.bytes`)."""
-LENGTH_BYTES = 4
+
+_REST_BYTES_MAX = 1 << 20
+"""Enough of what is no frame to say what it may be."""
 
 _PROGRESS_FROM_BYTES = 32 * 1024 * 1024
 _PROGRESS_EVERY_S = 0.2
-# Offset columns: `0x0010:` and `00000010:` (tcpdump, xxd), `00000010  ` (hexdump), `0010   `.
-_OFFSET = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{4,16})(:\s*|\s{2,})(?=\S)")
-_LAST_OFFSET = re.compile(r"\s*[0-9a-fA-F]{7,16}\s*")
-_PAIRS = re.compile(r"(?:[0-9a-fA-F]{2}(?:\s{1,2}|$)){1,16}")
-_DUMP_STEP = 16
-_DRESS = re.compile(r"0x|\\x|[\s:,]", re.IGNORECASE)
-
-
-def parse_hex(text: str) -> bytes:
-    """The bytes behind hex digits; InputError when something else is among them.
-
-    Blanks, colons, commas, `0x` and `\\x` are passed over. When every line begins with an offset,
-    as in dumps of tcpdump, xxd and hexdump, so are offsets and the text beside the digits.
-    """
-    digits = _DRESS.sub("", _without_dump_columns(text))
-    try:
-        return bytes.fromhex(digits)
-    except ValueError:
-        pass
-    wrong = re.search(r"[^0-9a-fA-F]", digits)
-    if wrong is None:
-        raise InputError(f"an odd number of hex digits ({len(digits)})")
-    raise InputError(f"{wrong[0]!r} is no hex digit (after {wrong.start()} digits)")
-
-
-def _without_dump_columns(text: str) -> str:
-    """Only the digits of a dump; any other text as it is."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) > 1 and _LAST_OFFSET.fullmatch(lines[-1]):
-        lines.pop()  # hexdump ends with the size
-    found = [_OFFSET.match(line) for line in lines]
-    matches = [match for match in found if match is not None]
-    if not lines or len(matches) < len(lines):
-        return text
-    has_colons = all(match[2].startswith(":") for match in matches)
-    offsets = [int(match[1], 16) for match in matches]
-    steps = {after - before for before, after in pairwise(offsets)}
-    if not has_colons and steps != {_DUMP_STEP}:
-        return text
-    return "".join(_digits(match.string[match.end() :], has_colons) for match in matches)
-
-
-def _digits(columns: str, has_colons: bool) -> str:
-    """The digits of a dump's line, without what they mean as text."""
-    if has_colons:
-        return re.split(r"\s{2,}", columns, maxsplit=1)[0]
-    pairs = _PAIRS.match(columns)
-    return columns if pairs is None else pairs[0]
 
 
 @contextmanager
@@ -94,27 +48,40 @@ class Frame(NamedTuple):
     offset: int
     data: bytes
 
+    @property
+    def where(self) -> str:
+        """Its place, for people."""
+        return f"frame {self.number} at byte {self.offset}"
+
+
+class NoFrameError(InputError):
+    """Here begins no frame, and so none behind it can be found either; `rest` is what is here."""
+
+    def __init__(self, reason: str, rest: Frame) -> None:
+        super().__init__(f"{rest.where}: {reason}")
+        self.rest = rest
+
 
 def iter_frames(stream: BinaryIO, frame_bytes_max: int = FRAME_BYTES_MAX) -> Iterator[Frame]:
     """The frames in `stream`, one in memory at a time.
 
-    InputError for a length that cannot be and for a last frame that is cut off.
+    NoFrameError for a length that cannot be and for a last frame that is cut off.
     """
     offset = 0
     number = 0
     while prefix := read_all(stream, LENGTH_BYTES):
-        where = f"frame {number} at byte {offset}"
-        if len(prefix) < LENGTH_BYTES:
-            raise InputError(f"{where}: {len(prefix)} bytes are no length of a frame")
         size = int.from_bytes(prefix, "big", signed=True)
-        if not 0 <= size <= frame_bytes_max:
-            raise InputError(
-                f"{where}: its length cannot be {size}, at most {frame_bytes_max} is allowed"
-            )
-        data = read_all(stream, size)
+        is_length = len(prefix) == LENGTH_BYTES and 0 <= size <= frame_bytes_max
+        data = read_all(stream, size if is_length else _REST_BYTES_MAX)
+        frame = Frame(number, offset, prefix + data)
+        if len(prefix) < LENGTH_BYTES:
+            raise NoFrameError(f"{len(prefix)} bytes are no length of a frame", frame)
+        if not is_length:
+            reason = f"its length cannot be {size}, at most {frame_bytes_max} is allowed"
+            raise NoFrameError(reason, frame)
         if len(data) < size:
-            raise InputError(f"{where}: {size} bytes should follow, {len(data)} do")
-        yield Frame(number, offset, prefix + data)
+            raise NoFrameError(f"{size} bytes should follow, {len(data)} do", frame)
+        yield frame
         offset += LENGTH_BYTES + size
         number += 1
 

@@ -19,7 +19,13 @@ from collections.abc import Iterator
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
-from fencepost.cli.wire.documents import Decoded, decode_request, decode_response, read_header
+from fencepost.cli.wire.documents import (
+    Decoded,
+    decode_request,
+    decode_response,
+    frame_error,
+    read_header,
+)
 from fencepost.cli.wire.framing import LENGTH_BYTES, Cut
 from fencepost.wire import api
 from fencepost.wire.errors import DecodeError, ErrorCode, WireError
@@ -92,7 +98,7 @@ class Conversation:
         decoded = None
         if error is None:
             decoded, error = _tried_request(frame.data)
-        if self._has_raw_tokens and decoded is None:
+        if self._has_raw_tokens and (decoded is None or decoded.trailing_bytes):
             return self._token_or_error("request", frame, error or "")
         self._has_raw_tokens = key == _SASL_HANDSHAKE_KEY and version == 0
         if not _is_unanswered(key, decoded):
@@ -137,14 +143,14 @@ def _tried_request(data: bytes) -> tuple[Decoded | None, str | None]:
     try:
         return decode_request(data), None
     except (WireError, JsonFormError) as error:
-        return None, str(error)
+        return None, frame_error(error)
 
 
 def _tried_response(pending: Pending, data: bytes) -> tuple[Decoded | None, str | None]:
     try:
         return _response(pending, data), None
     except (WireError, JsonFormError) as error:
-        return None, str(error)
+        return None, frame_error(error)
 
 
 def _response(pending: Pending, data: bytes) -> Decoded:
@@ -157,11 +163,11 @@ def _response(pending: Pending, data: bytes) -> Decoded:
         error = data[8:10]
         if not is_known or error == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):
             try:
-                return decode_response(key, 0, data, allow_trailing=True)
+                return decode_response(key, 0, data)
             except DecodeError:
                 if not is_known:
                     raise
-    return decode_response(key, version, data, allow_trailing=True)
+    return decode_response(key, version, data)
 
 
 # -- what frames look like -------------------------------------------------------------------
@@ -200,13 +206,13 @@ def _begins_request(buf: bytearray, at: int) -> bool:
     """Whether a request begins here: a header of a known API and version, and proof of it.
 
     Data is full of zeros and small numbers, which make headers too. So either the whole request is
-    there and can be decoded, or the client has a name, as clients do.
+    there and can be decoded to its end, or the client has a name, as clients do.
     """
     size = LENGTH_BYTES + _HEAD.unpack_from(buf, at)[0]
+    is_whole = len(buf) - at >= size and size <= _PROOF_BYTES_MAX
     try:
         header, _ = read_header(buf[at : at + min(size, _HEADER_BYTES_MAX)])
-        if len(buf) - at >= size and size <= _PROOF_BYTES_MAX:
-            decode_request(buf[at : at + size])
+        if is_whole and not decode_request(buf[at : at + size]).trailing_bytes:
             return True
     except (WireError, JsonFormError, IndexError):
         return False

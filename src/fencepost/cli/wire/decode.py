@@ -7,23 +7,15 @@ from typing import Any
 
 from fencepost.cli.cluster_options import UsageError, print_json
 from fencepost.cli.wire import stored
-from fencepost.cli.wire.bytes_input import (
-    FRAME_BYTES_MAX,
-    Progress,
-    iter_frames,
-    open_bytes,
-    parse_hex,
-    read_all,
-    size_bytes,
-)
-from fencepost.cli.wire.documents import Decoded, decode_body, decode_request, decode_response
+from fencepost.cli.wire.bytes_input import FRAME_BYTES_MAX, open_bytes, read_all
+from fencepost.cli.wire.documents import decode_body
 from fencepost.cli.wire.failures import InputError, wire_command
+from fencepost.cli.wire.frames import decode_frames
+from fencepost.cli.wire.hex_text import parse_hex
 from fencepost.cli.wire.json_parts import check_version
-from fencepost.cli.wire.names import find_api, find_message
-from fencepost.cli.wire.output import check_records_option, print_line, shown, warn_if_different
-from fencepost.wire import api
+from fencepost.cli.wire.names import find_message
+from fencepost.cli.wire.output import check_records_option, shown, warn_if_different
 from fencepost.wire.errors import DecodeError
-from fencepost.wire.types import Buffer
 
 EPILOG = """\
 FILE has bytes as they are on the wire; - or nothing is stdin. --hex takes digits, with or without
@@ -39,6 +31,10 @@ examples:
   fencepost wire decode --pcap trace.pcap --port 9092
 """
 KAFKA_PORT = 9092
+
+# Where every batch says its size and its format, whichever that is.
+_BATCH_SIZE_AT, _MAGIC_AT = 8, 16
+_BATCH_SIZE_MIN, _MAGIC_MAX = 14, 2
 
 
 def register_decode(actions: Any) -> None:
@@ -97,7 +93,7 @@ def decode(arguments: argparse.Namespace) -> int:
         print_json(shown(decoded, arguments.records))
         warn_if_different(decoded, cls.__name__)
     else:
-        _decode_frames(arguments)
+        decode_frames(arguments)
     return 0
 
 
@@ -131,7 +127,8 @@ def _read(arguments: argparse.Namespace) -> bytes:
     with open_bytes(arguments.file, arguments.hex) as stream:
         data = read_all(stream, arguments.max_frame_bytes + 1)
     if len(data) > arguments.max_frame_bytes:
-        raise InputError(f"the input is larger than {arguments.max_frame_bytes} bytes")
+        hint = "" if arguments.record is None else _segment_hint(data)
+        raise InputError(f"the input is larger than {arguments.max_frame_bytes} bytes{hint}")
     return data
 
 
@@ -143,36 +140,18 @@ def _decode_record(arguments: argparse.Namespace) -> dict[str, Any]:
     if key is None and stored.has_key(kind):
         raise UsageError(f"--key is needed: it says what a {kind} record's value is")
     has_value = arguments.file is not None or arguments.hex is not None or key is None
-    return stored.decode(kind, key, _read(arguments) if has_value else None)
+    value = _read(arguments) if has_value else None
+    try:
+        return stored.decode(kind, key, value)
+    except DecodeError as error:
+        raise InputError(f"{error}{_segment_hint(value or b'')}") from None
 
 
-def _decode_frames(arguments: argparse.Namespace) -> None:
-    """Frames one by one, until the first that cannot be read."""
-    key = None
-    if arguments.response:
-        key = find_api(arguments.api)
-        check_version(api.response_class(key), arguments.version)
-    count = 0
-    with open_bytes(arguments.file, arguments.hex) as stream:
-        progress = Progress(size_bytes(stream))
-        for frame in iter_frames(stream, arguments.max_frame_bytes):
-            try:
-                decoded = _decode_frame(key, arguments.version, frame.data)
-            except DecodeError as error:
-                where = f"frame {frame.number} at byte {frame.offset}"
-                raise InputError(f"{where}: {error}") from None
-            document = shown(decoded, arguments.records)
-            if arguments.frames:
-                print_line(document)
-            else:
-                print_json(document)
-            warn_if_different(decoded, f"frame {frame.number} at byte {frame.offset}")
-            progress.show(frame.offset)
-            count += 1
-        progress.close()
-    if count == 0:
-        raise InputError("there is no frame in the input")
-
-
-def _decode_frame(key: int | None, version: int, data: Buffer) -> Decoded:
-    return decode_request(data) if key is None else decode_response(key, version, data)
+def _segment_hint(data: bytes) -> str:
+    """Where to go with a whole log file: it begins with a batch, not with a record."""
+    if len(data) <= _MAGIC_AT or data[_MAGIC_AT] > _MAGIC_MAX:
+        return ""
+    size = int.from_bytes(data[_BATCH_SIZE_AT : _BATCH_SIZE_AT + 4], "big", signed=True)
+    if not _BATCH_SIZE_MIN <= size <= len(data) - _BATCH_SIZE_AT - 4:
+        return ""
+    return "; these are batches, as in the files of a log: fencepost log dump FILE shows them"

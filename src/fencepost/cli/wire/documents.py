@@ -7,7 +7,9 @@
     anything   {"raw": "base64"}, bytes that could not be decoded, frame and all
     record     {"record": "group", "key": {...}, "value": {...}}, see `stored`
 
-`header` and `body` are in the JSON form of messages, and all of it is read back. What is only for
+`header` and `body` are in the JSON form of messages, and all of it is read back, also `trailing`:
+bytes behind a message that nobody declared. Some clients and servers send them (librdkafka in its
+Metadata requests v13), and Kafka ignores them, as we do. What is only for
 people stands in the keys of ANNOTATIONS beside them, which `encode` passes over.
 """
 
@@ -18,10 +20,11 @@ from typing import Any, Final, NamedTuple
 from fencepost.cli.wire import stored
 from fencepost.cli.wire.apis import request_header_of, response_header_of
 from fencepost.cli.wire.failures import InputError
+from fencepost.cli.wire.framing import LENGTH_BYTES
 from fencepost.cli.wire.json_parts import check_version, encode_inner, text_of, version_of
 from fencepost.cli.wire.names import find_api, find_message
 from fencepost.wire import api
-from fencepost.wire.errors import DecodeError
+from fencepost.wire.errors import DecodeError, WireError
 from fencepost.wire.frame import read_request_header
 from fencepost.wire.header import RequestHeader, ResponseHeader
 from fencepost.wire.json_form import JsonFormError, bytes_from_json, bytes_to_json, to_json
@@ -47,6 +50,7 @@ class Decoded(NamedTuple):
     message: Message
     version: int
     differs_at: int | None
+    trailing_bytes: int = 0
 
 
 def decode_body(cls: type[Message], version: int, data: Buffer) -> Decoded:
@@ -56,7 +60,7 @@ def decode_body(cls: type[Message], version: int, data: Buffer) -> Decoded:
     return Decoded(document, message, version, _first_difference(data, message.encode(version)))
 
 
-def read_header(frame: Buffer, pos: int = 4) -> tuple[RequestHeader, int]:
+def read_header(frame: Buffer, pos: int = LENGTH_BYTES) -> tuple[RequestHeader, int]:
     """The header of a request frame and where its body begins.
 
     Raises DecodeError, also for an API or version that nobody knows, since what comes before the
@@ -79,48 +83,52 @@ def read_header(frame: Buffer, pos: int = 4) -> tuple[RequestHeader, int]:
 
 
 def decode_request(frame: Buffer) -> Decoded:
-    """A request from a frame with its length prefix; positions in errors count from there."""
+    """A request from a frame with its length prefix. Raises DecodeError (see `frame_error`)."""
     header, pos = read_header(frame)
-    cls = api.request_class(header.request_api_key)
-    version = header.request_api_version
-    header_version = request_header_of(cls, version)
-    message, end = cls.read(frame, pos, version, max_elements=ELEMENTS_MAX)
-    if end != len(frame):
-        raise _left_over(frame, end)
-    document = {
-        "request": api.API_NAMES[header.request_api_key],
-        "version": version,
-        "header": to_json(header, header_version),
-        "body": to_json(message, version),
-    }
-    again = bytes(frame[:4]) + header.encode(header_version) + message.encode(version)
-    return Decoded(document, message, version, _first_difference(frame, again))
+    key, version = header.request_api_key, header.request_api_version
+    names = {"request": api.API_NAMES[key], "version": version}
+    cls = api.request_class(key)
+    return _framed(names, header, request_header_of(cls, version), cls, frame, pos)
 
 
-def decode_response(
-    api_key: int, version: int, frame: Buffer, *, allow_trailing: bool = False
-) -> Decoded:
-    """A response from a frame with its length prefix. Raises WireErrors.
-
-    Bytes that are left over are an error, or the document's `trailing`: some servers send them and
-    clients ignore them.
-    """
+def decode_response(api_key: int, version: int, frame: Buffer) -> Decoded:
+    """A response from a frame with its length prefix. Raises DecodeError (see `frame_error`)."""
     cls = api.response_class(api_key)
     header_version = response_header_of(cls, version)
-    header, pos = ResponseHeader.read(frame, 4, header_version)
+    header, pos = ResponseHeader.read(frame, LENGTH_BYTES, header_version)
+    names = {"response": api.API_NAMES[api_key], "version": version}
+    return _framed(names, header, header_version, cls, frame, pos)
+
+
+def _framed(
+    names: Document,
+    header: Message,
+    header_version: int,
+    cls: type[Message],
+    frame: Buffer,
+    pos: int,
+) -> Decoded:
+    version = names["version"]
     message, end = cls.read(frame, pos, version, max_elements=ELEMENTS_MAX)
-    document: Document = {
-        "response": api.API_NAMES[api_key],
-        "version": version,
+    document = {
+        **names,
         "header": to_json(header, header_version),
         "body": to_json(message, version),
     }
-    if end != len(frame):
-        if not allow_trailing:
-            raise _left_over(frame, end)
-        document["trailing"] = bytes_to_json(frame[end:])
-    again = bytes(frame[:4]) + header.encode(header_version) + message.encode(version)
-    return Decoded(document, message, version, _first_difference(frame[:end], again))
+    trailing = frame[end:]
+    if len(trailing):
+        document["trailing"] = bytes_to_json(trailing)
+    again = bytes(frame[:LENGTH_BYTES]) + header.encode(header_version) + message.encode(version)
+    differs_at = _first_difference(frame[:end], again)
+    return Decoded(document, message, version, differs_at, len(trailing))
+
+
+def frame_error(error: WireError | JsonFormError) -> str:
+    """What `str` says of an error, and that its position counts from where the frame begins."""
+    if not isinstance(error, DecodeError):
+        return str(error)
+    where = f"{error.path}: " if error.path else ""
+    return f"{where}{error.reason} (at byte {error.position} of the frame)"
 
 
 def _first_difference(data: Buffer, again: bytes) -> int | None:
@@ -128,10 +136,6 @@ def _first_difference(data: Buffer, again: bytes) -> int | None:
         return None
     pairs = enumerate(zip(data, again))
     return next((at for at, (one, other) in pairs if one != other), min(len(data), len(again)))
-
-
-def _left_over(frame: Buffer, end: int) -> DecodeError:
-    return DecodeError(f"{len(frame) - end} bytes left over", "", end)
 
 
 # -- back to bytes ---------------------------------------------------------------------------
@@ -186,7 +190,8 @@ def _encode_request(document: Document) -> list[Part]:
             if header[name] != value:
                 raise JsonFormError(f"{header[name]!r}, but the document says {value}", name)
     prefix = encode_inner(RequestHeader, request_header_of(cls, version), header, "header")
-    return [Part("frame", _frame(prefix + encode_inner(cls, version, document["body"], "body")))]
+    body = encode_inner(cls, version, document["body"], "body")
+    return [Part("frame", _frame(prefix + body + _trailing(document)))]
 
 
 def _encode_response(document: Document) -> list[Part]:
@@ -196,8 +201,11 @@ def _encode_response(document: Document) -> list[Part]:
     header_version = response_header_of(cls, version)
     prefix = encode_inner(ResponseHeader, header_version, document["header"], "header")
     body = encode_inner(cls, version, document["body"], "body")
-    trailing = bytes_from_json(document.get("trailing", ""), "trailing")
-    return [Part("frame", _frame(prefix + body + trailing))]
+    return [Part("frame", _frame(prefix + body + _trailing(document)))]
+
+
+def _trailing(document: Document) -> bytes:
+    return bytes_from_json(document.get("trailing", ""), "trailing")
 
 
 def _encode_token(document: Document) -> list[Part]:
@@ -221,7 +229,10 @@ _OPTIONAL: Final = frozenset({"trailing", "key", "value"})
 
 _ENCODERS: Final[dict[str, tuple[frozenset[str], Any]]] = {
     "message": (frozenset({"message", "version", "body"}), _encode_body),
-    "request": (frozenset({"request", "version", "header", "body"}), _encode_request),
+    "request": (
+        frozenset({"request", "version", "header", "body", "trailing"}),
+        _encode_request,
+    ),
     "response": (
         frozenset({"response", "version", "header", "body", "trailing"}),
         _encode_response,

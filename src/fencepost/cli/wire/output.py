@@ -36,10 +36,18 @@ def _batches() -> ModuleType:
 
 
 def warn_if_different(decoded: Decoded, what: str) -> None:
-    """Say on stderr when encoding the document will not give the same bytes."""
+    """Say on stderr when there are bytes behind the message, and when encoding the document will
+    not give the same bytes."""
+    if decoded.trailing_bytes:
+        doubt = "; is --version right?" if "response" in decoded.document else ""
+        print(
+            f"{what} has {decoded.trailing_bytes} bytes behind the message, kept as "
+            f"'trailing'{doubt}",
+            file=sys.stderr,
+        )
     if decoded.differs_at is not None:
         print(
-            f"{what} is not as encoders write it: encode gives other bytes from byte "
+            f"{what} is not as encoders write it: encode gives other bytes from its byte "
             f"{decoded.differs_at} on",
             file=sys.stderr,
         )
