@@ -120,7 +120,9 @@ class Client:
 
     def receive(self, api_key: int, version: int) -> tuple[int, Any]:
         """One response: correlation id and message."""
-        return decode_response(response_class(api_key), version, self.receive_frame())
+        cls = response_class(api_key)
+        header, response = decode_response(cls, version, self.receive_frame())
+        return header.correlation_id, response
 
     def ask(self, message: Message, version: int) -> Any:
         """Send a request and return its response."""

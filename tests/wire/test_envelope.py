@@ -79,7 +79,8 @@ def test_a_request_there_and_back() -> None:
     back = EnvelopeResponse.decode(EnvelopeResponse(response_data=inside).encode(0), 0)
     assert back.error_code == 0
     assert back.response_data is not None
-    assert decode_response(CreateTopicsResponse, 7, back.response_data) == (41, done)
+    answered, response = decode_response(CreateTopicsResponse, 7, back.response_data)
+    assert (answered.correlation_id, response) == (41, done)
 
 
 def test_an_error_has_no_response_inside() -> None:

@@ -8,24 +8,34 @@ from typing import Any
 import pytest
 
 from fencepost.wire import api
-from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fencepost.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.api.controlled_shutdown import ControlledShutdownRequest
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
-from fencepost.wire.api.metadata import MetadataRequest
+from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from fencepost.wire.api.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from fencepost.wire.errors import DecodeError, EncodeError, UnsupportedVersionError
+from fencepost.wire.errors import (
+    DecodeError,
+    EncodeError,
+    TooManyElementsError,
+    UnknownApiError,
+    UnsupportedVersionError,
+    WireError,
+)
 from fencepost.wire.frame import (
     MAX_HEADER_TAGS,
+    decode_request,
     decode_response,
     encode_request,
     encode_request_parts,
+    encode_response,
     encode_response_parts,
     read_request_header,
+    read_response_header,
 )
 from fencepost.wire.header import RequestHeader, ResponseHeader
 from fencepost.wire.records.control import EndTxnMarker
@@ -112,7 +122,8 @@ def test_tags_in_headers_are_checked_and_kept() -> None:
             read_request_header(fixed + bytes.fromhex(bad))
         assert caught.value.path == "header.unknown_tags"
     response = struct.pack(">i", 9) + bytes.fromhex("01 05 01 61") + FetchResponse().encode(12)
-    assert decode_response(FetchResponse, 12, response) == (9, FetchResponse())
+    answered = ResponseHeader(correlation_id=9, unknown_tags={5: b"a"})
+    assert decode_response(FetchResponse, 12, response) == (answered, FetchResponse())
 
 
 def test_tags_in_headers_are_bounded() -> None:
@@ -191,7 +202,10 @@ def test_api_versions_answers_under_header_v0(version: int) -> None:
     frame = b"".join(encode_response_parts(response, version, 9))
     assert frame[:8] == struct.pack(">ii", len(frame) - 4, 9)
     assert frame[8:] == response.encode(version)
-    assert decode_response(ApiVersionsResponse, version, frame[4:]) == (9, response)
+    assert decode_response(ApiVersionsResponse, version, frame[4:]) == (
+        ResponseHeader(correlation_id=9),
+        response,
+    )
     # Requests follow the common rule all the same.
     request = encode_request(ApiVersionsRequest(), version, 9, "c")
     assert read_request_header(request, 4)[1] == 15 + (version >= 3)
@@ -204,8 +218,14 @@ def test_response_headers_v0_and_v1() -> None:
     assert plain[4:8] == flexible[4:8] == struct.pack(">i", 9)
     assert plain[8:] == response.encode(11)
     assert flexible[8:] == b"\0" + response.encode(12)
-    assert decode_response(FetchResponse, 11, plain[4:]) == (9, response)
-    assert decode_response(FetchResponse, 12, memoryview(flexible)[4:]) == (9, response)
+    assert decode_response(FetchResponse, 11, plain[4:]) == (
+        ResponseHeader(correlation_id=9),
+        response,
+    )
+    assert decode_response(FetchResponse, 12, memoryview(flexible)[4:]) == (
+        ResponseHeader(correlation_id=9),
+        response,
+    )
 
 
 def test_malformed_responses() -> None:
@@ -273,8 +293,119 @@ def test_type_checkers_see_the_same_table() -> None:
 
 def test_names_that_are_not_there() -> None:
     assert api.api_name(999) == "UNKNOWN(999)"
-    with pytest.raises(KeyError):
-        api.request_class(999)
+    for by_key in (api.request_class, api.response_class):
+        with pytest.raises(UnknownApiError, match=r"^no API has the key 999$"):
+            by_key(999)
     absent: Any = "NoSuchRequest"
     with pytest.raises(AttributeError, match="NoSuchRequest"):
         getattr(api, absent)
+
+
+HEADER_TAGS = {0: b"a", 129: b""}
+
+
+@pytest.mark.parametrize("tags", [None, HEADER_TAGS])
+def test_frames_are_given_back_byte_for_byte(tags: dict[int, bytes] | None) -> None:
+    asked = FetchRequest(max_wait_ms=5, unknown_tags={99: b"x"})
+    frame = encode_request(asked, 12, 7, "me", header_tags=tags)
+    header, request = decode_request(frame[4:])
+    assert (header.client_id, header.unknown_tags, request) == ("me", tags, asked)
+    assert frame == b"".join(encode_request_parts(asked, 12, 7, "me", header_tags=tags))
+    again = encode_request(
+        request,
+        header.request_api_version,
+        header.correlation_id,
+        header.client_id,
+        header_tags=header.unknown_tags,
+    )
+    assert again == frame
+
+    answer = FetchResponse(session_id=5)
+    frame = encode_response(answer, 12, 7, header_tags=tags)
+    assert frame == b"".join(encode_response_parts(answer, 12, 7, header_tags=tags))
+    answered, response = decode_response(FetchResponse, 12, frame[4:])
+    assert (answered, response) == (ResponseHeader(correlation_id=7, unknown_tags=tags), answer)
+    assert read_response_header(FetchResponse, 12, frame, 4) == (
+        answered,
+        len(frame) - len(answer.encode(12)),
+    )
+    assert encode_response(response, 12, 7, header_tags=answered.unknown_tags) == frame
+
+
+def test_headers_that_are_not_flexible_have_no_tags() -> None:
+    with pytest.raises(EncodeError):
+        encode_request(FetchRequest(), 11, 7, "me", header_tags=HEADER_TAGS)
+    for response, version in ((FetchResponse(), 11), (ApiVersionsResponse(), 4)):
+        with pytest.raises(EncodeError):
+            encode_response(response, version, 7, header_tags=HEADER_TAGS)
+
+
+def test_requests_nobody_knows_are_refused_by_name() -> None:
+    with pytest.raises(UnknownApiError, match="no API has the key 999") as caught:
+        decode_request(struct.pack(">hhih", 999, 5, 3, -1))
+    assert isinstance(caught.value, WireError)
+    assert isinstance(caught.value, KeyError)
+    with pytest.raises(UnsupportedVersionError, match="no version 99, only 0 to 5"):
+        decode_request(struct.pack(">hhihx", 18, 99, 3, -1))
+    with pytest.raises(DecodeError):
+        decode_request(struct.pack(">hhih", 1, 11, 3, -1))
+
+
+def test_elements_of_whole_frames_are_bounded() -> None:
+    names = [MetadataRequestTopic(name=name) for name in "abc"]
+    frame = encode_request(MetadataRequest(topics=names), 12, 1, None)[4:]
+    assert decode_request(frame, max_elements=3)[1] == MetadataRequest(topics=names)
+    with pytest.raises(TooManyElementsError):
+        decode_request(frame, max_elements=2)
+    keys = [ApiVersion(api_key=key) for key in range(3)]
+    frame = encode_response(ApiVersionsResponse(api_keys=keys), 4, 1)[4:]
+    assert len(decode_response(ApiVersionsResponse, 4, frame, max_elements=3)[1].api_keys) == 3
+    with pytest.raises(TooManyElementsError):
+        decode_response(ApiVersionsResponse, 4, frame, max_elements=2)
+
+
+def test_librdkafka_asks_for_all_topics_with_three_bytes_too_many() -> None:
+    """As confluent-kafka 2.16.1 sends it: the null of `topics` has the four bytes of an int32.
+
+    What reads it finds null, false, false, no tags, and 01 00 00 left over. Meant were null, true,
+    false and no tags.
+    """
+    frame = bytes.fromhex("0003000d 00000004 0007 72646b61666b61 00 00000000 010000")
+    header, pos = read_request_header(frame)
+    assert (header.request_api_version, header.client_id) == (13, "rdkafka")
+    with pytest.raises(DecodeError, match="3 bytes left over"):
+        decode_request(frame)
+    with pytest.raises(DecodeError, match="3 bytes left over"):
+        MetadataRequest.decode(frame[pos:], 13)
+    read = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    assert decode_request(frame, allow_trailing=True) == (header, read)
+    assert MetadataRequest.decode(frame[pos:], 13, allow_trailing=True) == read
+    assert MetadataRequest.read(frame, pos, 13) == (read, len(frame) - 3)
+    meant = MetadataRequest(topics=None, allow_auto_topic_creation=True)
+    assert meant.encode(13) == bytes.fromhex("00 01 00 00")
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_api_versions_refused_is_read_as_version_0(version: int) -> None:
+    """KIP-511: who does not know the version answers in version 0, whatever was asked."""
+    keys = [ApiVersion(api_key=18, min_version=0, max_version=4)]
+    refusal = ApiVersionsResponse(error_code=35, api_keys=keys)
+    frame = encode_response(refusal, 0, 9)[4:]
+    header = ResponseHeader(correlation_id=9)
+    assert decode_response(ApiVersionsResponse, version, frame) == (header, refusal)
+    bare = ApiVersionsResponse(error_code=35)
+    assert decode_response(ApiVersionsResponse, version, encode_response(bare, 0, 9)[4:])[1] == bare
+    for size in range(4, len(frame)):
+        with pytest.raises(DecodeError):
+            decode_response(ApiVersionsResponse, version, frame[:size])
+    with pytest.raises(DecodeError, match="1 bytes left over"):
+        decode_response(ApiVersionsResponse, version, frame + b"\0")
+    served = encode_response(ApiVersionsResponse(api_keys=keys), 0, 9)[4:]
+    with pytest.raises(DecodeError):  # only error 35 is in version 0
+        decode_response(ApiVersionsResponse, version, served)
+
+
+def test_only_api_versions_falls_back() -> None:
+    refusal = FetchResponse(throttle_time_ms=35 << 16)
+    with pytest.raises(DecodeError):
+        decode_response(FetchResponse, 12, encode_response(refusal, 1, 9)[4:])

@@ -5,8 +5,9 @@ that is not in our table and the rest of its answer must still be readable. `Err
 numbers we know; `error_name` names any.
 
 Error *classes* are raised here and nowhere else: `DecodeError` when bytes are not the message they
-should be (the peer's fault), `EncodeError` when an object cannot be written at a version and
-`UnsupportedVersionError` when a version does not exist at all (the caller's fault).
+should be (the peer's fault), `EncodeError` when an object cannot be written at a version (the
+caller's fault), `UnknownApiError` and `UnsupportedVersionError` when there is no class for a key,
+or no such version of it (whoever chose them: a peer, where they were read from a header).
 """
 
 from __future__ import annotations
@@ -68,6 +69,17 @@ class UnsupportedVersionError(WireError):
             f"{self.message} has no version {self.version}, "
             f"only {self.min_version} to {self.max_version}"
         )
+
+
+class UnknownApiError(WireError, KeyError):
+    """No API has this key; a KeyError too, since it is what a look-up by key raises."""
+
+    def __init__(self, api_key: int) -> None:
+        super().__init__(api_key)
+        self.api_key = api_key
+
+    def __str__(self) -> str:
+        return f"no API has the key {self.api_key}"
 
 
 class ErrorCode(IntEnum):

@@ -1,31 +1,48 @@
 """Frames: an int32 length, a header, a message.
 
-The headers are messages of their own, in `header`; which version of them goes with a message is a
-rule, not a field, and is applied here. Of an API we have no messages for the header is read as v1,
-without tags, since nothing tells whether there are any.
+| | request | response |
+|---|---|---|
+| a header alone | `read_request_header` | `read_response_header` |
+| header and message | `decode_request` | `decode_response` |
+| the whole frame | `encode_request` | `encode_response` |
+| the same, records not copied | `encode_request_parts` | `encode_response_parts` |
+
+What reads takes a frame without its length prefix, as it comes off a socket; what writes puts the
+length in front. The headers are messages of their own, in `header`; which version of them goes with
+a message is a rule, not a field, and is applied here. Of an API we have no messages for the header
+is read as v1, without tags, since nothing tells whether there are any.
 
 Tagged fields in headers, of which Kafka has none so far, are kept in the header's `unknown_tags`,
-like those of any struct; frames written here have none.
+like those of any struct; who passes a frame on gives them back as `header_tags`.
+
+Bytes behind a message are an error here, unless `allow_trailing`. Kafka's brokers and clients never
+look whether any are left, and real peers rely on that: librdkafka, up to 2.16 at least, writes the
+null of "all topics" in Metadata v9 and later as four bytes where one is due, so that three bytes
+are left over (and the flag behind it is read as false); its mock cluster ends Metadata responses
+with a zero too many.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from functools import lru_cache
 from struct import Struct as Packer
 from typing import Final, TypeVar
 
 from fencepost.wire import api
-from fencepost.wire.errors import DecodeError, EncodeError
+from fencepost.wire.diagnose import trailing_bytes
+from fencepost.wire.errors import DecodeError, EncodeError, ErrorCode
 from fencepost.wire.header import (
+    API_VERSIONS_KEY,
     RequestHeader,
     ResponseHeader,
     request_header_version,
     response_header_version,
 )
 from fencepost.wire.layout import layout_of
-from fencepost.wire.message import Message
-from fencepost.wire.types import FIXED_CODES, Buffer
+from fencepost.wire.message import Message, Request
+from fencepost.wire.types import ELEMENTS_UNLIMITED, FIXED_CODES, Buffer
 
 MAX_FRAME_BYTES: Final = 0x7FFFFFFF
 MAX_HEADER_TAGS: Final = 100
@@ -33,6 +50,7 @@ MAX_HEADER_TAGS: Final = 100
 
 _API = Packer(">hh")
 _LENGTH = Packer(">i")
+_UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 M = TypeVar("M", bound=Message)
 
@@ -48,20 +66,89 @@ def read_request_header(buf: Buffer, pos: int = 0) -> tuple[RequestHeader, int]:
     return _read_header(RequestHeader, buf, pos, version)
 
 
+def read_response_header(
+    cls: type[Message], version: int, buf: Buffer, pos: int = 0
+) -> tuple[ResponseHeader, int]:
+    """The header of the response that begins at `pos`, and where its body does.
+
+    `cls` and `version` are those of the response: nothing in its bytes says them. DecodeError when
+    the header is cut off or malformed.
+    """
+    return _read_header(ResponseHeader, buf, pos, _version_before_response(cls, version))
+
+
+def decode_request(
+    frame: Buffer, *, max_elements: int = ELEMENTS_UNLIMITED, allow_trailing: bool = False
+) -> tuple[RequestHeader, Request[Message]]:
+    """Header and message of a request frame.
+
+    DecodeError when it is malformed, also for bytes left over unless `allow_trailing`;
+    UnknownApiError and UnsupportedVersionError when the header, which `read_request_header` reads
+    all the same, names an API or a version that there is not.
+    """
+    header, pos = read_request_header(frame)
+    version = header.request_api_version
+    cls = api.request_class(header.request_api_key)
+    message, end = cls.read(frame, pos, version, max_elements=max_elements)
+    if end != len(frame) and not allow_trailing:
+        raise trailing_bytes(end, len(frame))
+    return header, message
+
+
+def decode_response(
+    cls: type[M],
+    version: int,
+    frame: Buffer,
+    *,
+    max_elements: int = ELEMENTS_UNLIMITED,
+    allow_trailing: bool = False,
+) -> tuple[ResponseHeader, M]:
+    """Header and message of a response frame; DecodeError when it is malformed.
+
+    Bytes left over are an error too, unless `allow_trailing`. A server that does not know the
+    version of an ApiVersions request answers error 35 in version 0 (KIP-511), so such an answer is
+    read as that when it is none of `version`.
+    """
+    header, pos = _read_header(ResponseHeader, frame, 0, _version_before_response(cls, version))
+    try:
+        message, end = cls.read(frame, pos, version, max_elements=max_elements)
+    except DecodeError:
+        if cls.api_key != API_VERSIONS_KEY or bytes(frame[pos : pos + 2]) != _UNSUPPORTED_VERSION:
+            raise
+        message, end = cls.read(frame, pos, 0, max_elements=max_elements)
+    if end != len(frame) and not allow_trailing:
+        raise trailing_bytes(end, len(frame))
+    return header, message
+
+
 def encode_request(
-    message: Message, version: int, correlation_id: int, client_id: str | None
+    message: Message,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    *,
+    header_tags: Mapping[int, bytes] | None = None,
 ) -> bytes:
     """A request with header and length prefix, in one piece."""
-    return b"".join(encode_request_parts(message, version, correlation_id, client_id))
+    parts = encode_request_parts(
+        message, version, correlation_id, client_id, header_tags=header_tags
+    )
+    return b"".join(parts)
 
 
 def encode_request_parts(
-    message: Message, version: int, correlation_id: int, client_id: str | None
+    message: Message,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    *,
+    header_tags: Mapping[int, bytes] | None = None,
 ) -> list[Buffer]:
     """A request with header and length prefix, in pieces; records are not copied.
 
-    EncodeError for a client id of more than 32767 bytes or a correlation id that is no int32. The
-    one request whose header has no client id, ControlledShutdown v0, is sent without.
+    EncodeError for a client id of more than 32767 bytes, a correlation id that is no int32 and
+    header tags where the header is not flexible. The one request whose header has no client id,
+    ControlledShutdown v0, is sent without.
     """
     cls = type(message)
     if cls.kind != "request" or cls.api_key is None:
@@ -73,6 +160,7 @@ def encode_request_parts(
         request_api_version=version,
         correlation_id=correlation_id,
         client_id=client_id if header_version else "",
+        unknown_tags=_own(header_tags),
     )
     encoded = header.encode(header_version)
     size = len(encoded) + sum(map(len, body))
@@ -80,15 +168,37 @@ def encode_request_parts(
     return _prepend(_LENGTH.pack(size) + encoded, body)
 
 
-def encode_response_parts(message: Message, version: int, correlation_id: int) -> list[Buffer]:
+def encode_response(
+    message: Message,
+    version: int,
+    correlation_id: int,
+    *,
+    header_tags: Mapping[int, bytes] | None = None,
+) -> bytes:
+    """A response with header and length prefix, in one piece."""
+    return b"".join(
+        encode_response_parts(message, version, correlation_id, header_tags=header_tags)
+    )
+
+
+def encode_response_parts(
+    message: Message,
+    version: int,
+    correlation_id: int,
+    *,
+    header_tags: Mapping[int, bytes] | None = None,
+) -> list[Buffer]:
     """A response with header and length prefix, in pieces; records are not copied.
 
-    EncodeError for a correlation id that is no int32.
+    EncodeError for a correlation id that is no int32, and header tags where the header is not
+    flexible.
     """
     cls = type(message)
     if cls.kind != "response":
         raise TypeError(f"{cls.__name__} is not a response")
     body = message.encode_parts(version)
+    if header_tags:
+        return _behind_tagged_header(body, cls, version, correlation_id, header_tags)
     head = _response_head(cls, version)
     size = head.size - _LENGTH.size + sum(map(len, body))
     _check_size(size)
@@ -99,20 +209,22 @@ def encode_response_parts(message: Message, version: int, correlation_id: int) -
         raise
 
 
-def decode_response(
-    cls: type[M], version: int, frame: Buffer, *, allow_trailing: bool = False
-) -> tuple[int, M]:
-    """Correlation id and message of a response frame (without its length prefix).
+def _behind_tagged_header(
+    body: list[Buffer],
+    cls: type[Message],
+    version: int,
+    correlation_id: int,
+    tags: Mapping[int, bytes],
+) -> list[Buffer]:
+    header = ResponseHeader(correlation_id=correlation_id, unknown_tags=_own(tags))
+    encoded = header.encode(_version_before_response(cls, version))
+    size = len(encoded) + sum(map(len, body))
+    _check_size(size)
+    return _prepend(_LENGTH.pack(size) + encoded, body)
 
-    DecodeError also for bytes left over, unless `allow_trailing`: Kafka's own clients ignore them,
-    and some servers rely on it (librdkafka's mock cluster ends Metadata with one zero too many).
-    """
-    header_version = _version_before_response(cls, version)
-    header, pos = _read_header(ResponseHeader, frame, 0, header_version)
-    message, end = cls.read(frame, pos, version)
-    if end != len(frame) and not allow_trailing:
-        raise DecodeError(f"{len(frame) - end} bytes left over", "", end)
-    return header.correlation_id, message
+
+def _own(tags: Mapping[int, bytes] | None) -> dict[int, bytes] | None:
+    return dict(tags) if tags else None
 
 
 # Asked for every frame. Strangers can send any key and version: what is kept is bounded.

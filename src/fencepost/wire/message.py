@@ -6,7 +6,7 @@ A message is declared once, for every version that was ever released:
         partition: Int32 = field(doc="Number of the partition.")
         current_leader_epoch: Int32 = field("9+", default=-1, ignorable=True, doc="...")
 
-    class FetchRequest(Message, api_key=1, kind="request", versions="0-18", flexible="12+"):
+    class FetchRequest(Request["FetchResponse"], api_key=1, versions="0-18", flexible="12+"):
         topics: list[FetchTopic] = field(doc="...")
 
 The metaclass turns the fields into slots and gives the class a keyword-only constructor, equality
@@ -27,7 +27,16 @@ Rules that hold on both backends:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, dataclass_transform
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypeVar,
+    dataclass_transform,
+)
 
 from fencepost.wire import backend
 from fencepost.wire.errors import UnsupportedVersionError
@@ -43,7 +52,7 @@ from fencepost.wire.schema import (
 )
 from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
-__all__ = ["Field", "Message", "Struct", "VersionRange", "field"]
+__all__ = ["Field", "Message", "Request", "Struct", "VersionRange", "field"]
 
 Kind = Literal[
     "request",
@@ -213,7 +222,8 @@ class MessageMeta(StructMeta):
         if flexible_range != NO_VERSIONS and flexible_range.last not in (None, valid.last):
             raise TypeError(f"{name}: once flexible, always flexible: {flexible}")
         cls.kafka_name = kafka_name or name
-        cls.kind = kind
+        if kind is not None or not hasattr(cls, "kind"):
+            cls.kind = kind
         cls.api_key = api_key
         cls.record_id = record_id
         cls.latest_unstable = latest_unstable
@@ -251,14 +261,24 @@ class Message(Struct, metaclass=MessageMeta):
         return cls.flexible_from is not None and version >= cls.flexible_from
 
     @classmethod
-    def decode(cls, data: Buffer, version: int, *, max_elements: int = ELEMENTS_UNLIMITED) -> Self:
+    def decode(
+        cls,
+        data: Buffer,
+        version: int,
+        *,
+        max_elements: int = ELEMENTS_UNLIMITED,
+        allow_trailing: bool = False,
+    ) -> Self:
         """Read a message that fills `data`; DecodeError when it does not, or is malformed.
 
         All arrays together may have `max_elements` elements, or it is a TooManyElementsError: for
         readers who decode what strangers send, since a byte on the wire can be an object here.
+        With `allow_trailing` the message need only begin `data`, as Kafka's brokers and clients
+        have it; `read` also says where the bytes left over begin.
         """
-        message: Self = cls._codecs[version].decode(data, max_elements)
-        return message
+        if allow_trailing:
+            return cls._codecs[version].read(data, 0, max_elements)[0]  # type: ignore[no-any-return]
+        return cls._codecs[version].decode(data, max_elements)  # type: ignore[no-any-return]
 
     @classmethod
     def read(
@@ -275,6 +295,19 @@ class Message(Struct, metaclass=MessageMeta):
     def encode_parts(self, version: int) -> list[Buffer]:
         """The message in pieces for a gathering write; records are not copied."""
         return self._codecs[version].encode_parts(self)
+
+
+R_co = TypeVar("R_co", bound=Message, covariant=True)
+
+
+class Request(Message, Generic[R_co], kind="request"):
+    """A request; it names the class of its response for type checkers.
+
+    `class FetchRequest(Request["FetchResponse"], api_key=1, ...)`: what sends a request can so say
+    what comes back. Takes the class arguments of Message; `kind` is "request" already.
+    """
+
+    __slots__ = ()
 
 
 def _make_init(cls: type[Struct]) -> Any:

@@ -158,10 +158,10 @@ def answer_of(context: RequestContext) -> Any:
     assert context.answered, "the handler has not answered"
     frame = b"".join(bytes(part) for part in context.take_parts())
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    correlation_id, response = decode_response(
+    header, response = decode_response(
         response_class(context.route.api_key), context.api_version, frame[4:]
     )
-    assert correlation_id == 7
+    assert header.correlation_id == 7
     return response
 
 

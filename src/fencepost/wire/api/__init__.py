@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.wire.message import Message
+from fencepost.wire.errors import UnknownApiError
+from fencepost.wire.message import Message, Request
 
 if TYPE_CHECKING:
     from fencepost.wire.api import (
@@ -503,14 +504,23 @@ def api_name(api_key: int) -> str:
     return API_NAMES.get(api_key, f"UNKNOWN({api_key})")
 
 
-def request_class(api_key: int) -> type[Message]:
-    """The request with this key; KeyError when there is none."""
-    return _load(API_NAMES[api_key], "Request")
+def request_class(api_key: int) -> type[Request[Message]]:
+    """The request with this key; UnknownApiError, which is a KeyError, when there is none."""
+    loaded: type[Request[Message]] = _load(_known(api_key), "Request")
+    return loaded
 
 
 def response_class(api_key: int) -> type[Message]:
-    """The response to requests with this key; KeyError when there is none."""
-    return _load(API_NAMES[api_key], "Response")
+    """The response to requests with this key; UnknownApiError when there is none."""
+    loaded: type[Message] = _load(_known(api_key), "Response")
+    return loaded
+
+
+def _known(api_key: int) -> str:
+    name = API_NAMES.get(api_key)
+    if name is None:
+        raise UnknownApiError(api_key)
+    return name
 
 
 def _module_name(api: str) -> str:
@@ -518,12 +528,11 @@ def _module_name(api: str) -> str:
     return f"{__name__}.{words[1:]}"
 
 
-def _load(api: str, suffix: str) -> type[Message]:
+def _load(api: str, suffix: str) -> Any:
     name = api + suffix
     if name not in globals():
         globals()[name] = getattr(import_module(_module_name(api)), name)
-    loaded: type[Message] = globals()[name]
-    return loaded
+    return globals()[name]
 
 
 if not TYPE_CHECKING:  # or type checkers would believe that every name is here

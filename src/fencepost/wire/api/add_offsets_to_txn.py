@@ -6,11 +6,13 @@ error 120 (KIP-890).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Int16, Int32, Int64, String
 
 
-class AddOffsetsToTxnRequest(Message, api_key=25, kind="request", versions="0-4", flexible="3+"):
+class AddOffsetsToTxnRequest(
+    Request["AddOffsetsToTxnResponse"], api_key=25, versions="0-4", flexible="3+"
+):
     """Adds the offsets partition of a group to a transaction."""
 
     transactional_id: String = field(doc="Id of the producer's transactions.")

@@ -10,7 +10,7 @@ error 120 (KIP-890).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, String
 
 
@@ -34,7 +34,9 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: list[AddPartitionsToTxnTopic] = field("4+", doc="The partitions.")
 
 
-class AddPartitionsToTxnRequest(Message, api_key=24, kind="request", versions="0-5", flexible="3+"):
+class AddPartitionsToTxnRequest(
+    Request["AddPartitionsToTxnResponse"], api_key=24, versions="0-5", flexible="3+"
+):
     """Adds partitions to transactions."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field(

@@ -12,7 +12,7 @@ The request needs ALTER on the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, String, UInt16, Uuid
 
 
@@ -24,7 +24,9 @@ class Listener(Struct):
     port: UInt16 = field(doc="TCP port that goes with `host`.")
 
 
-class AddRaftVoterRequest(Message, api_key=80, kind="request", versions="0-1", flexible="0+"):
+class AddRaftVoterRequest(
+    Request["AddRaftVoterResponse"], api_key=80, versions="0-1", flexible="0+"
+):
     """Asks the leader to add one voter."""
 
     cluster_id: String | None = field(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Int16, Int32, Int64
 
 
-class AllocateProducerIdsRequest(Message, api_key=67, kind="request", versions="0", flexible="0+"):
+class AllocateProducerIdsRequest(
+    Request["AllocateProducerIdsResponse"], api_key=67, versions="0", flexible="0+"
+):
     """Asks for a block."""
 
     broker_id: Int32 = field(doc="Id of the broker.")

@@ -10,7 +10,7 @@ The caller must be allowed to alter the cluster's configs.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Float64, Int16, Int32, String
 
 
@@ -52,7 +52,9 @@ class EntryDataRequest(Struct, kafka_name="EntryData"):
     ops: list[OpData] = field(doc="The changes.")
 
 
-class AlterClientQuotasRequest(Message, api_key=49, kind="request", versions="0-1", flexible="1+"):
+class AlterClientQuotasRequest(
+    Request["AlterClientQuotasResponse"], api_key=49, versions="0-1", flexible="1+"
+):
     """Sets and removes quotas of entities, or only checks whether it could."""
 
     entries: list[EntryDataRequest] = field(doc="The entities; each at most once.")

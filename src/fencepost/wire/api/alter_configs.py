@@ -9,7 +9,7 @@ KIP-133. v1 throttles after the answer (KIP-219), v2 is flexible (KIP-482).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String
 
 
@@ -36,7 +36,9 @@ class AlterConfigsResource(Struct):
     )
 
 
-class AlterConfigsRequest(Message, api_key=33, kind="request", versions="0-2", flexible="2+"):
+class AlterConfigsRequest(
+    Request["AlterConfigsResponse"], api_key=33, versions="0-2", flexible="2+"
+):
     """Replaces all configs of resources: what is not named goes back to its default."""
 
     resources: list[AlterConfigsResource] = field(doc="The resources; each at most once.")

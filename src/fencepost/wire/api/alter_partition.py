@@ -9,7 +9,7 @@ On an error, leader and epochs in the answer are zeros and mean nothing.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, Int64, String, Uuid
 
 
@@ -51,7 +51,9 @@ class TopicDataRequest(Struct, kafka_name="TopicData"):
     partitions: list[PartitionDataRequest] = field(doc="One entry per partition.")
 
 
-class AlterPartitionRequest(Message, api_key=56, kind="request", versions="0-3", flexible="0+"):
+class AlterPartitionRequest(
+    Request["AlterPartitionResponse"], api_key=56, versions="0-3", flexible="0+"
+):
     """Asks for changes of partitions the sender leads."""
 
     broker_id: Int32 = field(doc="Id of the broker that asks.")

@@ -10,7 +10,7 @@ cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, String
 
 
@@ -35,7 +35,7 @@ class ReassignableTopic(Struct):
 
 
 class AlterPartitionReassignmentsRequest(
-    Message, api_key=45, kind="request", versions="0-1", flexible="0+"
+    Request["AlterPartitionReassignmentsResponse"], api_key=45, versions="0-1", flexible="0+"
 ):
     """Begins moves of partitions to other brokers, or calls them off."""
 

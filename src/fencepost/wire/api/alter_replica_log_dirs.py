@@ -11,7 +11,7 @@ v1 and up (KIP-896). The caller must be allowed to alter the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String
 
 
@@ -30,7 +30,7 @@ class AlterReplicaLogDir(Struct):
 
 
 class AlterReplicaLogDirsRequest(
-    Message, api_key=34, kind="request", versions="0-2", flexible="2+"
+    Request["AlterReplicaLogDirsResponse"], api_key=34, versions="0-2", flexible="2+"
 ):
     """Moves replicas of the broker it is sent to into other directories."""
 

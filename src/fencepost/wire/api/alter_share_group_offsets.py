@@ -8,7 +8,7 @@ v0 came, stable, with Kafka 4.1.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String, Uuid
 
 
@@ -29,7 +29,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 
 
 class AlterShareGroupOffsetsRequest(
-    Message, api_key=91, kind="request", versions="0", flexible="0+"
+    Request["AlterShareGroupOffsetsResponse"], api_key=91, versions="0", flexible="0+"
 ):
     """Sets where a group goes on."""
 

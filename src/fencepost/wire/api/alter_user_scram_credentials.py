@@ -9,7 +9,7 @@ KIP-554; v0 is all there is. The caller must be allowed to alter the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bytes, Int8, Int16, Int32, String
 
 
@@ -35,7 +35,7 @@ class ScramCredentialUpsertion(Struct):
 
 
 class AlterUserScramCredentialsRequest(
-    Message, api_key=51, kind="request", versions="0", flexible="0+"
+    Request["AlterUserScramCredentialsResponse"], api_key=51, versions="0", flexible="0+"
 ):
     """Sets and deletes SCRAM credentials.
 

@@ -15,11 +15,11 @@ ApiVersions itself, instead of hanging up (KIP-511).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, String
 
 
-class ApiVersionsRequest(Message, api_key=18, kind="request", versions="0-5", flexible="3+"):
+class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-5", flexible="3+"):
     """Asks for the version ranges; no field before v3."""
 
     client_software_name: String = field(

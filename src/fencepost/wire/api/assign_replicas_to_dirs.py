@@ -9,7 +9,7 @@ request. The request needs CLUSTER_ACTION.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, Uuid
 
 
@@ -38,7 +38,9 @@ class DirectoryDataRequest(Struct, kafka_name="DirectoryData"):
     topics: list[TopicDataRequest] = field(doc="What the broker keeps in it.")
 
 
-class AssignReplicasToDirsRequest(Message, api_key=73, kind="request", versions="0", flexible="0+"):
+class AssignReplicasToDirsRequest(
+    Request["AssignReplicasToDirsResponse"], api_key=73, versions="0", flexible="0+"
+):
     """Tells the controller where replicas are; those left out stay where they are."""
 
     broker_id: Int32 = field(doc="Id of the broker that asks.")

@@ -5,7 +5,7 @@ v1 is flexible and adds the voter's key and the leader's listeners (KIP-853).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String, UInt16, Uuid
 
 
@@ -37,7 +37,9 @@ class LeaderEndpoint(Struct):
     port: UInt16 = field("1+", doc="TCP port.")
 
 
-class BeginQuorumEpochRequest(Message, api_key=53, kind="request", versions="0-1", flexible="1+"):
+class BeginQuorumEpochRequest(
+    Request["BeginQuorumEpochResponse"], api_key=53, versions="0-1", flexible="1+"
+):
     """Tells one voter who leads."""
 
     cluster_id: String | None = field(default=None, doc="Id of the cluster; null is not checked.")

@@ -5,11 +5,13 @@ KIP-631. v1 reports directories that went offline (KIP-858), v2 cordoned ones (K
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, Uuid
 
 
-class BrokerHeartbeatRequest(Message, api_key=63, kind="request", versions="0-2", flexible="0+"):
+class BrokerHeartbeatRequest(
+    Request["BrokerHeartbeatResponse"], api_key=63, versions="0-2", flexible="0+"
+):
     """Says that a broker is alive and what it wants."""
 
     broker_id: Int32 = field(doc="Id of the broker.")

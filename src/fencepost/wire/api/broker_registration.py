@@ -6,7 +6,7 @@ last clean life (KIP-966), v4 allows features with minimum 0 (KIP-1022).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, String, UInt16, Uuid
 
 
@@ -27,7 +27,9 @@ class Feature(Struct):
     max_supported_version: Int16 = field(doc="Highest level the broker can run.")
 
 
-class BrokerRegistrationRequest(Message, api_key=62, kind="request", versions="0-4", flexible="0+"):
+class BrokerRegistrationRequest(
+    Request["BrokerRegistrationResponse"], api_key=62, versions="0-4", flexible="0+"
+):
     """Registers a broker with the active controller."""
 
     broker_id: Int32 = field(doc="Id of the broker.")

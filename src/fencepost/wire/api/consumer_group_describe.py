@@ -9,12 +9,12 @@ the topics its members read.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String, Uuid
 
 
 class ConsumerGroupDescribeRequest(
-    Message, api_key=69, kind="request", versions="0-1", flexible="0+"
+    Request["ConsumerGroupDescribeResponse"], api_key=69, versions="0-1", flexible="0+"
 ):
     """Asks a coordinator about groups."""
 

@@ -17,7 +17,7 @@ The request needs READ on the group, and DESCRIBE on the topics to subscribe to.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String, Uuid
 
 
@@ -29,7 +29,7 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupHeartbeatRequest(
-    Message, api_key=68, kind="request", versions="0-1", flexible="0+"
+    Request["ConsumerGroupHeartbeatResponse"], api_key=68, versions="0-1", flexible="0+"
 ):
     """Keeps a member in its group, or changes what it is in it."""
 

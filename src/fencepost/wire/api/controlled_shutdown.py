@@ -10,11 +10,13 @@ adds the broker's epoch (KIP-380), v3 is flexible (KIP-482).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String
 
 
-class ControlledShutdownRequest(Message, api_key=7, kind="request", versions="0-3", flexible="3+"):
+class ControlledShutdownRequest(
+    Request["ControlledShutdownResponse"], api_key=7, versions="0-3", flexible="3+"
+):
     """Asks the controller to relieve a broker of its leaderships."""
 
     broker_id: Int32 = field(doc="Id of the broker that wants to stop.")

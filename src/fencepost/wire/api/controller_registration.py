@@ -10,7 +10,7 @@ CLUSTER_ACTION.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, String, UInt16, Uuid
 
 
@@ -32,7 +32,7 @@ class Feature(Struct):
 
 
 class ControllerRegistrationRequest(
-    Message, api_key=70, kind="request", versions="0", flexible="0+"
+    Request["ControllerRegistrationResponse"], api_key=70, versions="0", flexible="0+"
 ):
     """Registers a controller with the active controller."""
 

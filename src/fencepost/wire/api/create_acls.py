@@ -12,7 +12,7 @@ The caller must be allowed to alter the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, String
 
 
@@ -51,7 +51,7 @@ class AclCreation(Struct):
     permission_type: Int8 = field(doc="2 deny, 3 allow; a deny wins over any allow.")
 
 
-class CreateAclsRequest(Message, api_key=30, kind="request", versions="0-3", flexible="2+"):
+class CreateAclsRequest(Request["CreateAclsResponse"], api_key=30, versions="0-3", flexible="2+"):
     """Adds rules to the access control lists; any broker forwards it to the controller."""
 
     creations: list[AclCreation] = field(doc="The rules.")

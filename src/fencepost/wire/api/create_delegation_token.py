@@ -10,7 +10,7 @@ tokens for other owners (KIP-373). Since 4.0 brokers read v1 and up (KIP-896).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bytes, Int16, Int32, Int64, String
 
 
@@ -22,7 +22,7 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(
-    Message, api_key=38, kind="request", versions="0-3", flexible="2+"
+    Request["CreateDelegationTokenResponse"], api_key=38, versions="0-3", flexible="2+"
 ):
     """Asks for a token that whoever has it can authenticate with as the owner."""
 

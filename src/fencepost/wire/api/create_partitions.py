@@ -7,7 +7,7 @@ are, so a topic whose keys choose the partition changes its meaning. v1 throttle
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, String
 
 
@@ -27,7 +27,9 @@ class CreatePartitionsTopic(Struct):
     )
 
 
-class CreatePartitionsRequest(Message, api_key=37, kind="request", versions="0-3", flexible="2+"):
+class CreatePartitionsRequest(
+    Request["CreatePartitionsResponse"], api_key=37, versions="0-3", flexible="2+"
+):
     """Adds partitions, or only checks whether it could."""
 
     topics: list[CreatePartitionsTopic] = field(

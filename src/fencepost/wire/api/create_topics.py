@@ -13,7 +13,7 @@ applied them.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String, Uuid
 
 
@@ -49,7 +49,9 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig] = field(doc="Configs that differ from the defaults.")
 
 
-class CreateTopicsRequest(Message, api_key=19, kind="request", versions="0-7", flexible="5+"):
+class CreateTopicsRequest(
+    Request["CreateTopicsResponse"], api_key=19, versions="0-7", flexible="5+"
+):
     """Makes topics, or only checks whether it could."""
 
     topics: list[CreatableTopic] = field(doc="The topics; one that is named twice is refused.")

@@ -11,7 +11,7 @@ The caller must be allowed to alter the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, String
 
 
@@ -55,7 +55,7 @@ class DeleteAclsFilter(Struct):
     permission_type: Int8 = field(doc="1 any, 2 deny, 3 allow.")
 
 
-class DeleteAclsRequest(Message, api_key=31, kind="request", versions="0-3", flexible="2+"):
+class DeleteAclsRequest(Request["DeleteAclsResponse"], api_key=31, versions="0-3", flexible="2+"):
     """Removes the rules that match a filter; any broker forwards it to the controller."""
 
     filters: list[DeleteAclsFilter] = field(doc="The filters; a rule goes when one matches it.")

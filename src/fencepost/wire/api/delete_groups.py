@@ -5,11 +5,13 @@ KIP-229. v1 throttles after the answer (KIP-219), v2 is flexible, v3 adds error 
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String
 
 
-class DeleteGroupsRequest(Message, api_key=42, kind="request", versions="0-3", flexible="2+"):
+class DeleteGroupsRequest(
+    Request["DeleteGroupsResponse"], api_key=42, versions="0-3", flexible="2+"
+):
     """Removes groups."""
 
     groups_names: list[String] = field(doc="Ids of the groups.")

@@ -6,7 +6,7 @@ Answered by the leader of each partition once every replica has moved its log st
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String
 
 
@@ -24,7 +24,9 @@ class DeleteRecordsTopic(Struct):
     partitions: list[DeleteRecordsPartition] = field(doc="One entry per partition.")
 
 
-class DeleteRecordsRequest(Message, api_key=21, kind="request", versions="0-2", flexible="2+"):
+class DeleteRecordsRequest(
+    Request["DeleteRecordsResponse"], api_key=21, versions="0-2", flexible="2+"
+):
     """Deletes records from the start of partitions."""
 
     topics: list[DeleteRecordsTopic] = field(doc="One entry per topic.")

@@ -8,7 +8,7 @@ v0 came, stable, with Kafka 4.1.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String, Uuid
 
 
@@ -19,7 +19,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 
 
 class DeleteShareGroupOffsetsRequest(
-    Message, api_key=92, kind="request", versions="0", flexible="0+"
+    Request["DeleteShareGroupOffsetsResponse"], api_key=92, versions="0", flexible="0+"
 ):
     """Forgets where a group stands in topics."""
 

@@ -8,7 +8,7 @@ v0 was early access in Kafka 4.0 and is stable, with the same fields, from 4.1 o
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String, Uuid
 
 
@@ -26,7 +26,7 @@ class DeleteStateData(Struct):
 
 
 class DeleteShareGroupStateRequest(
-    Message, api_key=86, kind="request", versions="0", flexible="0+"
+    Request["DeleteShareGroupStateResponse"], api_key=86, versions="0", flexible="0+"
 ):
     """Deletes states."""
 

@@ -10,7 +10,7 @@ follow when the brokers get to it.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String, Uuid
 
 
@@ -25,7 +25,9 @@ class DeleteTopicState(Struct):
     topic_id: Uuid = field("6+", doc="Id of the topic; zero when it is named by name.")
 
 
-class DeleteTopicsRequest(Message, api_key=20, kind="request", versions="0-6", flexible="4+"):
+class DeleteTopicsRequest(
+    Request["DeleteTopicsResponse"], api_key=20, versions="0-6", flexible="4+"
+):
     """Removes topics."""
 
     topics: list[DeleteTopicState] = field("6+", doc="The topics, from v6 on.")

@@ -9,11 +9,13 @@ The caller must be allowed to describe the cluster. For everything there is, tak
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, String
 
 
-class DescribeAclsRequest(Message, api_key=29, kind="request", versions="0-3", flexible="2+"):
+class DescribeAclsRequest(
+    Request["DescribeAclsResponse"], api_key=29, versions="0-3", flexible="2+"
+):
     """Asks for the rules in the access control lists that match every field.
 
     Every field must be set: over a number left at 0, for unknown, Kafka closes the connection, and

@@ -10,7 +10,7 @@ cluster's configs.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Float64, Int8, Int16, Int32, String
 
 
@@ -29,7 +29,7 @@ class ComponentData(Struct):
 
 
 class DescribeClientQuotasRequest(
-    Message, api_key=48, kind="request", versions="0-1", flexible="1+"
+    Request["DescribeClientQuotasResponse"], api_key=48, versions="0-1", flexible="1+"
 ):
     """Asks for the quotas that are set for the entities that match all components."""
 

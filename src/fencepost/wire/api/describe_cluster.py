@@ -6,11 +6,13 @@ controllers (KIP-919), v2 can list fenced brokers (KIP-1073).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String
 
 
-class DescribeClusterRequest(Message, api_key=60, kind="request", versions="0-2", flexible="0+"):
+class DescribeClusterRequest(
+    Request["DescribeClusterResponse"], api_key=60, versions="0-2", flexible="0+"
+):
     """Asks for the cluster's nodes."""
 
     include_cluster_authorized_operations: Bool = field(

@@ -11,7 +11,7 @@ Sources: 1 topic, 2 one broker (dynamic), 3 all brokers (dynamic), 4 the server'
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String
 
 
@@ -27,7 +27,9 @@ class DescribeConfigsResource(Struct):
     configuration_keys: list[String] | None = field(doc="Configs to list; null for all.")
 
 
-class DescribeConfigsRequest(Message, api_key=32, kind="request", versions="0-4", flexible="4+"):
+class DescribeConfigsRequest(
+    Request["DescribeConfigsResponse"], api_key=32, versions="0-4", flexible="4+"
+):
     """Asks for configs."""
 
     resources: list[DescribeConfigsResource] = field(doc="The resources.")

@@ -9,7 +9,7 @@ token (KIP-373). Since 4.0 brokers read v1 and up (KIP-896).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bytes, Int16, Int32, Int64, String
 
 
@@ -21,7 +21,7 @@ class DescribeDelegationTokenOwner(Struct):
 
 
 class DescribeDelegationTokenRequest(
-    Message, api_key=41, kind="request", versions="0-3", flexible="2+"
+    Request["DescribeDelegationTokenResponse"], api_key=41, versions="0-3", flexible="2+"
 ):
     """Asks for the tokens the caller may see."""
 

@@ -7,11 +7,13 @@ exist, where older versions get state `Dead` (KIP-1043).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Bytes, Int16, Int32, String
 
 
-class DescribeGroupsRequest(Message, api_key=15, kind="request", versions="0-6", flexible="5+"):
+class DescribeGroupsRequest(
+    Request["DescribeGroupsResponse"], api_key=15, versions="0-6", flexible="5+"
+):
     """Asks a coordinator about groups."""
 
     groups: list[String] = field(doc="Ids of the groups.")

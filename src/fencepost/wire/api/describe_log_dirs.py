@@ -6,7 +6,7 @@ the volume's size (KIP-827), v5 whether the directory is cordoned (KIP-1066).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, String
 
 
@@ -17,7 +17,9 @@ class DescribableLogDirTopic(Struct):
     partitions: list[Int32] = field(doc="Numbers of the partitions.")
 
 
-class DescribeLogDirsRequest(Message, api_key=35, kind="request", versions="0-5", flexible="2+"):
+class DescribeLogDirsRequest(
+    Request["DescribeLogDirsResponse"], api_key=35, versions="0-5", flexible="2+"
+):
     """Asks one broker for its log directories."""
 
     topics: list[DescribableLogDirTopic] | None = field(doc="Topics to report on; null for all.")

@@ -6,7 +6,7 @@ offset.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String
 
 
@@ -17,7 +17,9 @@ class TopicRequest(Struct):
     partition_indexes: list[Int32] = field(doc="Numbers of the partitions.")
 
 
-class DescribeProducersRequest(Message, api_key=61, kind="request", versions="0", flexible="0+"):
+class DescribeProducersRequest(
+    Request["DescribeProducersResponse"], api_key=61, versions="0", flexible="0+"
+):
     """Asks leaders for the producers they remember."""
 
     topics: list[TopicRequest] = field(doc="One entry per topic.")

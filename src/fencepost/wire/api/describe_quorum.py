@@ -6,7 +6,7 @@ and error texts (KIP-853).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String, UInt16, Uuid
 
 
@@ -23,7 +23,9 @@ class TopicDataRequest(Struct, kafka_name="TopicData"):
     partitions: list[PartitionDataRequest] = field(doc="Its partitions.")
 
 
-class DescribeQuorumRequest(Message, api_key=55, kind="request", versions="0-2", flexible="0+"):
+class DescribeQuorumRequest(
+    Request["DescribeQuorumResponse"], api_key=55, versions="0-2", flexible="0+"
+):
     """Asks the leader about its quorum."""
 
     topics: list[TopicDataRequest] = field(doc="The topics.")

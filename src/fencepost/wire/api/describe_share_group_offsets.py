@@ -8,7 +8,7 @@ v0 came, stable, with Kafka 4.1; v1 adds the lag (KIP-1226).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String, Uuid
 
 
@@ -29,7 +29,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 
 
 class DescribeShareGroupOffsetsRequest(
-    Message, api_key=90, kind="request", versions="0-1", flexible="0+"
+    Request["DescribeShareGroupOffsetsResponse"], api_key=90, versions="0-1", flexible="0+"
 ):
     """Asks where groups stand."""
 

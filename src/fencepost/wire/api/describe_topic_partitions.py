@@ -8,7 +8,7 @@ The caller sees topics it may DESCRIBE.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, String, Uuid
 
 
@@ -30,7 +30,7 @@ class Cursor(Struct):
 
 
 class DescribeTopicPartitionsRequest(
-    Message, api_key=75, kind="request", versions="0", flexible="0+"
+    Request["DescribeTopicPartitionsResponse"], api_key=75, versions="0", flexible="0+"
 ):
     """Asks for a page of partitions."""
 

@@ -8,11 +8,13 @@ describe.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String
 
 
-class DescribeTransactionsRequest(Message, api_key=65, kind="request", versions="0", flexible="0+"):
+class DescribeTransactionsRequest(
+    Request["DescribeTransactionsResponse"], api_key=65, versions="0", flexible="0+"
+):
     """Asks a coordinator about transactional ids."""
 
     transactional_ids: list[String] = field(

@@ -6,7 +6,7 @@ to describe the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, String
 
 
@@ -17,7 +17,7 @@ class UserName(Struct):
 
 
 class DescribeUserScramCredentialsRequest(
-    Message, api_key=50, kind="request", versions="0", flexible="0+"
+    Request["DescribeUserScramCredentialsResponse"], api_key=50, versions="0", flexible="0+"
 ):
     """Asks which SCRAM credentials users have."""
 

@@ -10,7 +10,7 @@ v2 is flexible (KIP-482). The caller must be allowed to alter the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, String
 
 
@@ -21,7 +21,9 @@ class TopicPartitions(Struct):
     partitions: list[Int32] = field(doc="Numbers of the partitions.")
 
 
-class ElectLeadersRequest(Message, api_key=43, kind="request", versions="0-2", flexible="2+"):
+class ElectLeadersRequest(
+    Request["ElectLeadersResponse"], api_key=43, versions="0-2", flexible="2+"
+):
     """Has the controller elect leaders of partitions now."""
 
     election_type: Int8 = field(

@@ -5,7 +5,7 @@ v1 is flexible, names candidates by directory and adds the leader's listeners (K
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String, UInt16, Uuid
 
 
@@ -49,7 +49,9 @@ class LeaderEndpoint(Struct):
     port: UInt16 = field("1+", doc="TCP port.")
 
 
-class EndQuorumEpochRequest(Message, api_key=54, kind="request", versions="0-1", flexible="1+"):
+class EndQuorumEpochRequest(
+    Request["EndQuorumEpochResponse"], api_key=54, versions="0-1", flexible="1+"
+):
     """Tells one voter that the leader resigns."""
 
     cluster_id: String | None = field(default=None, doc="Id of the cluster; null is not checked.")

@@ -6,11 +6,11 @@ error 120, v5 gives the producer a new epoch with every transaction (both KIP-89
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, String
 
 
-class EndTxnRequest(Message, api_key=26, kind="request", versions="0-5", flexible="3+"):
+class EndTxnRequest(Request["EndTxnResponse"], api_key=26, versions="0-5", flexible="3+"):
     """Ends a transaction."""
 
     transactional_id: String = field(doc="Id of the producer's transactions.")

@@ -31,11 +31,11 @@ is error 42.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bytes, Int16
 
 
-class EnvelopeRequest(Message, api_key=58, kind="request", versions="0", flexible="0+"):
+class EnvelopeRequest(Request["EnvelopeResponse"], api_key=58, versions="0", flexible="0+"):
     """A request inside of a request."""
 
     request_data: Bytes = field(doc="Header and body of the client's request, without a length.")

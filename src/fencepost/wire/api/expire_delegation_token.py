@@ -9,12 +9,12 @@ and up (KIP-896).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bytes, Int16, Int32, Int64
 
 
 class ExpireDelegationTokenRequest(
-    Message, api_key=40, kind="request", versions="0-2", flexible="2+"
+    Request["ExpireDelegationTokenResponse"], api_key=40, versions="0-2", flexible="2+"
 ):
     """Ends a token, at once or at a given time."""
 

@@ -21,7 +21,7 @@ offset lies inside. The last batch may be cut off by the size limit, and readers
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, Int64, Records, String, Uuid
 
 
@@ -101,7 +101,7 @@ class ForgottenTopic(Struct):
     partitions: list[Int32] = field("7+", doc="Numbers of the partitions.")
 
 
-class FetchRequest(Message, api_key=1, kind="request", versions="0-18", flexible="12+"):
+class FetchRequest(Request["FetchResponse"], api_key=1, versions="0-18", flexible="12+"):
     """Reads from partitions, waiting up to `max_wait_ms` for `min_bytes`."""
 
     cluster_id: String | None = field(

@@ -10,7 +10,7 @@ The request needs CLUSTER_ACTION. Errors of the whole request: 31, 42, 104.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, Records, String, UInt16, Uuid
 
 
@@ -49,7 +49,9 @@ class TopicSnapshotRequest(Struct, kafka_name="TopicSnapshot"):
     partitions: list[PartitionSnapshotRequest] = field(doc="Its one partition.")
 
 
-class FetchSnapshotRequest(Message, api_key=59, kind="request", versions="0-1", flexible="0+"):
+class FetchSnapshotRequest(
+    Request["FetchSnapshotResponse"], api_key=59, versions="0-1", flexible="0+"
+):
     """Asks the leader of the quorum for a piece of a snapshot."""
 
     cluster_id: String | None = field(

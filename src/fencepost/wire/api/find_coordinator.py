@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, String
 
 
-class FindCoordinatorRequest(Message, api_key=10, kind="request", versions="0-6", flexible="3+"):
+class FindCoordinatorRequest(
+    Request["FindCoordinatorResponse"], api_key=10, versions="0-6", flexible="3+"
+):
     """Asks for coordinators."""
 
     key: String = field("0-3", doc="Group or transactional id, up to v3.")

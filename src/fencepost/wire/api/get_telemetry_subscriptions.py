@@ -8,12 +8,12 @@ No permission is needed.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String, Uuid
 
 
 class GetTelemetrySubscriptionsRequest(
-    Message, api_key=71, kind="request", versions="0", flexible="0+"
+    Request["GetTelemetrySubscriptionsResponse"], api_key=71, versions="0", flexible="0+"
 ):
     """Asks a broker what to send."""
 

@@ -6,11 +6,11 @@ answer (KIP-219), v3 has static members (KIP-345), v4 is flexible.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Int16, Int32, String
 
 
-class HeartbeatRequest(Message, api_key=12, kind="request", versions="0-4", flexible="4+"):
+class HeartbeatRequest(Request["HeartbeatResponse"], api_key=12, versions="0-4", flexible="4+"):
     """Says that a member is alive."""
 
     group_id: String = field(doc="Id of the group.")

@@ -6,7 +6,7 @@ Operations: 0 set, 1 delete (back to the default), 2 append to and 3 subtract fr
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String
 
 
@@ -31,7 +31,7 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(
-    Message, api_key=44, kind="request", versions="0-1", flexible="1+"
+    Request["IncrementalAlterConfigsResponse"], api_key=44, versions="0-1", flexible="1+"
 ):
     """Changes configs, or only checks whether it could."""
 

@@ -10,12 +10,16 @@ producers of that id (KIP-98).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, String
 
 
 class InitProducerIdRequest(
-    Message, api_key=22, kind="request", versions="0-6", flexible="2+", latest_unstable=True
+    Request["InitProducerIdResponse"],
+    api_key=22,
+    versions="0-6",
+    flexible="2+",
+    latest_unstable=True,
 ):
     """Asks for a producer id."""
 

@@ -9,7 +9,7 @@ v0 was early access in Kafka 4.0 and is stable, with the same fields, from 4.1 o
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String, Uuid
 
 
@@ -33,7 +33,7 @@ class InitializeStateData(Struct):
 
 
 class InitializeShareGroupStateRequest(
-    Message, api_key=83, kind="request", versions="0", flexible="0+"
+    Request["InitializeShareGroupStateResponse"], api_key=83, versions="0", flexible="0+"
 ):
     """Begins states anew."""
 

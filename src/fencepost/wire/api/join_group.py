@@ -12,7 +12,7 @@ leader of the new generation gets everyone's metadata and assigns in SyncGroup.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Bytes, Int16, Int32, String
 
 
@@ -23,7 +23,7 @@ class JoinGroupRequestProtocol(Struct):
     metadata: Bytes = field(doc="What the member tells the leader, in the protocol's own format.")
 
 
-class JoinGroupRequest(Message, api_key=11, kind="request", versions="0-9", flexible="6+"):
+class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9", flexible="6+"):
     """Joins a group."""
 
     group_id: String = field(doc="Id of the group.")

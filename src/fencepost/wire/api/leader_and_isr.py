@@ -12,7 +12,7 @@ no broker since 4.0 serves it; 3.x did, for KRaft controllers too while a cluste
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, Int64, String, Uuid
 
 
@@ -88,7 +88,9 @@ class LeaderAndIsrLiveLeader(Struct):
     port: Int32 = field(doc="TCP port of that listener.")
 
 
-class LeaderAndIsrRequest(Message, api_key=4, kind="request", versions="0-7", flexible="4+"):
+class LeaderAndIsrRequest(
+    Request["LeaderAndIsrResponse"], api_key=4, versions="0-7", flexible="4+"
+):
     """Makes a broker the leader or a follower of partitions."""
 
     controller_id: Int32 = field(doc="Id of the controller that sends this.")

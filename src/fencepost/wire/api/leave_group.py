@@ -6,7 +6,7 @@ their static id (KIP-345), v4 is flexible, v5 says why (KIP-800).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String
 
 
@@ -27,7 +27,7 @@ class MemberIdentity(Struct):
     )
 
 
-class LeaveGroupRequest(Message, api_key=13, kind="request", versions="0-5", flexible="4+"):
+class LeaveGroupRequest(Request["LeaveGroupResponse"], api_key=13, versions="0-5", flexible="4+"):
     """Takes members out of a group."""
 
     group_id: String = field(doc="Id of the group.")

@@ -8,12 +8,12 @@ The request needs DESCRIBE_CONFIGS on the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, String
 
 
 class ListConfigResourcesRequest(
-    Message, api_key=74, kind="request", versions="0-1", flexible="0+"
+    Request["ListConfigResourcesResponse"], api_key=74, versions="0-1", flexible="0+"
 ):
     """Asks for the names of resources."""
 

@@ -6,11 +6,11 @@ the answer (KIP-219), v3 is flexible, v4 adds states (KIP-518), v5 types (KIP-84
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String
 
 
-class ListGroupsRequest(Message, api_key=16, kind="request", versions="0-5", flexible="3+"):
+class ListGroupsRequest(Request["ListGroupsResponse"], api_key=16, versions="0-5", flexible="3+"):
     """Asks one broker for its groups."""
 
     states_filter: list[String] = field(

@@ -15,7 +15,7 @@ local log (v8), -5 the last offset in tiered storage (v9), -6 the first one not 
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, Int64, String
 
 
@@ -44,7 +44,7 @@ class ListOffsetsTopic(Struct):
     )
 
 
-class ListOffsetsRequest(Message, api_key=2, kind="request", versions="0-11", flexible="6+"):
+class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="0-11", flexible="6+"):
     """Asks leaders for offsets by time."""
 
     replica_id: Int32 = field(

@@ -9,7 +9,7 @@ KIP-455; v0 is all there is. The caller must be allowed to describe the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String
 
 
@@ -21,7 +21,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 
 class ListPartitionReassignmentsRequest(
-    Message, api_key=46, kind="request", versions="0", flexible="0+"
+    Request["ListPartitionReassignmentsResponse"], api_key=46, versions="0", flexible="0+"
 ):
     """Asks for moves of partitions that are under way."""
 

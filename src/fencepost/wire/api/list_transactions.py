@@ -7,11 +7,13 @@ of the id (KIP-1152); the response has not changed. The caller sees ids it may D
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String
 
 
-class ListTransactionsRequest(Message, api_key=66, kind="request", versions="0-2", flexible="0+"):
+class ListTransactionsRequest(
+    Request["ListTransactionsResponse"], api_key=66, versions="0-2", flexible="0+"
+):
     """Asks one broker for its transactional ids."""
 
     state_filters: list[String] = field(

@@ -15,7 +15,7 @@ what the answering broker has applied so far, which may be behind the controller
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, String, Uuid
 
 
@@ -33,7 +33,7 @@ class MetadataRequestTopic(Struct):
     )
 
 
-class MetadataRequest(Message, api_key=3, kind="request", versions="0-13", flexible="9+"):
+class MetadataRequest(Request["MetadataResponse"], api_key=3, versions="0-13", flexible="9+"):
     """Asks for the brokers and for some topics, all topics, or none."""
 
     topics: list[MetadataRequestTopic] | None = field(

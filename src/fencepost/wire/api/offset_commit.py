@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String, Uuid
 
 
@@ -43,7 +43,9 @@ class OffsetCommitRequestTopic(Struct):
     partitions: list[OffsetCommitRequestPartition] = field(doc="One entry per partition.")
 
 
-class OffsetCommitRequest(Message, api_key=8, kind="request", versions="0-10", flexible="8+"):
+class OffsetCommitRequest(
+    Request["OffsetCommitResponse"], api_key=8, versions="0-10", flexible="8+"
+):
     """Commits offsets, as a member of the group or (generation -1, no member) from outside."""
 
     group_id: String = field(doc="Id of the group.")

@@ -5,7 +5,7 @@ Refused for topics the group is subscribed to. One of two APIs that never became
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String
 
 
@@ -22,7 +22,9 @@ class OffsetDeleteRequestTopic(Struct):
     partitions: list[OffsetDeleteRequestPartition] = field(doc="The partitions.")
 
 
-class OffsetDeleteRequest(Message, api_key=47, kind="request", versions="0", flexible="none"):
+class OffsetDeleteRequest(
+    Request["OffsetDeleteResponse"], api_key=47, versions="0", flexible="none"
+):
     """Forgets offsets."""
 
     group_id: String = field(doc="Id of the group.")

@@ -11,7 +11,7 @@ An offset of -1 means that none is committed; that is no error.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, String, Uuid
 
 
@@ -52,7 +52,7 @@ class OffsetFetchRequestGroup(Struct):
     )
 
 
-class OffsetFetchRequest(Message, api_key=9, kind="request", versions="0-10", flexible="6+"):
+class OffsetFetchRequest(Request["OffsetFetchResponse"], api_key=9, versions="0-10", flexible="6+"):
     """Asks for committed offsets."""
 
     group_id: String = field("0-7", doc="Id of the group, up to v7.")

@@ -16,7 +16,7 @@ no error: it is error 0 with epoch -1 and end offset -1.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String
 
 
@@ -41,7 +41,7 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(
-    Message, api_key=23, kind="request", versions="0-4", flexible="4+"
+    Request["OffsetForLeaderEpochResponse"], api_key=23, versions="0-4", flexible="4+"
 ):
     """Asks leaders where epochs end."""
 

@@ -17,7 +17,7 @@ for an ancient broker (KAFKA-18659).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, Records, String, Uuid
 
 
@@ -38,7 +38,7 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = field(doc="One entry per partition.")
 
 
-class ProduceRequest(Message, api_key=0, kind="request", versions="0-13", flexible="9+"):
+class ProduceRequest(Request["ProduceResponse"], api_key=0, versions="0-13", flexible="9+"):
     """Appends batches and says how sure the producer wants to be."""
 
     transactional_id: String | None = field(

@@ -6,11 +6,13 @@ interval, and once more at the end. The broker hands them to a plugin. No permis
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bool, Bytes, Int8, Int16, Int32, Uuid
 
 
-class PushTelemetryRequest(Message, api_key=72, kind="request", versions="0", flexible="0+"):
+class PushTelemetryRequest(
+    Request["PushTelemetryResponse"], api_key=72, versions="0", flexible="0+"
+):
     """Metrics of one client."""
 
     client_instance_id: Uuid = field(

@@ -8,7 +8,7 @@ v0 was early access in Kafka 4.0 and is stable, with the same fields, from 4.1 o
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, Int64, String, Uuid
 
 
@@ -31,7 +31,9 @@ class ReadStateData(Struct):
     partitions: list[PartitionData] = field(doc="One entry per partition.")
 
 
-class ReadShareGroupStateRequest(Message, api_key=84, kind="request", versions="0", flexible="0+"):
+class ReadShareGroupStateRequest(
+    Request["ReadShareGroupStateResponse"], api_key=84, versions="0", flexible="0+"
+):
     """Asks for states."""
 
     group_id: String = field(doc="Id of the share group.")

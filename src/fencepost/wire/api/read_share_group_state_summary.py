@@ -10,7 +10,7 @@ The group coordinator sends it to the share coordinator to answer DescribeShareG
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String, Uuid
 
 
@@ -31,7 +31,7 @@ class ReadStateSummaryData(Struct):
 
 
 class ReadShareGroupStateSummaryRequest(
-    Message, api_key=87, kind="request", versions="0-1", flexible="0+"
+    Request["ReadShareGroupStateSummaryResponse"], api_key=87, versions="0-1", flexible="0+"
 ):
     """Asks where a group stands."""
 

@@ -11,11 +11,13 @@ The request needs ALTER on the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Int16, Int32, String, Uuid
 
 
-class RemoveRaftVoterRequest(Message, api_key=81, kind="request", versions="0", flexible="0+"):
+class RemoveRaftVoterRequest(
+    Request["RemoveRaftVoterResponse"], api_key=81, versions="0", flexible="0+"
+):
     """Asks the leader to remove one voter."""
 
     cluster_id: String | None = field(

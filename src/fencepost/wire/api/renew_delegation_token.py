@@ -9,12 +9,12 @@ and up (KIP-896).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bytes, Int16, Int32, Int64
 
 
 class RenewDelegationTokenRequest(
-    Message, api_key=39, kind="request", versions="0-2", flexible="2+"
+    Request["RenewDelegationTokenResponse"], api_key=39, versions="0-2", flexible="2+"
 ):
     """Puts off the time a token expires."""
 

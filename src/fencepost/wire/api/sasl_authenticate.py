@@ -6,11 +6,13 @@ connection (KIP-368); v2 is flexible.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bytes, Int16, Int64, String
 
 
-class SaslAuthenticateRequest(Message, api_key=36, kind="request", versions="0-2", flexible="2+"):
+class SaslAuthenticateRequest(
+    Request["SaslAuthenticateResponse"], api_key=36, versions="0-2", flexible="2+"
+):
     """What the client has to say, in the mechanism's format."""
 
     auth_bytes: Bytes = field(doc="The token.")

@@ -7,11 +7,13 @@ APIs that never became flexible.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Int16, String
 
 
-class SaslHandshakeRequest(Message, api_key=17, kind="request", versions="0-1", flexible="none"):
+class SaslHandshakeRequest(
+    Request["SaslHandshakeResponse"], api_key=17, versions="0-1", flexible="none"
+):
     """Names the mechanism the client wants to use."""
 
     mechanism: String = field(doc="Name of the mechanism, such as `PLAIN` or `SCRAM-SHA-256`.")

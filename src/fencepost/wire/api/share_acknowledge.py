@@ -10,7 +10,7 @@ counts in it like a fetch (KIP-932).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, Int64, String, Uuid
 
 
@@ -44,7 +44,9 @@ class AcknowledgeTopic(Struct):
     partitions: list[AcknowledgePartition] = field(doc="One entry per partition.")
 
 
-class ShareAcknowledgeRequest(Message, api_key=79, kind="request", versions="0-2", flexible="0+"):
+class ShareAcknowledgeRequest(
+    Request["ShareAcknowledgeResponse"], api_key=79, versions="0-2", flexible="0+"
+):
     """Settles acquired records."""
 
     group_id: String | None = field(

@@ -17,7 +17,7 @@ own, so that one may fail and the other succeed.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, Int64, Records, String, Uuid
 
 
@@ -62,7 +62,7 @@ class ForgottenTopic(Struct):
     partitions: list[Int32] = field(doc="Numbers of the partitions.")
 
 
-class ShareFetchRequest(Message, api_key=78, kind="request", versions="0-2", flexible="0+"):
+class ShareFetchRequest(Request["ShareFetchResponse"], api_key=78, versions="0-2", flexible="0+"):
     """Acquires records, waiting up to `max_wait_ms` for `min_bytes`."""
 
     group_id: String | None = field(

@@ -8,11 +8,13 @@ It goes to the coordinator of the groups (KIP-932).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, String, Uuid
 
 
-class ShareGroupDescribeRequest(Message, api_key=77, kind="request", versions="0-1", flexible="0+"):
+class ShareGroupDescribeRequest(
+    Request["ShareGroupDescribeResponse"], api_key=77, versions="0-1", flexible="0+"
+):
     """Asks a coordinator about share groups."""
 
     group_ids: list[String] = field(doc="Ids of the groups.")

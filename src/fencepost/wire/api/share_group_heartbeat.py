@@ -11,12 +11,12 @@ this to the group's coordinator at the interval it answers with (KIP-932).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String, Uuid
 
 
 class ShareGroupHeartbeatRequest(
-    Message, api_key=76, kind="request", versions="0-1", flexible="0+"
+    Request["ShareGroupHeartbeatResponse"], api_key=76, versions="0-1", flexible="0+"
 ):
     """Tells the coordinator that a member lives, and what changed since it last said so."""
 

@@ -12,7 +12,7 @@ v0, `topics` at v1 and v2, `topic_states` from v3 on.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, String
 
 
@@ -52,7 +52,7 @@ class StopReplicaTopicState(Struct):
     partition_states: list[StopReplicaPartitionState] = field("3+", doc="One entry per partition.")
 
 
-class StopReplicaRequest(Message, api_key=5, kind="request", versions="0-4", flexible="2+"):
+class StopReplicaRequest(Request["StopReplicaResponse"], api_key=5, versions="0-4", flexible="2+"):
     """Stops replicas on the broker that receives it."""
 
     controller_id: Int32 = field(doc="Id of the controller that sends this.")

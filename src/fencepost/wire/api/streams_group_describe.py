@@ -9,12 +9,12 @@ It goes to the coordinator of the groups (KIP-1071).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, Int64, String, UInt16
 
 
 class StreamsGroupDescribeRequest(
-    Message, api_key=89, kind="request", versions="0-1", flexible="0+"
+    Request["StreamsGroupDescribeResponse"], api_key=89, versions="0-1", flexible="0+"
 ):
     """Asks a coordinator about streams groups."""
 

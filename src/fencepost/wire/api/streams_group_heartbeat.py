@@ -13,7 +13,7 @@ the group's coordinator at the interval it answers with (KIP-1071).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, Int64, String, UInt16
 
 
@@ -104,7 +104,7 @@ class Endpoint(Struct):
 
 
 class StreamsGroupHeartbeatRequest(
-    Message, api_key=88, kind="request", versions="0-1", flexible="0+"
+    Request["StreamsGroupHeartbeatResponse"], api_key=88, versions="0-1", flexible="0+"
 ):
     """Tells the coordinator that a member lives, and what changed since it last said so.
 

@@ -9,7 +9,7 @@ v0 is on its way to Kafka 4.4; no release up to 4.3 has the API.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, String
 
 
@@ -53,7 +53,10 @@ class TopologyDescription(Struct):
 
 
 class StreamsGroupTopologyDescriptionUpdateRequest(
-    Message, api_key=93, kind="request", versions="0", flexible="0+"
+    Request["StreamsGroupTopologyDescriptionUpdateResponse"],
+    api_key=93,
+    versions="0",
+    flexible="0+",
 ):
     """Describes the topology of a group."""
 

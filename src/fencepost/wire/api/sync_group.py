@@ -7,7 +7,7 @@ answer (KIP-219), v3 has static members (KIP-345), v4 is flexible, v5 checks the
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bytes, Int16, Int32, String
 
 
@@ -18,7 +18,7 @@ class SyncGroupRequestAssignment(Struct):
     assignment: Bytes = field(doc="Its assignment, in the protocol's own format.")
 
 
-class SyncGroupRequest(Message, api_key=14, kind="request", versions="0-5", flexible="4+"):
+class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5", flexible="4+"):
     """Asks for the member's part, and brings all parts if it is the leader."""
 
     group_id: String = field(doc="Id of the group.")

@@ -7,7 +7,7 @@ the transaction implicitly (both KIP-890), v6 names topics by id (KIP-1319).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, Int64, String, Uuid
 
 
@@ -33,7 +33,9 @@ class TxnOffsetCommitRequestTopic(Struct):
     partitions: list[TxnOffsetCommitRequestPartition] = field(doc="One entry per partition.")
 
 
-class TxnOffsetCommitRequest(Message, api_key=28, kind="request", versions="0-6", flexible="3+"):
+class TxnOffsetCommitRequest(
+    Request["TxnOffsetCommitResponse"], api_key=28, versions="0-6", flexible="3+"
+):
     """Commits offsets within a transaction."""
 
     transactional_id: String = field(doc="Id of the producer's transactions.")

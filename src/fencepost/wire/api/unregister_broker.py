@@ -10,11 +10,13 @@ The request needs ALTER on the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Int16, Int32, String
 
 
-class UnregisterBrokerRequest(Message, api_key=64, kind="request", versions="0", flexible="0+"):
+class UnregisterBrokerRequest(
+    Request["UnregisterBrokerResponse"], api_key=64, versions="0", flexible="0+"
+):
     """Asks the controller to forget one broker."""
 
     broker_id: Int32 = field(doc="Id of the broker; error 102 when it is not registered.")

@@ -10,11 +10,13 @@ New after 4.3, with metadata.version 4.4-IV2. The request needs ALTER on the clu
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Int16, Int32, String
 
 
-class UnregisterControllerRequest(Message, api_key=94, kind="request", versions="0", flexible="0+"):
+class UnregisterControllerRequest(
+    Request["UnregisterControllerResponse"], api_key=94, versions="0", flexible="0+"
+):
     """Asks the active controller to forget another one."""
 
     controller_id: Int32 = field(

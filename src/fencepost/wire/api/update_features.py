@@ -10,7 +10,7 @@ The request needs ALTER on the cluster.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, String
 
 
@@ -40,7 +40,9 @@ class FeatureUpdateKey(Struct):
     )
 
 
-class UpdateFeaturesRequest(Message, api_key=57, kind="request", versions="0-2", flexible="0+"):
+class UpdateFeaturesRequest(
+    Request["UpdateFeaturesResponse"], api_key=57, versions="0-2", flexible="0+"
+):
     """Asks the controller to change levels of features."""
 
     timeout_ms: Int32 = field(

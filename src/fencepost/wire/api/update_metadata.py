@@ -12,7 +12,7 @@ metadata log instead, and no broker since 4.0 serves this.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, Int64, String, Uuid
 
 
@@ -96,7 +96,9 @@ class UpdateMetadataBroker(Struct):
     )
 
 
-class UpdateMetadataRequest(Message, api_key=6, kind="request", versions="0-8", flexible="6+"):
+class UpdateMetadataRequest(
+    Request["UpdateMetadataResponse"], api_key=6, versions="0-8", flexible="6+"
+):
     """Changes what a broker knows of the cluster."""
 
     controller_id: Int32 = field(doc="Id of the controller that sends this.")

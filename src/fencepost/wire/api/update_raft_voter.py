@@ -8,7 +8,7 @@ request before that. The request needs CLUSTER_ACTION.
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int16, Int32, String, UInt16, Uuid
 
 
@@ -27,7 +27,9 @@ class KRaftVersionFeature(Struct):
     max_supported_version: Int16 = field(doc="Highest level.")
 
 
-class UpdateRaftVoterRequest(Message, api_key=82, kind="request", versions="0", flexible="0+"):
+class UpdateRaftVoterRequest(
+    Request["UpdateRaftVoterResponse"], api_key=82, versions="0", flexible="0+"
+):
     """Asks the leader to change the entry of the sender in the voter set."""
 
     cluster_id: String | None = field(

@@ -6,7 +6,7 @@ epoch (KIP-996).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, String, UInt16, Uuid
 
 
@@ -36,7 +36,7 @@ class TopicDataRequest(Struct, kafka_name="TopicData"):
     partitions: list[PartitionDataRequest] = field(doc="Its partitions.")
 
 
-class VoteRequest(Message, api_key=52, kind="request", versions="0-2", flexible="0+"):
+class VoteRequest(Request["VoteResponse"], api_key=52, versions="0-2", flexible="0+"):
     """Asks one voter for its vote."""
 
     cluster_id: String | None = field(default=None, doc="Id of the cluster; null is not checked.")

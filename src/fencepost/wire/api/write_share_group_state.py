@@ -9,7 +9,7 @@ or handed them back, before it tells them so (KIP-932).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Int8, Int16, Int32, Int64, String, Uuid
 
 
@@ -56,7 +56,7 @@ class WriteStateData(Struct):
 
 
 class WriteShareGroupStateRequest(
-    Message, api_key=85, kind="request", versions="0-1", flexible="0+"
+    Request["WriteShareGroupStateResponse"], api_key=85, versions="0-1", flexible="0+"
 ):
     """Writes changes of states."""
 

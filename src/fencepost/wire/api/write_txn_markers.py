@@ -6,7 +6,7 @@ to be about the epoch (KIP-1228).
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, Struct, field
+from fencepost.wire.message import Message, Request, Struct, field
 from fencepost.wire.types import Bool, Int8, Int16, Int32, Int64, String
 
 
@@ -34,7 +34,9 @@ class WritableTxnMarker(Struct):
     )
 
 
-class WriteTxnMarkersRequest(Message, api_key=27, kind="request", versions="0-2", flexible="1+"):
+class WriteTxnMarkersRequest(
+    Request["WriteTxnMarkersResponse"], api_key=27, versions="0-2", flexible="1+"
+):
     """Writes markers into partitions the receiver leads."""
 
     markers: list[WritableTxnMarker] = field(doc="The markers.")

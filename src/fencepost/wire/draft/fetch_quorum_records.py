@@ -24,11 +24,13 @@ So these classes serve followers of the branch, but cannot tell what its leaders
 
 from __future__ import annotations
 
-from fencepost.wire.message import Message, field
+from fencepost.wire.message import Message, Request, field
 from fencepost.wire.types import Bool, Int16, Int32, Int64, Records, String
 
 
-class FetchQuorumRecordsRequest(Message, kind="request", versions="0-1", flexible="1+"):
+class FetchQuorumRecordsRequest(
+    Request["FetchQuorumRecordsResponse"], versions="0-1", flexible="1+"
+):
     """Asks the leader of the metadata log for what follows `fetch_offset`."""
 
     cluster_number: Int32 = field(
