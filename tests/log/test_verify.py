@@ -8,7 +8,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fencepost.batch.control import build_control_batch
 from fencepost.batch.header import read_header, stamp, stamp_crc
+from fencepost.batch.legacy import build_message_set
+from fencepost.batch.records import Record, build_batch
 from fencepost.log.checkpoints import encode_lines
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.meta import MetaProperties, format_log_dir
@@ -17,6 +20,17 @@ from fencepost.log.txn_index import TxnIndex
 from fencepost.log.verify import directory as directory_module
 from fencepost.log.verify.directory import NotALogDirectoryError, Verifier
 from fencepost.log.verify.problems import Counts, Problem, Severity
+from fencepost.wire.records.control import (
+    ControlType,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+)
+from fencepost.wire.records.metadata import (
+    NoOpRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    encode_record,
+)
 from fencepost.wire.records.txn_index import AbortedTxn
 from fencepost.wire.types import Uuid
 
@@ -437,6 +451,52 @@ def test_topic_ids(disk):
     assert is_at(only(disk), path, "document", "is not of version 0")
 
 
+def test_topic_ids_against_the_metadata_log(disk):
+    place = f"{ROOT}/__cluster_metadata-0"
+    records = [
+        TopicRecord(name="other", topic_id=Uuid(bytes(15) + b"\5")),
+        RemoveTopicRecord(topic_id=Uuid(bytes(15) + b"\5")),
+        TopicRecord(name="other", topic_id=Uuid(bytes(15) + b"\2")),
+        TopicRecord(name="orders", topic_id=Uuid(bytes(15) + b"\1")),
+    ]
+    log = open_log(disk, place)
+    batch = build_batch([(None, encode_record(record)) for record in records], timestamp_ms=1)
+    log.append_as_leader(batch, read_header(batch), 1, 5)
+    log.close()
+    assert problems(disk) == []
+    path = f"{EPOCHS}/partition.metadata"
+    flip(disk, path, 21, 0x10)
+    assert is_at(only(disk), path, "document", "but the metadata log has")
+
+
+def test_snapshots_of_the_metadata_log(disk):
+    place = f"{ROOT}/__cluster_metadata-0"
+    open_log(disk, place).close()
+    parts = [
+        build_control_batch(
+            [(ControlType.SNAPSHOT_HEADER, SnapshotHeaderRecord())], timestamp_ms=1
+        ),
+        build_batch([(None, encode_record(NoOpRecord()))], timestamp_ms=1),
+        build_control_batch(
+            [(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord())], timestamp_ms=1
+        ),
+    ]
+    for offset, part in enumerate(parts):
+        stamp(part, 0, base_offset=offset, leader_epoch=1)
+    header, batch, footer = map(bytes, parts)
+    path = f"{place}/{7:020d}-{1:010d}.checkpoint"
+    change(disk, path, header + batch + footer)
+    assert problems(disk) == []
+    flip(disk, path, len(header) + 65)
+    assert is_at(only(disk), path, "snapshot", "a batch fails its CRC")
+    change(disk, path, header + batch)
+    assert is_at(only(disk), path, "snapshot", "does not end with a snapshot's footer")
+    change(disk, path, batch + footer)
+    assert is_at(only(disk), path, "snapshot", "does not begin with a snapshot's header")
+    change(disk, path, header + batch + footer[:-3])
+    assert "bytes: the batch needs" in problems(disk)[0].text
+
+
 def test_a_marker_that_cannot_be_read(disk):
     path = f"{ROOT}/.kafka_cleanshutdown"
     change(disk, path, b"{")
@@ -529,6 +589,46 @@ def test_a_log_of_ours_that_is_open(disk):
     assert problems(disk, "/live") == []
 
 
+# ---- files that cannot be read
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(disk):
+    class Refusing(SimDisk):
+        def open(self, name, *, create=False):
+            if name == f"{MIDDLE}.log":
+                raise OSError(5, "Input/output error", name)
+            return disk.open(name)
+
+        def __getattribute__(self, name):
+            return super().__getattribute__(name) if name == "open" else getattr(disk, name)
+
+    flip(disk, f"{PLAIN}/{12:020d}.log", 70)
+    first, second = problems(Refusing())
+    assert is_at(first, f"{MIDDLE}.log", "file", "cannot be read: Input/output error")
+    assert second.check == "crc"
+
+
+# ---- formats of before
+
+
+def test_messages_of_before_batches(disk):
+    path = f"{ROOT}/old-0"
+    records = [Record(at, 1000 + at, 0, b"k", b"v" * 50, ()) for at in range(9)]
+    data = build_message_set(records[:3], magic=0) + build_message_set(records[3:5], magic=1)
+    data += build_message_set(records[5:9], magic=1, compression="gzip")
+    batch = make_batch(2)
+    stamp(batch, 0, base_offset=9, leader_epoch=4)
+    log = open_log(disk, path)
+    log.append_as_follower(bytes(data + batch), 5)
+    log.close()
+    change(disk, f"{ROOT}/.kafka_cleanshutdown", b"")
+    lines = ["orders 0 24", "orders 1 36", "other 0 24", "old 0 11"]
+    change(disk, f"{ROOT}/recovery-point-offset-checkpoint", encode_lines(lines))
+    assert problems(disk) == []
+    flip(disk, f"{path}/{0:020d}.log", 40)
+    assert "fails its CRC" in only(disk).text
+
+
 # ---- any byte
 
 
@@ -580,6 +680,21 @@ def test_any_byte_of_any_file(data):
     path = data.draw(st.sampled_from(files_of(FLIPPED)))
     position = data.draw(st.integers(0, len(FLIPPED.read(path)) - 1))
     check_flip(FLIPPED, path, position, data.draw(st.integers(1, 255)))
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_whatever_is_in_the_files_verification_ends(data):
+    path = data.draw(st.sampled_from(files_of(FLIPPED)))
+    before = FLIPPED.read(path)
+    at = data.draw(st.integers(0, len(before)))
+    cut = data.draw(st.integers(0, len(before) - at))
+    content = before[:at] + data.draw(st.binary(max_size=80)) + before[at + cut :]
+    change(FLIPPED, path, content)
+    try:
+        verify(FLIPPED, deep=True)
+    finally:
+        change(FLIPPED, path, before)
 
 
 @pytest.mark.slow

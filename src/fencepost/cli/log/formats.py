@@ -66,11 +66,14 @@ def text_line(item: Item) -> str:
     words = [item.type]
     usual = _USUAL if item.type == "batch" else {}
     for name, value in item.fields.items():
-        if name in usual and value == usual[name]:
+        if type(value) is int:
+            if value != -1 and usual.get(name) != value:
+                words.append(f"{name}={value}")
+        elif value is None or value is False or usual.get(name) == value:
             continue
-        if value is True:
+        elif value is True:
             words.append(name.removeprefix("is_"))
-        elif value is not None and value is not False and value != -1:
+        else:
             words.append(f"{name}={_text_of(value)}")
     return " ".join(words)
 

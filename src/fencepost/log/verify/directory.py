@@ -29,6 +29,7 @@ from fencepost.log.verify.checkpoints import (
 )
 from fencepost.log.verify.facts import DirectoryFacts, PartitionFacts
 from fencepost.log.verify.files import Files
+from fencepost.log.verify.metadata_log import METADATA_DIR, topic_ids
 from fencepost.log.verify.partition import PartitionVerifier, Progress
 from fencepost.log.verify.problems import Counts, Problem, Severity
 from fencepost.wire.types import Uuid
@@ -65,6 +66,7 @@ class Verifier:
         self._is_deep = is_deep
         self._progress = progress
         self._topic_ids: dict[str, tuple[Uuid, str]] = {}
+        self._metadata_ids: dict[str, Uuid] = {}
         self._identities: dict[str, MetaProperties] = {}
         self._suspects: list[tuple[str, TopicPartition]] = []
         self.counts = Counts()
@@ -79,6 +81,10 @@ class Verifier:
                 raise NotALogDirectoryError(
                     f"{directory} is neither a log directory nor one of a partition"
                 )
+        for directory in filter(self.is_log_dir, directories):
+            metadata = f"{directory}/{METADATA_DIR}"
+            if self._files.is_dir(metadata):
+                self._metadata_ids |= topic_ids(self._files, metadata)
         for directory in directories:
             if self.is_log_dir(directory):
                 yield from self._log_dir(directory)
@@ -158,33 +164,41 @@ class Verifier:
     def _partition(
         self, path: str, key: TopicPartition, facts: PartitionFacts, live_in: str | None
     ) -> Iterator[Problem]:
-        found = self._verify(path, facts)
+        found = self._verify(path, key, facts)
         if live_in is None:
-            yield from self._with_topic_id(path, key, found)
+            yield from found
             return
-        problems = list(self._with_topic_id(path, key, found))
+        problems = list(found)
         if any(problem.is_problem for problem in problems):
             self._suspects.append((live_in, key))
         else:
             yield from problems
 
-    def _verify(self, path: str, facts: PartitionFacts) -> PartitionVerifier:
-        return PartitionVerifier(
-            self._files, path, facts, self.counts, is_deep=self._is_deep, progress=self._progress
-        )
-
-    def _with_topic_id(
-        self, path: str, key: TopicPartition, verifier: PartitionVerifier
-    ) -> Iterator[Problem]:
+    def _verify(self, path: str, key: TopicPartition, facts: PartitionFacts) -> Iterator[Problem]:
         try:
+            verifier = PartitionVerifier(
+                self._files,
+                path,
+                facts,
+                self.counts,
+                is_deep=self._is_deep,
+                progress=self._progress,
+            )
             yield from verifier.run()
-        except FileNotFoundError as error:
-            reason = "has gone while it was read"
-            yield Problem(error.filename or path, None, Severity.WARNING, "file", reason)
-        if verifier.topic_id is None:
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror or error}"
+            yield Problem(error.filename or path, None, Severity.ERROR, "file", reason)
             return
-        topic, topic_id = key[0], verifier.topic_id
+        if verifier.topic_id is not None:
+            yield from self._check_topic_id(path, key[0], verifier.topic_id)
+
+    def _check_topic_id(self, path: str, topic: str, topic_id: Uuid) -> Iterator[Problem]:
         metadata = f"{path}/{PARTITION_METADATA_FILE}"
+        known = self._metadata_ids.get(topic, topic_id)
+        if known != topic_id:
+            reason = f"topic id {topic_id}, but the metadata log has {known}"
+            yield Problem(metadata, None, Severity.ERROR, "document", reason)
+            return
         for other, (other_id, other_path) in self._topic_ids.items():
             if (other == topic) != (other_id == topic_id):
                 reason = f"topic id {topic_id}, but {other_path} has {other_id}"
@@ -204,8 +218,7 @@ class Verifier:
                     break
                 facts = self._facts(directory, True).of((topic, partition))
                 counts, self.counts = self.counts, Counts()
-                found = self._verify(path, facts)
-                problems = list(self._with_topic_id(path, (topic, partition), found))
+                problems = list(self._verify(path, (topic, partition), facts))
                 self.counts = counts
                 if not any(problem.is_problem for problem in problems):
                     break

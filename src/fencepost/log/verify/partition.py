@@ -30,13 +30,13 @@ from fencepost.log.names import (
     offset_file,
     parse_offset_file,
     parse_partition_dir,
-    partition_dir,
 )
 from fencepost.log.quorum_state import decode_quorum_state
 from fencepost.log.verify.epochs import EpochCheck
 from fencepost.log.verify.facts import PartitionFacts
 from fencepost.log.verify.files import Files, OpenFile
 from fencepost.log.verify.indexes import OffsetIndexCheck, TimeIndexCheck
+from fencepost.log.verify.metadata_log import METADATA_DIR, check_snapshot, is_snapshot
 from fencepost.log.verify.offsets import OffsetCheck
 from fencepost.log.verify.problems import Counts, Problem, Severity
 from fencepost.log.verify.transactions import TransactionCheck
@@ -44,8 +44,6 @@ from fencepost.wire.types import Uuid
 
 SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 """Positions in indexes have 31 bits."""
-
-METADATA_LOG: Final = ("__cluster_metadata", 0)
 
 Progress = Callable[[int], None]
 """Told how many bytes of segments have been read so far."""
@@ -75,7 +73,7 @@ class PartitionVerifier:
         self._facts = facts
         self._counts = counts
         self._is_deep = is_deep
-        self._is_metadata_log = name == partition_dir(*METADATA_LOG)
+        self._is_metadata_log = name == METADATA_DIR
         self._progress = progress or _nobody_looks
         self._offsets = OffsetCheck(None if parsed is None else parsed[0], facts.cleaned_offset)
         self._epochs = EpochCheck(files, self._path(LEADER_EPOCH_FILE), facts)
@@ -111,6 +109,8 @@ class PartitionVerifier:
         yield from self._epochs.end(end_offset)
         yield from self._check_facts(bases[0] if bases else 0, end_offset)
         yield from self._check_documents()
+        for name in filter(is_snapshot, names):
+            yield from check_snapshot(self._files, self._path(name))
         self._counts.partitions += 1
 
     # -- names
