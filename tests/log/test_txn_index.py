@@ -336,7 +336,7 @@ def test_against_a_model(seed, steps):
                 log.close(clean=clean)
                 log = producers.log = open_log(
                     disk, DIR, config(internal_segment_bytes=700), clean_shutdown=clean,
-                    recovery_point=end if clean else rng.randint(0, end),
+                    recovery_point=end if clean else rng.choice([*log.segment_base_offsets, end]),
                 )  # fmt: skip
                 log.producers.forget_decided(end)
     end = log.end_offset

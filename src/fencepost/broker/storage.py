@@ -36,7 +36,7 @@ from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import DurableDataLostError, LogError
 from fencepost.log.log_dir import LogDir, OpenJob
-from fencepost.log.names import FILE_NAME_MAX, partition_dir
+from fencepost.log.names import partition_dir, stray_dir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.quorum_state import QuorumStateFile
 from fencepost.machines.image import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
@@ -45,7 +45,6 @@ from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
 
-STRAY_DIR_SUFFIX = "-stray"
 METADATA_CONFIGS = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
@@ -321,8 +320,7 @@ def _report(name: str, opened: PartitionLog) -> None:
 def _set_strays_aside(data_dir: DataDir) -> None:
     path, disk = data_dir.logs.path, data_dir.logs.disk
     for topic, index in data_dir.logs.unopened():
-        tail = f"-{index}.{uuid4().hex}{STRAY_DIR_SUFFIX}"
-        aside = topic[: FILE_NAME_MAX - len(tail)] + tail
+        aside = stray_dir(topic, index, uuid4().hex)
         log.warning("the cluster has no partition %s-%d: set aside as %s", topic, index, aside)
         disk.rename(f"{path}/{partition_dir(topic, index)}", f"{path}/{aside}")
         disk.sync_dir(path)

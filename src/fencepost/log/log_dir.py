@@ -52,9 +52,9 @@ from fencepost.log.names import (
     LOCK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
-    deleted_dir,
     parse_partition_dir,
     partition_dir,
+    stray_dir,
 )
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS
@@ -151,7 +151,7 @@ class OpenJob:
         try:
             self.opened = self._load()
         except InconsistentTopicIdError as error:
-            log.warning("%s; it is deleted", error)
+            log.warning("%s; it is set aside", error)
 
 
 class LogDir:
@@ -251,7 +251,7 @@ class LogDir:
     ) -> PartitionLog:
         """The partition's log: the one that is open, or that is on disk, or a new one.
 
-        A directory left by another topic of the same name is deleted first. Raises
+        A directory left by another topic of the same name is set aside first. Raises
         DurableDataLostError (see `PartitionLog.open`), CorruptFileError, OSError, and ValueError
         for what cannot be a topic or a partition.
         """
@@ -320,7 +320,8 @@ class LogDir:
             )
 
         def begin_anew() -> OpenJob:
-            aside = f"{self.path}/{deleted_dir(topic, partition, uuid4().hex)}"
+            # Not deleted: a bit that rotted in the id must not cost the records.
+            aside = f"{self.path}/{stray_dir(topic, partition, uuid4().hex)}"
             self.disk.rename(directory, aside)
             self.disk.sync_dir(self.path)
             return self.begin_open(
@@ -332,8 +333,8 @@ class LogDir:
     def finish_open(self, job: OpenJob) -> PartitionLog:
         """Take over the log that `job.run` has opened.
 
-        A directory left by another topic of the same name is deleted, and the log made now: raises
-        as `OpenJob.run`.
+        A directory left by another topic of the same name is set aside, and the log made now:
+        raises as `OpenJob.run`.
         """
         if job.opened is None:
             job = job.begin_anew()

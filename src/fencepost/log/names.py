@@ -24,6 +24,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 TEMPORARY_SUFFIX: Final = ".tmp"
 DELETE_DIR_SUFFIX: Final = "-delete"
+STRAY_DIR_SUFFIX: Final = "-stray"
 
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 """The files that make up one segment; indexes are of no use without their log."""
@@ -73,6 +74,12 @@ def parse_partition_dir(name: str) -> tuple[str, int] | None:
 def deleted_dir(topic: str, partition: int, unique: str) -> str:
     """Name of a partition's directory that is to be removed; `unique` sets it apart."""
     tail = f"-{partition}.{unique}{DELETE_DIR_SUFFIX}"
+    return topic[: FILE_NAME_MAX - len(tail)] + tail
+
+
+def stray_dir(topic: str, partition: int, unique: str) -> str:
+    """Name of a partition's directory that is set aside; `unique` sets it apart."""
+    tail = f"-{partition}.{unique}{STRAY_DIR_SUFFIX}"
     return topic[: FILE_NAME_MAX - len(tail)] + tail
 
 

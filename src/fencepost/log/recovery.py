@@ -236,6 +236,8 @@ class _Loader:
         self.scanned_from: int | None = None
         """Base offset of the first segment that was read as a whole."""
         self.scanned_epochs: list[EpochEntry] = []
+        self._ends_at: int | None = None
+        """Where a batch has to end that has not been found yet; None once it has."""
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
@@ -286,6 +288,7 @@ class _Loader:
         while at + 1 < len(self.segments) and self.segments[at + 1].base_offset <= recovery_point:
             at += 1
         scanned: list[Segment] = []
+        self._ends_at = recovery_point
         while at < len(self.segments):
             segment = self.segments[at]
             whole = self._scan(segment)
@@ -305,7 +308,23 @@ class _Loader:
                     scanned[-1].size_bytes,
                 )
             self.report.lost_from_offset = end_offset
+        if scanned[-1] is self.segments[-1] and not accept_loss:
+            self._check_recovery_point(scanned[-1], recovery_point)
         self._cut(scanned)
+
+    def _check_recovery_point(self, last: Segment, recovery_point: int) -> None:
+        """A log that was durable up to an offset in its last segment has a batch that ends there.
+
+        The offset of a batch is not in its CRC, and the last one has none behind it that would
+        contradict it. Compaction leaves the last segment alone, but a truncation may make a
+        compacted one the last, which then goes on behind a gap: one may begin there instead.
+        """
+        is_inside = last.base_offset < recovery_point < last.next_offset
+        if is_inside and self._ends_at is not None:
+            raise DurableDataLostError(
+                last.path(),
+                f"no batch ends at offset {recovery_point}, up to which the log had been durable",
+            )
 
     def _is_hole(self, segment: Segment, following: Segment) -> bool:
         """Whether the end of a segment is missing, going by the name of the next one.
@@ -375,6 +394,7 @@ class _Loader:
         since, end = 0, 0
         next_offset = segment.base_offset
         interval_bytes = self._config.index_interval_bytes
+        may_gap = self._config.is_compacted
         for position, header in scan(
             self._disk, segment.path(), segment.size_bytes, segment.base_offset
         ):
@@ -388,6 +408,8 @@ class _Loader:
                 time_index.maybe_append(*newest)
                 since = 0
             self._note_epoch(header)
+            if self._ends_at in (header.next_offset, header.base_offset if may_gap else None):
+                self._ends_at = None
             since += header.size_bytes
             end = position + header.size_bytes
             next_offset = header.next_offset

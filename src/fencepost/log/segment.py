@@ -539,7 +539,7 @@ class Segment:
     def walk(self, position: int, end: int) -> Iterator[BatchAt]:
         """The batches from `position` to `end`, by their headers. CorruptFileError, OSError.
 
-        A batch that reaches beyond `end` is not given.
+        A batch that reaches beyond `end` is not given; one that reaches beyond the file is damage.
         """
         read_at, path = self.file.read_at, self.path()
         chunk, chunk_at = b"", position
@@ -562,10 +562,22 @@ class Segment:
             if size < least or delta < 0 or base_offset <= previous:
                 raise CorruptFileError(path, "no batch begins here", position)
             if size > end - position:
-                return
+                break
             previous = base_offset + delta
             yield position, size, base_offset, previous
             position += size
+        else:
+            size = MESSAGE_BYTES_MIN
+        self._check_end(position, size, end)
+
+    def _check_end(self, position: int, size: int, end: int) -> None:
+        """A walk to `end` stops at `position`, before something of `size`: may it?
+
+        What is left of the file is no batch if that is not whole: were it passed over, readers
+        would go on with the next segment, and miss what is here in silence.
+        """
+        if position < end and size > self.size_bytes - position:
+            raise CorruptFileError(self.path(), "a batch reaches beyond the end", position)
 
     def _is_message(self, position: int, size: int) -> bool:
         """Whether a message of format v0 or v1 lies at `position`: its CRC says. OSError.
@@ -653,9 +665,11 @@ class Segment:
                 chunk_at, at = position, 0
                 chunk = self.file.read_at(min(4 * _WALK_CHUNK_BYTES, end - position), position)
                 if end - position < HEADER_BYTES and chunk[MAGIC_AT : MAGIC_AT + 1] == b"\x02":
+                    self._check_end(position, HEADER_BYTES, end)
                     return
             header = self._header(chunk, at, chunk_at)
             if header.size_bytes > end - position:
+                self._check_end(position, header.size_bytes, end)
                 return
             yield position, header
             position += header.size_bytes

@@ -1,0 +1,134 @@
+"""A flipped bit in every kind of file of a log directory: noticed, made good, or refused. S92.
+
+Whatever bit it is and however the directory was left: what is served is what was written. A
+partition may be refused, records may be unreadable with an error; nothing is missing in silence.
+Formats set limits, which are Kafka's, too:
+
+* a batch's leader epoch is outside of its CRC: a flip there is served;
+* `log-start-offset-checkpoint` has no checksum: a larger number in it hides records at the front,
+  and what is still served is right all the same;
+* `partition.metadata` with another topic id has the directory set aside, whole, with a warning.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.log.errors import CorruptFileError, LogError
+from fencepost.log.log_dir import LogDir
+from fencepost.log.meta import format_log_dir
+from fencepost.log.partition_log import PartitionLog
+from fencepost.wire.types import Uuid
+
+from .helpers import NOW_MS, append, config, contents, make_batch
+from .sim_disk import SimDisk
+
+SMALL = config(internal_segment_bytes=600, index_interval_bytes=100)
+TOPIC_ID = Uuid(bytes(range(16)))
+Batches = list[tuple[int, bytes]]
+
+
+def write_directory(clean: bool) -> tuple[SimDisk, Batches]:
+    """A directory with one partition of a few segments; all of it is durable."""
+    disk = SimDisk()
+    format_log_dir(disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid(bytes(15) + b"\1"))
+    log_dir = LogDir.open(disk, "/data")
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    for at in range(14):
+        append(log, make_batch(2, 40, producer_id=9, producer_epoch=0, base_sequence=2 * at),
+               epoch=at // 5)  # fmt: skip
+    log.advance_start_offset(log.segment_base_offsets[1])
+    log.flush()
+    log_dir.checkpoint({("t", 0): log.end_offset})
+    found = contents(log)
+    if clean:
+        log_dir.close(high_watermarks={("t", 0): log.end_offset})
+    disk.process_death()
+    return disk, found
+
+
+def kinds(disk: SimDisk) -> dict[str, str]:
+    """One file of every kind, by what distinguishes its name."""
+    paths = [f"/data/{name}" for name in disk.list("/data") if not disk.is_dir(f"/data/{name}")]
+    paths += [f"/data/t-0/{name}" for name in disk.list("/data/t-0")]
+    return {path.rpartition("/")[2].lstrip("0123456789"): path for path in paths}
+
+
+def clone(disk: SimDisk) -> SimDisk:
+    """The same files on another disk."""
+    copy = SimDisk()
+    for directory in ("/data", "/data/t-0"):
+        copy.mkdir(directory)
+        for name in disk.list(directory):
+            if not disk.is_dir(f"{directory}/{name}"):
+                copy.write_atomic(f"{directory}/{name}", disk.read(f"{directory}/{name}"))
+    return copy
+
+
+def without_epochs(batches: Batches) -> Batches:
+    """The batches but for the part of their headers that no checksum covers."""
+    return [(base, data[:12] + data[16:]) for base, data in batches]
+
+
+def what_is_served(log: PartitionLog) -> Batches | None:
+    """The batches; None if reading them is an error."""
+    try:
+        found = contents(log)
+        for base, data in found:
+            offset = max(base, log.start_offset)
+            assert bytes(log.read(offset, 1, log.end_offset).buffers[0]) == data
+    except CorruptFileError:
+        return None
+    return found
+
+
+def look(disk: SimDisk) -> tuple[bool, Batches | None]:
+    """Open the directory: whether the partition was refused, and what it serves."""
+    try:
+        log_dir = LogDir.open(disk, "/data")
+        log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    except LogError:
+        return True, None
+    return False, what_is_served(log)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ".log",
+        ".index",
+        ".timeindex",
+        ".snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+        ".kafka_cleanshutdown",
+    ],
+)
+def test_a_flipped_bit_in_any_file(kind: str, clean: bool):
+    disk, written = write_directory(clean)
+    path = kinds(disk).get(kind)
+    if path is None:
+        assert kind == ".kafka_cleanshutdown"
+        assert not clean
+        return
+    bits = len(disk.read(path)) * 8
+    for bit in range(0, bits, 1 + bits // 1500):
+        damaged = clone(disk)
+        damaged.flip_bit(path, bit)
+        refused, served = look(damaged)
+        if refused or served is None:
+            assert kind not in (".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint")
+        elif kind == "partition.metadata" and served != written:
+            (stray,) = (name for name in damaged.list("/data") if name.endswith("-stray"))
+            assert damaged.list(f"/data/{stray}") == disk.list("/data/t-0")
+        elif kind == ".log":
+            assert without_epochs(served) == without_epochs(written), f"bit {bit}"
+        elif kind == "log-start-offset-checkpoint":
+            assert served == written[len(written) - len(served) :], f"bit {bit}"
+        else:
+            assert served == written, f"bit {bit}"
