@@ -167,7 +167,9 @@ def test_a_failed_sync_is_never_taken_back(filesystem: Filesystem, tally: Tally,
         filesystem.come_back()
         try:
             assert end.knows
-            if end.was_closed is False:
+            if end.was_closed is False and name == "fdatasync":
+                # Where the directory was not synced it may have been after the marker was written,
+                # and with good reason: all the rest was durable by then.
                 assert read_clean_shutdown(OsDisk(), rig.path) is None
             rig.recover(power=True)
             rig.log_dir.close(clean=False)
