@@ -34,6 +34,7 @@ QUICK_CLEANER = {
     "log.segment.delete.delay.ms": "100",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
+    "metadata.log.max.record.bytes.between.snapshots": "3000",
 }
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -346,15 +347,17 @@ def test_records_of_coordinators(kafka_dir, capsys, topic, decoder):
     assert compared > 3
 
 
-def test_records_of_the_metadata_log(kafka_dir, capsys):
-    for path in segments(kafka_dir, "__cluster_metadata"):
-        found = [one for one in ours(capsys, "--records", path) if one["type"] == "record"]
+def test_records_of_the_metadata_log_and_its_snapshots(kafka_dir, capsys):
+    snapshots = sorted(map(str, kafka_dir.glob("__cluster_metadata-0/*.checkpoint")))
+    assert snapshots
+    for path in [*segments(kafka_dir, "__cluster_metadata"), *snapshots]:
+        found = ours(capsys, "--records", path)
+        records = [one for one in found if one["type"] == "record"]
         lines = theirs("--cluster-metadata-decoder", "--files", path)
-        printed = [
-            json.loads(line.partition(" payload: ")[2]) for line in lines if " payload: {" in line
-        ]
-        assert len(found) == len(printed) > 50
-        for one, wanted in zip(found, printed, strict=True):
+        assert our_batches(found) == their_batches(lines)
+        printed = [line.partition(" payload: ")[2] for line in lines if " payload: {" in line]
+        assert len(records) == len(printed) > 5
+        for one, wanted in zip(records, map(json.loads, printed), strict=True):
             name = one["value"]["message"].lower()
             assert name == wanted["type"].lower().replace("_", "")
             assert one["value"]["version"] == wanted["version"]
