@@ -1,4 +1,4 @@
-"""A flipped bit in every kind of file of a log directory: noticed, made good, or refused. S92.
+"""Damaged and outdated files of a log directory: noticed, made good, or refused. S92, S93.
 
 Whatever bit it is and however the directory was left: what is served is what was written. A
 partition may be refused, records may be unreadable with an error; nothing is missing in silence.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.batch.header import read_header
 from fencepost.log.errors import CorruptFileError, LogError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
@@ -132,3 +133,98 @@ def test_a_flipped_bit_in_any_file(kind: str, clean: bool):
             assert served == written[len(written) - len(served) :], f"bit {bit}"
         else:
             assert served == written, f"bit {bit}"
+
+
+# ---- a file as it was before
+
+
+def append_and_flush(log_dir: LogDir, log: PartitionLog, count: int) -> None:
+    """More batches, durable and written down."""
+    for _ in range(count):
+        append(log, make_batch(1, 1), epoch=log.epochs.latest_epoch() or 0)
+    log.flush()
+    log_dir.checkpoint({("t", 0): log.end_offset})
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ".log",
+        "leader-epoch-checkpoint",
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ],
+)
+def test_a_file_that_is_put_back_to_what_it_was(kind: str, clean: bool):
+    """A write that went astray, or one file out of a backup."""
+    disk, _ = write_directory(clean=False)
+    log_dir = LogDir.open(disk, "/data")
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    append_and_flush(log_dir, log, 1)
+    path = kinds(disk)[kind]
+    old = disk.read(path)
+    log.advance_start_offset(log.segment_base_offsets[1])
+    log.epochs.assign(7, log.end_offset)
+    append_and_flush(log_dir, log, 1)
+    written = contents(log)
+    if clean:
+        log_dir.close(high_watermarks={("t", 0): log.end_offset})
+    disk.process_death()
+    assert kinds(disk)[kind] == path
+    assert disk.read(path) != old, "the file must have changed for this to be a test"
+    disk.write_atomic(path, old)
+    refused, served = look(disk)
+    if kind == ".log":
+        assert refused, "durable records are gone"
+    elif clean and kind == "recovery-point-offset-checkpoint":
+        assert refused or served == written
+    else:
+        assert served is not None
+        assert served[-len(written) :] == written
+
+
+def test_a_whole_directory_that_is_put_back_is_what_it_was():
+    """One node cannot know; that others have more is for epochs and the controller to find."""
+    disk, written = write_directory(clean=True)
+    older = clone(disk)
+    log_dir = LogDir.open(disk, "/data")
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    append_and_flush(log_dir, log, 3)
+    assert look(older) == (False, written)
+
+
+# ---- what is known of producers
+
+
+@pytest.mark.parametrize("snapshots", ["whole", "newest torn", "newest missing", "all torn"])
+@pytest.mark.parametrize("power", [True, False])
+def test_a_retry_after_retention_took_the_producers_last_batch(snapshots: str, power: bool):
+    """S69: the snapshots know of producers that have no batch left; without any, a retry is new."""
+    disk = SimDisk(3)
+    format_log_dir(disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid(bytes(15) + b"\1"))
+    log_dir = LogDir.open(disk, "/data")
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    batch = make_batch(2, 40, NOW_MS, producer_id=9, producer_epoch=0, base_sequence=0)
+    sent = read_header(batch)
+    append(log, batch)
+    append_and_flush(log_dir, log, 30)
+    log.advance_start_offset(log.segment_base_offsets[2])
+    log.flush()
+    log_dir.checkpoint()
+    assert all(read_header(data).producer_id != 9 for _, data in contents(log))
+    disk.power_loss() if power else disk.process_death()
+    kept = [name for name in disk.list("/data/t-0") if name.endswith(".snapshot")]
+    for name in kept if snapshots == "all torn" else kept[-1:]:
+        path = f"/data/t-0/{name}"
+        if snapshots.endswith("torn"):
+            disk.write_atomic(path, disk.read(path)[:-3])
+        elif snapshots.endswith("missing"):
+            disk.unlink(path)
+    log = LogDir.open(disk, "/data").create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    verdict = log.producers.check(sent)
+    assert verdict.is_duplicate == (snapshots != "all torn")
+    if snapshots == "all torn":
+        assert verdict.is_ok
+        assert log.producers.get(9) is None
