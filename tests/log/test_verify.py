@@ -495,6 +495,11 @@ def test_snapshots_of_the_metadata_log(disk):
     assert is_at(only(disk), path, "snapshot", "does not begin with a snapshot's header")
     change(disk, path, header + batch + footer[:-3])
     assert "bytes: the batch needs" in problems(disk)[0].text
+    change(disk, f"{ROOT}/bootstrap.checkpoint", disk.read(path))
+    disk.unlink(path)
+    assert {one.path for one in problems(disk)} == {f"{ROOT}/bootstrap.checkpoint"}
+    change(disk, f"{ROOT}/bootstrap.checkpoint", header + batch + footer)
+    assert problems(disk) == []
 
 
 def test_a_marker_that_cannot_be_read(disk):

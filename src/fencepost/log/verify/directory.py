@@ -29,7 +29,7 @@ from fencepost.log.verify.checkpoints import (
 )
 from fencepost.log.verify.facts import DirectoryFacts, PartitionFacts
 from fencepost.log.verify.files import Files
-from fencepost.log.verify.metadata_log import METADATA_DIR, topic_ids
+from fencepost.log.verify.metadata_log import METADATA_DIR, check_snapshot, topic_ids
 from fencepost.log.verify.partition import PartitionVerifier, Progress
 from fencepost.log.verify.problems import Counts, Problem, Severity
 from fencepost.wire.types import Uuid
@@ -38,7 +38,9 @@ LOOKS_AGAIN: Final = 3
 """How often something suspicious in a directory in use is looked at once more."""
 _PAUSE_S: Final = 0.3
 
-_OWN_FILES: Final = (LOCK_FILE, "bootstrap.checkpoint")
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+"""What Kafka's formatting tool puts beside the partitions, in the form of a snapshot."""
+
 _GOING_DIRS: Final = {
     "-delete": "waits to be deleted",
     "-stray": "was set aside: the cluster does not know it",
@@ -139,9 +141,11 @@ class Verifier:
             if name.endswith(suffix) and self._files.is_dir(path):
                 yield Problem(path, None, Severity.NOTE, "leftover", text)
                 return
-        if name.endswith(TEMPORARY_SUFFIX):
+        if name == BOOTSTRAP_FILE:
+            yield from check_snapshot(self._files, path)
+        elif name.endswith(TEMPORARY_SUFFIX):
             yield Problem(path, None, Severity.WARNING, "leftover", "was being written")
-        elif kind_of(path) is None and name not in _OWN_FILES:
+        elif kind_of(path) is None and name != LOCK_FILE:
             yield Problem(path, None, Severity.NOTE, "leftover", "is no file of a log directory")
 
     def _lone_partition(self, directory: str) -> Iterator[Problem]:
