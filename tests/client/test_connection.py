@@ -19,7 +19,13 @@ from fencepost.client.errors import (
     RequestTimedOut,
     UnsupportedApi,
 )
-from fencepost.wire.api import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
+from fencepost.wire.api import (
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+)
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.metadata import MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
@@ -274,3 +280,49 @@ def test_a_receive_buffer_is_used_again():
             assert it.receive(token, buffer=buffer).session_id == number
             memory.add(id(buffer.view(10).obj))
         assert len(memory) == 1
+
+
+def test_a_version_the_broker_does_not_have_is_refused_before_it_is_sent():
+    with FakeBroker(answer_with_cluster_id, {METADATA: (1, 9)}) as broker, connect(broker) as it:
+        for version in (0, 10, 13, 99):
+            with pytest.raises(UnsupportedApi, match=f"Metadata: .* 1 to 9, not {version}"):
+                it.request(named("a"), version)
+        with pytest.raises(UnsupportedApi, match="no Fetch API"):
+            it.request(FetchRequest(), 12)
+        assert [version for _, version in broker.requests] == [4]
+        assert it.request(named("still works"), 1).cluster_id is None  # v1 has no such field
+        assert it.request(named("still works"), 9).cluster_id == "still works"
+
+
+def test_api_versions_may_be_asked_at_any_version():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        if version > 4:
+            refusal = broker.api_versions(ErrorCode.UNSUPPORTED_VERSION)
+            return b"".join(encode_response_parts(refusal, 0, correlation_id))
+        return NotImplemented
+
+    with FakeBroker(answer, {METADATA: (0, 5)}) as broker, connect(broker) as it:
+        refused = it.request(ApiVersionsRequest(), 5)
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [entry.max_version for entry in refused.api_keys] == [4, 5]
+        assert it.request(ApiVersionsRequest(), 4).error_code == ErrorCode.NONE
+
+
+def test_produce_without_acks_is_not_waited_for():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        return b"" if isinstance(request, ProduceRequest) else NotImplemented
+
+    with FakeBroker(answer, {0: (3, 11)}) as broker, connect(broker) as it:
+        unanswered, answered = ProduceRequest(acks=0), ProduceRequest(acks=-1)
+        with pytest.raises(ValueError, match="acks=0 has no response"):
+            it.request(unanswered)
+        with pytest.raises(ValueError, match="everything else has one"):
+            it.send(answered, expect_response=False)
+        assert len(broker.requests) == 1
+        it.send(unanswered, expect_response=False)
+        assert it.in_flight == 0
+        assert it.request(ApiVersionsRequest()).error_code == ErrorCode.NONE
+        assert [type(request) for request, _ in broker.requests[1:]] == [
+            ProduceRequest,
+            ApiVersionsRequest,
+        ]

@@ -18,7 +18,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.client.config import ClientConfig
 from fencepost.client.connection import Connection
@@ -35,7 +35,7 @@ from fencepost.client.retry import Backoff, Deadline, retrying
 from fencepost.wire.api.find_coordinator import FindCoordinatorRequest
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.message import Message
+from fencepost.wire.message import Message, Request
 
 log = logging.getLogger("fencepost.client")
 
@@ -43,6 +43,7 @@ log = logging.getLogger("fencepost.client")
 UNKNOWN_TOPIC_ATTEMPTS = 6
 GROUP_KEY = 0
 
+R = TypeVar("R", bound=Message)
 ErrorOf = Callable[[Any], int]
 
 
@@ -255,15 +256,15 @@ class Cluster:
 
     def request_any(
         self,
-        message: Message,
+        message: Request[R],
         error_of: ErrorOf | None = None,
         *,
         highest: int | None = None,
         deadline: Deadline | None = None,
-    ) -> Any:
+    ) -> R:
         """Send `message` to whichever broker answers; `error_of` finds its error code, if any."""
 
-        def attempt() -> Any:
+        def attempt() -> R:
             connection = self.any_connection()
             response = connection.request(message, highest=highest)
             _check(response, error_of, message, connection.address)
@@ -278,12 +279,16 @@ class Cluster:
         )
 
     def request_controller(
-        self, message: Message, error_of: ErrorOf | None = None, *, deadline: Deadline | None = None
-    ) -> Any:
+        self,
+        message: Request[R],
+        error_of: ErrorOf | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> R:
         """Send `message` to the broker that metadata names as controller (in KRaft clusters any
         broker, which forwards)."""
 
-        def attempt() -> Any:
+        def attempt() -> R:
             if self.metadata.controller_id not in self.metadata.nodes:
                 self.describe([])
             node = self.metadata.nodes.get(self.metadata.controller_id)
@@ -307,20 +312,20 @@ class Cluster:
     def request_coordinator(
         self,
         group: str,
-        message: Message | Callable[[Connection], Message],
+        message: Request[R] | Callable[[Connection], Request[R]],
         error_of: ErrorOf | None = None,
         *,
         what: str,
         highest: int | None = None,
         deadline: Deadline | None = None,
-    ) -> Any:
+    ) -> R:
         """Send `message` to the coordinator of `group`; a function is given the connection, for
         requests whose layout depends on the version. `what` begins the text of errors."""
 
-        def attempt() -> Any:
+        def attempt() -> R:
             node = self._find_coordinator(group)
             connection = self.connection(node)
-            request = message if isinstance(message, Message) else message(connection)
+            request = message if isinstance(message, Request) else message(connection)
             response = connection.request(request, highest=highest)
             code = error_of(response) if error_of is not None else ErrorCode.NONE
             if code != ErrorCode.NONE:
@@ -378,16 +383,16 @@ class Cluster:
         self,
         topic: str,
         partition: int,
-        message: Message,
+        message: Request[R],
         error_of: ErrorOf | None = None,
         *,
         highest: int | None = None,
         deadline: Deadline | None = None,
-    ) -> Any:
+    ) -> R:
         """Send `message` to the leader of a partition, following it when it moves."""
         limit = deadline or self.deadline()
 
-        def attempt() -> Any:
+        def attempt() -> R:
             node, _ = self.leader(topic, partition, limit)
             connection = self.connection(node)
             try:

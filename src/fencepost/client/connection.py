@@ -23,7 +23,7 @@ import ssl
 import struct
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from fencepost import __version__
 from fencepost.client.errors import (
@@ -36,14 +36,15 @@ from fencepost.client.errors import (
 )
 from fencepost.client.retry import Deadline
 from fencepost.client.security import Security, sasl_exchange
-from fencepost.client.versions import VersionRange, choose_version
+from fencepost.client.versions import VersionRange, check_version, choose_version
 from fencepost.wire.api import api_name, response_class
 from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fencepost.wire.api.produce import ProduceRequest
 from fencepost.wire.api.sasl_authenticate import SaslAuthenticateRequest
 from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest
 from fencepost.wire.errors import ErrorCode, WireError
 from fencepost.wire.frame import decode_response, encode_request_parts
-from fencepost.wire.message import Message
+from fencepost.wire.message import Message, Request
 
 # 4 is the newest in released brokers; asking for 5 would cost every one of them a second try.
 API_VERSIONS_HIGHEST = 4
@@ -55,11 +56,14 @@ IN_FLIGHT_MAX = 1024
 _LENGTH = struct.Struct(">i")
 
 
-class Token(NamedTuple):
+R = TypeVar("R", bound=Message)
+
+
+class Token(NamedTuple, Generic[R]):
     """One request on its way; give it to `Connection.receive`."""
 
     correlation_id: int
-    response_class: type[Message]
+    response_class: type[R]
     version: int
 
 
@@ -110,7 +114,7 @@ class Connection:
         }
         self._socket: socket.socket | None = None
         self._next_correlation_id = 0
-        self._waiting: deque[Token] = deque()
+        self._waiting: deque[Token[Any]] = deque()
         self._early: dict[int, memoryview] = {}  # frames read while waiting for a later one
         self._abandoned: set[int] = set()
         self.session_ends_at: float | None = None  # monotonic seconds, by KIP-368
@@ -142,13 +146,16 @@ class Connection:
 
     def request(
         self,
-        message: Message,
+        message: Request[R],
         version: int | None = None,
         *,
         timeout_ms: float | None = None,
         highest: int | None = None,
-    ) -> Any:
-        """Send `message`, wait for its response; the negotiated version unless one is given."""
+    ) -> R:
+        """Send `message`, wait for its response; the negotiated version unless one is given.
+
+        Raises what `send` and `receive` raise.
+        """
         return self.receive(self.send(message, version, highest=highest), timeout_ms=timeout_ms)
 
     def version_for(
@@ -165,20 +172,33 @@ class Connection:
 
     def send(
         self,
-        message: Message,
+        message: Request[R],
         version: int | None = None,
         *,
         highest: int | None = None,
         expect_response: bool = True,
-    ) -> Token:
-        """Write a request without waiting. Without `expect_response` (Produce with acks=0) the
-        token is not to be received."""
+    ) -> Token[R]:
+        """Write a request without waiting, at the negotiated version unless one is given.
+
+        Produce with acks=0 is never answered: it takes `expect_response=False`, and its token is
+        not to be received; ValueError when the two disagree. UnsupportedApi, before anything is
+        sent, for a version that the broker does not have. ApiVersions alone may go out at any,
+        since every broker answers it, with error 35 where it does not know the version (KIP-511).
+        """
+        if _is_answered(message) != expect_response:
+            raise ValueError(
+                f"{type(message).__name__}: expect_response is {expect_response}; "
+                "Produce with acks=0 has no response, everything else has one"
+            )
+        assert message.api_key is not None, type(message).__name__
         if version is None:
             version = self.version_for(type(message), highest=highest)
-        assert message.api_key is not None, type(message).__name__
+        elif message.api_key != ApiVersionsRequest.api_key:
+            check_version(type(message), self.api_versions, version, host=self.address)
         if len(self._waiting) >= IN_FLIGHT_MAX:
             raise ClientError(f"more than {IN_FLIGHT_MAX} requests in flight", host=self.address)
-        token = Token(self._next_correlation_id, response_class(message.api_key), version)
+        answer = cast("type[R]", response_class(message.api_key))
+        token = Token(self._next_correlation_id, answer, version)
         parts = encode_request_parts(message, version, token.correlation_id, self.client_id)
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         self._write(parts, Deadline(self.timeout_ms), api_name(message.api_key))
@@ -188,11 +208,11 @@ class Connection:
 
     def receive(
         self,
-        token: Token,
+        token: Token[R],
         *,
         timeout_ms: float | None = None,
         buffer: ReceiveBuffer | None = None,
-    ) -> Any:
+    ) -> R:
         """The response to `token`, read into `buffer` if one is given.
 
         Raises RequestTimedOut (closing the connection), ConnectionFailed or ProtocolError.
@@ -226,7 +246,7 @@ class Connection:
             ) from error
         return response
 
-    def abandon(self, token: Token) -> None:
+    def abandon(self, token: Token[Any]) -> None:
         """Say that nobody will receive `token`: its answer is thrown away when it comes."""
         if self._early.pop(token.correlation_id, None) is None and token in self._waiting:
             self._abandoned.add(token.correlation_id)
@@ -313,8 +333,6 @@ class Connection:
         frame = self._read_frame(deadline, None, token)
         self._waiting.popleft()
         try:
-            if frame[4:6] == _UNSUPPORTED_VERSION:
-                version = 0  # the layout of this answer whatever was asked (KIP-511)
             _, response = decode_response(ApiVersionsResponse, version, frame, allow_trailing=True)
         except WireError as error:
             raise ProtocolError(
@@ -387,7 +405,7 @@ class Connection:
             raise ConnectionFailed(f"sending {what}: {error}", host=self.address) from error
 
     def _read_frame(
-        self, deadline: Deadline, buffer: ReceiveBuffer | None, expected: Token
+        self, deadline: Deadline, buffer: ReceiveBuffer | None, expected: Token[Any]
     ) -> memoryview:
         """One frame without its length prefix, its correlation id checked against `expected`."""
         head = memoryview(bytearray(4))
@@ -411,7 +429,7 @@ class Connection:
             )
         return frame
 
-    def _read_into(self, target: memoryview, deadline: Deadline, expected: Token) -> None:
+    def _read_into(self, target: memoryview, deadline: Deadline, expected: Token[Any]) -> None:
         sock = self._live()
         done = 0
         try:
@@ -434,7 +452,8 @@ class Connection:
             ) from error
 
 
-_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+def _is_answered(request: Message) -> bool:
+    return not (isinstance(request, ProduceRequest) and request.acks == 0)
 
 
 def _named_version(refusal: ApiVersionsResponse) -> int:

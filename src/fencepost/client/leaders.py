@@ -15,7 +15,7 @@ from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded
 from fencepost.client.metadata import Node, TopicPartition
 from fencepost.client.retry import Deadline
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.message import Message
+from fencepost.wire.message import Request
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -36,7 +36,7 @@ class Answered(NamedTuple, Generic[A]):
     answer: A
 
 
-Build = Callable[[dict[TopicPartition, Asked[Q]]], Message]
+Build = Callable[[dict[TopicPartition, Asked[Q]]], Request[Any]]
 Read = Callable[[Any], Iterable[Answered[A]]]
 
 

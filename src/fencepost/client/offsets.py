@@ -25,7 +25,7 @@ from fencepost.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from fencepost.wire.message import Message
+from fencepost.wire.message import Request
 
 LATEST = -1
 EARLIEST = -2
@@ -72,7 +72,7 @@ def list_offsets(
     lowest = max((_LOWEST_VERSION.get(value, 1) for value in timestamps.values()), default=1)
     deadline = deadline or cluster.deadline()
 
-    def build(group: dict[TopicPartition, Asked[int]]) -> Message:
+    def build(group: dict[TopicPartition, Asked[int]]) -> Request[Any]:
         return ListOffsetsRequest(
             replica_id=CONSUMER,
             isolation_level=int(level == "read_committed"),
@@ -125,7 +125,7 @@ def offsets_for_leader_epochs(
     Needs OffsetForLeaderEpoch version 2 (Kafka 2.1); raises UnsupportedApi without it.
     """
 
-    def build(group: dict[TopicPartition, Asked[int]]) -> Message:
+    def build(group: dict[TopicPartition, Asked[int]]) -> Request[Any]:
         return OffsetForLeaderEpochRequest(
             replica_id=CONSUMER,
             topics=[

@@ -50,3 +50,23 @@ def choose_version(
             host=host,
         )
     return chosen
+
+
+def check_version(
+    request_class: type[Message],
+    broker: Mapping[int, VersionRange],
+    version: int,
+    *,
+    host: str | None = None,
+) -> None:
+    """Raises UnsupportedApi, naming the broker's range, unless it has `version`."""
+    api_key = request_class.api_key
+    offered = broker.get(api_key) if api_key is not None else None
+    if offered is None or api_key is None:
+        choose_version(request_class, broker, host=host)  # says what is wrong
+    elif not offered.low <= version <= offered.high:
+        raise UnsupportedApi(
+            f"{api_name(api_key)}: the broker speaks versions {offered.low} to {offered.high}, "
+            f"not {version}",
+            host=host,
+        )

@@ -6,15 +6,19 @@ A line that must be refused says so at its end: `# mypy:` and the code of the er
 
 from typing import assert_type
 
+from fencepost.client.connection import Connection, Token
 from fencepost.wire import api
 from fencepost.wire.api import (
     FetchRequest,
+    MetadataRequest,
     MetadataResponse,
     request_class,
     response_class,
 )
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest as FromModule, FetchTopic
-from fencepost.wire.message import Field, Message, Struct, field
+from fencepost.wire.frame import decode_request, decode_response
+from fencepost.wire.header import RequestHeader, ResponseHeader
+from fencepost.wire.message import Field, Message, Request, Struct, field
 from fencepost.wire.types import Buffer, Int32, String, Uuid
 
 # Constructors: keywords only, all of them optional, with the types of the fields.
@@ -54,10 +58,22 @@ assert_type(MetadataResponse.read(data, 0, version=12), tuple[MetadataResponse, 
 request.encode("12")  # mypy: arg-type pyright: reportArgumentType
 FetchRequest.decode("text", 12)  # mypy: arg-type pyright: reportArgumentType
 
+# Frames, and what is asked of a broker: a request knows the class of its response.
+assert_type(decode_request(data), tuple[RequestHeader, Request[Message]])
+assert_type(decode_response(MetadataResponse, 12, data), tuple[ResponseHeader, MetadataResponse])
+with Connection("localhost", 9092) as connection:
+    assert_type(connection.request(MetadataRequest(topics=None)), MetadataResponse)
+    assert_type(connection.request(MetadataRequest()).brokers[0].port, int)
+    token = connection.send(request)
+    assert_type(token, Token[api.FetchResponse])
+    assert_type(connection.receive(token).responses[0].partitions[0].error_code, int)
+    assert_type(connection.request(request_class(3)()), Message)
+    connection.request(MetadataResponse())  # mypy: arg-type pyright: reportArgumentType
+
 # Classes by key, and the same class from both places.
-by_class = {FetchRequest: 1, request_class(3): 3}
+by_class = {FetchRequest: 1, response_class(3): 3}
 assert_type(by_class[MetadataResponse], int)
-assert_type(request_class(1), type[Message])
+assert_type(request_class(1), type[Request[Message]])
 assert_type(response_class(1).decode(data, 12), Message)
 found: type[FromModule] = FetchRequest
 assert_type(api.FetchRequest, type[FetchRequest])
