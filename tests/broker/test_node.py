@@ -9,7 +9,8 @@ from fencepost.broker.node import Node, StartError
 from fencepost.log.errors import LogError
 from fencepost.machines.controller import Decision
 from fencepost.machines.partition import CONTROLLER, AlterPartition, RecoveryState
-from fencepost.wire.api import InitProducerIdRequest
+from fencepost.wire.api import DeleteTopicsRequest, InitProducerIdRequest
+from fencepost.wire.api.delete_topics import DeleteTopicState
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import PartitionChangeRecord, RemoveTopicRecord
 from fencepost.wire.types import Uuid
@@ -308,3 +309,85 @@ def test_a_disk_that_fails_in_the_background_ends_the_node(node_factory):
         produce(client, topic, batch(b"a"))
         eventually(lambda: running.node.failure is not None)
         assert produce(client, topic, batch(b"b")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# -- flush policy ----------------------------------------------------------------------------------
+
+
+def test_flush_messages_makes_an_append_durable_before_it_counts(node_factory):
+    running = node_factory(log_flush_before_ack="false")
+    with running.connect() as client:
+        often = make_topic(client, name="often", flush_messages=2)
+        never = make_topic(client, name="never")
+        for topic in (often, never):
+            for _ in range(4):
+                assert produce(client, topic, batch(b"a")).error_code == 0
+    durable = {
+        name: running.call(running.node.replicas.get, name, 0).log.recovery_point
+        for name in ("often", "never")
+    }
+    assert durable == {"often": 4, "never": 0}
+
+
+def test_flush_ms_is_looked_at_by_the_scheduler(node_factory):
+    running = node_factory(
+        log_flush_before_ack="false", log_flush_scheduler_interval_ms=1, log_flush_interval_ms=1
+    )
+    with running.connect() as client:
+        soon = make_topic(client, name="soon")
+        later = make_topic(client, name="later", flush_ms=1_000_000)
+        for topic in (later, soon):
+            assert produce(client, topic, batch(b"a")).error_code == 0
+    eventually(lambda: running.node.replicas.get("soon", 0).log.recovery_point == 1)
+    assert running.node.replicas.get("later", 0).log.recovery_point == 0
+
+
+def test_what_is_written_down_is_written_when_its_own_interval_says(node_factory):
+    running = node_factory(
+        replica_high_watermark_checkpoint_interval_ms=1,
+        log_flush_start_offset_checkpoint_interval_ms=1,
+        log_flush_offset_checkpoint_interval_ms=1_000_000,
+    )
+    with running.connect() as client:
+        topic = make_topic(client, name="t")
+        assert produce(client, topic, batch(b"a")).error_code == 0
+    running.call(running.node.replicas.get("t", 0).log.advance_start_offset, 1)
+
+    def written(name):
+        path = running.data_dir / f"{name}-offset-checkpoint"
+        return path.read_text() if path.exists() else ""
+
+    eventually(lambda: "t 0 1" in written("replication"))
+    eventually(lambda: "t 0 1" in written("log-start"))
+    assert "t 0 1" not in written("recovery-point")
+
+
+def test_a_deleted_partition_is_emptied_after_the_delay(node_factory, monkeypatch):
+    monkeypatch.setattr("fencepost.broker.housekeeping.DELETED_FILES_INTERVAL_MS", 1)
+    for delay_ms, is_kept in ((1_000_000, True), (0, False)):
+        running = node_factory(log_segment_delete_delay_ms=delay_ms)
+        with running.connect() as client:
+            make_topic(client, name="gone", partitions=30)
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=5000)
+            assert client.ask(request, 6).responses[0].error_code == 0
+
+        def left(data_dir=running.data_dir):
+            return len([path for path in data_dir.iterdir() if path.name.endswith("-delete")])
+
+        if is_kept:
+            running.call(running.node.housekeeping._delete_files)
+            assert left() == 30
+        else:
+            eventually(lambda: left() == 0)
+
+
+def test_a_producer_that_wrote_nothing_for_too_long_is_forgotten_at_the_start(node_factory):
+    running = node_factory(producer_id_expiration_ms=1)
+    with running.connect() as client:
+        topic = make_topic(client, name="t")
+        sent = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+        assert produce(client, topic, sent).error_code == 0
+    assert running.node.replicas.get("t", 0).log.producers.get(7) is not None
+    time.sleep(0.005)
+    running.restart()
+    assert running.node.replicas.get("t", 0).log.producers.get(7) is None

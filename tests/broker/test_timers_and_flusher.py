@@ -192,3 +192,50 @@ def test_a_forgotten_log_is_not_reported():
         heard.flusher.close()
 
     run(scenario())
+
+
+# -- flush.messages with the page cache's acknowledgements ----------------------------------------
+
+
+def test_a_flush_that_is_due_is_waited_for_and_so_is_what_comes_meanwhile():
+    async def scenario():
+        listening, log = Listening(before_ack=False), FakeLog()
+        log.end_offset = 1
+        listening.flusher.request("t", log)
+        assert listening.persisted == [("t", 1)], "the page cache will do"
+        log.gate.clear()
+        log.end_offset, log.flush_is_due = 5, True
+        listening.flusher.request("t", log)
+        log.end_offset, log.flush_is_due = 6, False
+        listening.flusher.request("t", log)
+        await asyncio.sleep(0)
+        log.end_offset = 7
+        listening.flusher.request("t", log)
+        await asyncio.sleep(0)
+        assert listening.persisted == [("t", 1)]
+        listening.news.clear()
+        log.gate.set()
+        while listening.persisted[-1] != ("t", 7):
+            await listening.heard()
+            listening.news.clear()
+        log.end_offset = 8
+        listening.flusher.request("t", log)
+        assert listening.persisted[-1] == ("t", 8)
+        listening.flusher.close()
+
+    run(scenario())
+
+
+def test_a_quiet_flush_is_waited_for_by_nobody():
+    async def scenario():
+        listening, log = Listening(before_ack=False), FakeLog()
+        log.gate.clear()
+        log.end_offset = 3
+        listening.flusher.flush_quietly("t", log)
+        await asyncio.sleep(0)
+        listening.flusher.request("t", log)
+        assert listening.persisted == [("t", 3)]
+        log.gate.set()
+        listening.flusher.close()
+
+    run(scenario())

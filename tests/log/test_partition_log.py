@@ -700,3 +700,35 @@ def test_on_a_real_file_system(tmp_path):
     assert contents(log) == before
     log.delete("f" * 32)
     assert not (tmp_path / "t-0").exists()
+
+
+# -- flush.messages and flush.ms ------------------------------------------------------------------
+
+
+def test_a_flush_is_due_when_so_many_records_are_not_durable():
+    log = open_log(SimDisk(), "/t-0", config(flush_messages=5))
+    append(log, make_batch(4))
+    assert not log.flush_is_due
+    append(log, make_batch(1))
+    assert log.flush_is_due
+    log.flush()
+    assert not log.flush_is_due
+    log.config = config()
+    append(log, make_batch(50))
+    assert not log.flush_is_due, "by default it never is"
+
+
+def test_a_log_says_since_when_it_has_something_to_flush():
+    log = open_log(SimDisk(), "/t-0")
+    assert log.dirty_since_ms is None
+    append(log, now_ms=NOW_MS + 10)
+    append(log, now_ms=NOW_MS + 20)
+    assert log.dirty_since_ms == NOW_MS + 10
+    job = log.begin_flush()
+    assert log.dirty_since_ms is None
+    append(log, now_ms=NOW_MS + 30)
+    job.run()
+    log.finish_flush(job)
+    assert log.dirty_since_ms == NOW_MS + 30
+    log.flush()
+    assert log.dirty_since_ms is None
