@@ -17,8 +17,6 @@ from hypothesis import given, settings, strategies as st
 from fencepost.batch.records import build_batch
 from fencepost.cli.main import main
 from fencepost.cli.wire.bytes_input import Progress
-from fencepost.cli.wire.failures import InputError
-from fencepost.cli.wire.hex_text import parse_hex
 from fencepost.cli.wire.names import message_names
 from fencepost.wire import api
 from fencepost.wire.api import (
@@ -210,52 +208,6 @@ def test_show_versions_that_are_not(wire: Wire):
     assert wire("show", "Fetch", "--version", "99").code == 1
     assert wire("show", "Fetch", "--version", "-1").code == 2
     assert wire("show").code == 2
-
-
-# -- hex -------------------------------------------------------------------------------------
-
-DATA = bytes(range(40))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        DATA.hex(),
-        DATA.hex(" ").upper(),
-        "0x" + DATA.hex(),
-        ", ".join(f"0x{byte:02x}" for byte in DATA),
-        "".join(f"\\x{byte:02x}" for byte in DATA),
-        DATA.hex(":"),
-        "\n".join(DATA[at : at + 4].hex() for at in range(0, 40, 4)),
-        # xxd, tcpdump -X, hexdump -C, Wireshark
-        "\n".join(f"{at:08x}: {DATA[at : at + 16].hex(' ', 2)}  ab12cd" for at in range(0, 40, 16)),
-        "\n".join(
-            f"\t0x{at:04x}:  {DATA[at : at + 16].hex(' ', 2)}  ..ff" for at in range(0, 40, 16)
-        ),
-        "\n".join(
-            f"{at:08x}  {DATA[at : at + 8].hex(' ')}  {DATA[at + 8 : at + 16].hex(' ')}  |ab|"
-            for at in range(0, 40, 16)
-        )
-        + "\n00000028",
-        "\n".join(f"{at:04x}   {DATA[at : at + 16].hex(' ')}   ab" for at in range(0, 40, 16)),
-    ],
-)
-def test_hex_in_many_dresses(text: str):
-    assert parse_hex(text) == DATA
-
-
-def test_what_is_no_hex():
-    with pytest.raises(InputError, match="odd number of hex digits"):
-        parse_hex("abc")
-    with pytest.raises(InputError, match=r"'z' is no hex digit \(after 2 digits\)"):
-        parse_hex("00 zz")
-
-
-@given(st.binary(max_size=64))
-@settings(max_examples=100, deadline=None, database=None)
-def test_plain_hex_is_never_taken_for_a_dump(data: bytes):
-    for text in (data.hex(), data.hex(" "), data.hex(" ", 2)):
-        assert parse_hex(text) == data
 
 
 # -- decode and encode -----------------------------------------------------------------------

@@ -19,9 +19,11 @@ from fencepost.wire.errors import DecodeError
 
 EPILOG = """\
 FILE has bytes as they are on the wire; - or nothing is stdin. --hex takes digits, with or without
-blanks, 0x, \\x, or the columns of tcpdump, xxd and hexdump; --hex - takes them from stdin.
-Requests and responses are frames: length, header, body. `fencepost wire encode` makes the same
-bytes of what comes out, also after edits.
+blanks, 0x, \\x; a bytes literal of Python; dumps of xxd, hexdump -C, od -t x1 and Wireshark; packets
+of one direction as tcpdump -X prints them, without the headers. --hex - takes them from stdin.
+Requests and responses are frames: length, header, body. With --frames one that cannot be decoded
+comes out as raw, and the exit code is 1 at the end. `fencepost wire encode` makes the same bytes of
+what comes out, also after edits.
 
 examples:
   fencepost wire decode --message MetadataRequest --version 12 --hex '00 01 00 00'
