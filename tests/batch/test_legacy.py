@@ -16,7 +16,7 @@ from fencepost.batch.compression import CODECS, compress
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import check_crc, iter_headers, measure, read_header, require_crc
 from fencepost.batch.legacy import build_message_set, read_messages
-from fencepost.batch.records import Record, read_payload, read_records
+from fencepost.batch.records import Record, first_offset, read_payload, read_records
 from fencepost.batch.validate import validate_produced
 from fencepost.wire.errors import ErrorCode
 
@@ -222,6 +222,16 @@ def test_formats_may_follow_each_other_in_any_order():
     for size in range(len(blob)):  # cut anywhere: what is whole comes out, and nothing is said
         whole = measure(blob[:size])
         assert list(read_records(blob[:size])) == list(read_records(blob[: whole.size_bytes]))
+
+
+def test_where_a_blob_begins():
+    behind = build(RECORDS[:1], base_offset=90)
+    for codec in OLD_CODECS:
+        assert first_offset(build_message_set(RECORDS, magic=1, compression=codec)) == 40
+        assert first_offset(build_message_set(RECORDS, magic=0, compression=codec) + behind) == 40
+    assert first_offset(behind) == 90
+    with pytest.raises(BatchError):
+        first_offset(COMPRESSED_V1[:-1])
 
 
 def test_what_cannot_be_built():

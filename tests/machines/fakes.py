@@ -46,7 +46,8 @@ class MemoryLog:
         assert header.base_offset >= self.end_offset
         assert len(data) == header.size_bytes
         self.batches.append((header, data))
-        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.partition_leader_epoch >= 0:  # messages of before there were epochs have none
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         self.producers.update(header, header.base_offset)
         self.end_offset = header.next_offset
 

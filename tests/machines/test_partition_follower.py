@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from fencepost.batch.header import read_header, stamp
+from fencepost.batch.legacy import build_message_set
+from fencepost.batch.records import Record
 from fencepost.machines.effects import Append, Persist, Truncate
 from fencepost.machines.partition import (
     BecomeFollower,
@@ -86,6 +88,22 @@ def test_the_high_watermark_stays_within_our_log_and_never_falls() -> None:
     assert machine.high_watermark == 20
     world.driver.feed("t", Fetched(EPOCH, 20, [], 3))
     assert machine.high_watermark == 20
+
+
+def older(offset: int) -> tuple[Any, bytes]:
+    """A message of format v1, which has no leader epoch."""
+    data = build_message_set([Record(offset, 5, 0, None, b"v")], magic=1)
+    return read_header(data), bytes(data)
+
+
+def test_messages_without_an_epoch_stand_in_front_of_batches() -> None:
+    world, machine = follower()
+    answer = Fetched(EPOCH, 0, [older(0), older(1), final(2, 4, 3), final(5, 9)], 6)
+    world.driver.feed("t", answer)
+    assert machine.log_end_offset == 6
+    assert list(world.logs["t"].epochs) == [(4, 2), (9, 5)]
+    world.driver.feed("t", Fetched(EPOCH, 6, [older(6)], 7))  # and never behind one
+    assert machine.log_end_offset == 6
 
 
 @pytest.mark.parametrize(

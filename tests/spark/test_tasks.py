@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fencepost.batch.records import build_batch
+from fencepost.batch.legacy import build_message_set
+from fencepost.batch.records import Record, build_batch
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.spark.connections import CLUSTERS_MAX, cluster_for, drop
@@ -45,6 +46,19 @@ def offsets(options: SourceOptions, wanted: OffsetRange) -> list[int]:
         for rows in read_range(options, Projection(OFFSETS), wanted)
         for value in rows.column(0)
     ]
+
+
+def test_messages_of_before_kafka_0_11_are_read(fake: FakeCluster, options: Any):
+    rows = [Record(at, 1000 + at, 0, None, b"x") for at in range(30)]
+    log = fake.partition("t")
+    for at in range(0, 30, 10):
+        codec = ("gzip", "none", "lz4")[at // 10]
+        log.batches.append(
+            bytes(build_message_set(rows[at : at + 10], magic=at // 20, compression=codec))
+        )
+    fill(fake, 3)
+    planned = OffsetRange(P0, 5, 32)
+    assert offsets(options(), planned) == list(range(5, 32))
 
 
 def test_rows_have_sparks_columns_and_types(fake: FakeCluster, options: Any):

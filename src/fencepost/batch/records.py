@@ -35,10 +35,12 @@ from fencepost.batch.header import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
+    UNKNOWN_COUNT,
     BatchHeader,
     check_magic,
     iter_headers,
     pack_header,
+    read_header,
     require_crc,
     stamp_crc,
 )
@@ -175,6 +177,17 @@ def read_records(
             yield from records
         else:
             yield from (record for record in records if record.offset >= start_offset)
+
+
+def first_offset(buf: Buffer) -> int:
+    """The offset at which the first batch in `buf` begins, of whatever format. Raises BatchError.
+
+    That is in its header, except for a compressed message of v0 or v1, which has to be read for it.
+    """
+    header = read_header(buf)
+    if header.records_count != UNKNOWN_COUNT:
+        return header.base_offset
+    return read_batch(buf, 0, header)[0].offset
 
 
 _Report = tuple[int, int, int, int]
@@ -415,6 +428,7 @@ __all__ = [
     "Record",
     "assemble",
     "build_batch",
+    "first_offset",
     "read_batch",
     "read_payload",
     "read_records",

@@ -15,7 +15,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from fencepost.batch.columns import decode_columns
-from fencepost.batch.header import iter_headers, read_header
+from fencepost.batch.header import iter_headers
+from fencepost.batch.records import first_offset
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import (
     ClientError,
@@ -106,7 +107,7 @@ class _Task:
         transactions) are what a log may have, and nobody can tell them from loss."""
         if fetched.log_start_offset <= left.start:
             return
-        first = read_header(fetched.records).base_offset
+        first = first_offset(fetched.records)
         if first > left.start:
             detail = f"the log begins at offset {fetched.log_start_offset} now"
             self._report_aged_out(left, min(first, left.end), detail)
