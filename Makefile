@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test test-quick test-pure check format docs fuzz interop bench lock clean
+.PHONY: help setup demo test test-quick test-pure check format docs fuzz interop powerloss bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -18,11 +18,11 @@ demo: setup ## flights -> broker -> Spark -> tables and a chart, with proof that
 	$(BIN)/fencepost demo
 
 test: setup ## all tests: unit, machines, real clients, Spark, both backends
-	$(PYTEST) tests -m "not interop"
+	$(PYTEST) tests -m "not interop and not powerloss"
 	$(MAKE) --no-print-directory test-pure
 
 test-quick: setup ## the tests that need neither Spark nor foreign clients
-	$(PYTEST) tests -m "not slow and not spark and not clients and not interop"
+	$(PYTEST) tests -m "not slow and not spark and not clients and not interop and not powerloss"
 
 test-pure: setup ## codec and record batches again without the C extensions
 	FENCEPOST_PURE=1 $(PYTEST) tests/wire tests/batch
@@ -49,6 +49,9 @@ fuzz: ## the codec's decoders under a coverage-guided fuzzer, FENCEPOST_FUZZ_SEC
 
 interop: setup ## Apache Kafka's tools and Spark's own connector against `fencepost serve`
 	$(PYTEST) tests/interop -m interop --timeout 600
+
+powerloss: setup ## power cuts on real file systems, kills at system calls (as root)
+	$(PYTEST) tests/powerloss -m powerloss --timeout 600
 
 bench: setup ## every benchmark, side by side with its peers
 	$(BIN)/python benchmarks/run.py

@@ -126,6 +126,15 @@ def test_links_lead_somewhere(path: Path):
         assert not anchor or anchor in anchors(target), f"{name}#{anchor}"
 
 
+TEST_NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_tests_that_are_named_exist(path: Path):
+    for file, name in TEST_NAMED.findall(path.read_text()):
+        assert f"def {name}(" in (ROOT / file).read_text(), f"{file}::{name}"
+
+
 DOTTED = re.compile(r"`(fencepost(?:\.\w+)+)`")
 
 
