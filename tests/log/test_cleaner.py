@@ -7,11 +7,13 @@ import random
 import pytest
 
 from fencepost.batch.header import read_header, stamp_crc
-from fencepost.batch.records import build_batch
+from fencepost.batch.legacy import build_message_set
+from fencepost.batch.records import Record, build_batch
 from fencepost.log.cleaner.job import CleaningAbortedError
 from fencepost.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
+from fencepost.log.segment import SegmentCache
 
 from .cleaning import batches_of, clean, pairs_of, put, put_marker, records_of, settle
 from .helpers import NOW_MS, append, config, contents, open_log
@@ -491,3 +493,125 @@ def test_damage_is_not_written_anew(disk):
         clean(log)
     assert {name: disk.read(f"/data/t-0/{name}") for name in disk.list("/data/t-0")} == files
     assert log.failure is None
+
+
+# ---- formats of before Kafka 0.11
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_old_messages_become_batches(disk, magic, compression):
+    log = compacted(disk)
+    stamp = -1 if magic == 0 else 700
+    kind = -1 if magic == 0 else 0
+    for at in range(20):
+        rows = [
+            Record(3 * at, stamp, kind, b"k%d" % (at % 4), b"v%d" % at),
+            Record(3 * at + 1, stamp, kind, b"gone", None if at == 19 else b"x"),
+            Record(3 * at + 2, stamp, kind, None, b"no key"),
+        ]
+        log.append_as_follower(
+            build_message_set(rows, magic=magic, compression=compression), NOW_MS
+        )
+    put(log, (b"k1", b"new"))
+    settle(log)
+    end = log.end_offset
+    clean(log)
+    assert {header.magic for header, _ in batches_of(log)} == {2}
+    assert pairs_of(log) == [
+        (48, b"k0", b"v16"), (54, b"k2", b"v18"), (57, b"k3", b"v19"), (58, b"gone", None),
+        (60, b"k1", b"new"),
+    ]  # fmt: skip
+    assert [one.timestamp_ms for one in records_of(log)] == [stamp] * 4 + [NOW_MS]
+    horizons = [one.base_timestamp for one, _ in batches_of(log) if one.has_delete_horizon]
+    assert horizons == [NOW_MS + DAY_MS]
+    log = reopened(disk, log)
+    clean(log, now_ms=NOW_MS + DAY_MS)
+    assert b"gone" not in [key for _, key, _ in pairs_of(log)]
+    assert log.end_offset == end
+
+
+# ---- between a swap's beginning and its end
+
+
+def amid_a_swap(disk):
+    """A log that reads from a copy whose files have not got their names yet."""
+    log = compacted(disk, internal_segment_bytes=300)
+    for at in range(30):
+        put(log, (b"k%d" % (at % 20), b"%d" % at * 10))
+    settle(log)
+    log.config = config(**{**SMALL, "internal_segment_bytes": 900, "retention_ms": -1})
+    before = pairs_of(log)
+    cleaning = log.begin_cleaning(log.measure_dirt(None, log.end_offset, NOW_MS), NOW_MS)
+    swaps = []
+
+    def put_in_place(copied):
+        swaps.append(log.begin_swap(cleaning, copied))
+        raise CleaningAbortedError("that is enough")
+
+    with pytest.raises(CleaningAbortedError):
+        cleaning.run(OffsetMap(1 << 20), put_in_place)
+    log.end_cleaning(cleaning)
+    (swap,) = swaps
+    assert len(swap.old_bases) > 1
+    return log, swap, before
+
+
+def test_the_copy_is_read_while_its_files_have_other_names(disk):
+    log, swap, before = amid_a_swap(disk)
+    assert log.segment_base_offsets[1] > swap.old_bases[-1]
+    names = disk.list("/data/t-0")
+    found = pairs_of(log)
+    assert len(found) < len(before)
+    assert found[-20:] == before[-20:]
+    assert log.offset_for_timestamp(NOW_MS) is not None
+    assert disk.list("/data/t-0") == names
+    swap.run()
+    assert pairs_of(log) == found
+    log.finish_swap(swap)
+    assert pairs_of(log) == found
+    assert pairs_of(reopened(disk, log)) == found
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+@pytest.mark.parametrize("change", ["truncate", "into it", "advance", "retain", "append", "close"])
+def test_what_the_owner_does_amid_a_swap(disk, change, has_run):
+    log, swap, _ = amid_a_swap(disk)
+    bases = log.segment_base_offsets
+    found = pairs_of(log)
+    if has_run:
+        swap.run()
+    if change == "truncate":
+        log.truncate_to(bases[1])
+        found = [one for one in found if one[0] < bases[1]]
+    elif change == "into it":
+        cut = found[len([one for one in found if one[0] < bases[1]]) // 2][0]
+        log.truncate_to(cut)
+        found = [one for one in found if one[0] < cut]
+    elif change == "advance":
+        log.advance_start_offset(bases[1])
+        found = [one for one in found if one[0] >= bases[1]]
+    elif change == "retain":
+        log.apply_retention(NOW_MS, log.end_offset)
+    elif change == "append":
+        put(log, (b"new", b"1"))
+        log.roll(NOW_MS)
+        log.flush()
+        found.append((30, b"new", b"1"))
+    log.finish_swap(swap)
+    assert pairs_of(log) == found
+    end = log.end_offset
+    log = reopened(disk, log, start_offset=log.start_offset)
+    assert (pairs_of(log), log.end_offset) == (found, end)
+    assert not [name for name in disk.list("/data/t-0") if name.endswith((".cleaned", ".swap"))]
+
+
+def test_few_open_files_amid_many_segments(disk):
+    log = open_log(disk, "/data/t-0", config(**SMALL), cache=SegmentCache(files_max=3))
+    for at in range(100):
+        put(log, (b"%03d" % (at % 90), b"x" * 30))
+    settle(log)
+    assert len(log.segment_base_offsets) > 15
+    clean(log)
+    assert len(pairs_of(log)) == 90
+    assert disk.open_files <= 4

@@ -22,6 +22,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Final
 
@@ -205,7 +206,7 @@ class Compactor:
             return
         for _ in range(min(PARTITIONS_PER_TURN, len(waiting))):
             hosted = waiting.pop()
-            dirt = self._guarded(hosted, lambda hosted=hosted: self._dirt_of(hosted))
+            dirt = self._guarded(hosted, partial(self._dirt_of, hosted))
             if dirt is not None:
                 self.max_dirty_ratio = max(self.max_dirty_ratio, dirt.ratio)
                 if dirt.is_due(hosted.log.config.min_cleanable_dirty_ratio):

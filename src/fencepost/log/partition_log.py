@@ -685,6 +685,7 @@ class PartitionLog:
         if cleaning.is_aborted or any(segment.is_retired or segment.is_active for segment in old):
             cleaning.abort()
             raise CleaningAbortedError(f"{self.directory} has changed meanwhile")
+        copied.is_taken = True
         self._row.replace(old, copied.segment)
         self._is_changed = True
         self._swap = Swap(self, [segment.base_offset for segment in old], copied.segment)

@@ -34,7 +34,7 @@ get a horizon like all others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, NamedTuple
@@ -178,7 +178,7 @@ class BatchFilter:
             return header.last_offset == tail.last_offset
         return header.is_control and header.producer_epoch == tail.epoch
 
-    def _flags(self, rows: list[Row], header: BatchHeader) -> list[bool]:
+    def _flags(self, rows: Sequence[Row], header: BatchHeader) -> list[bool]:
         """Of each record whether it stays."""
         latest, last_offset = self._offsets.latest_offset, self._offsets.get
         values_only = self._has_passed(header)
@@ -216,7 +216,7 @@ class BatchFilter:
     def _filter_legacy(self, header: BatchHeader, batch: Buffer, must_stay: bool) -> Buffer | None:
         """A message of format v0 or v1, or a compressed set of them, as a v2 batch."""
         records = read_batch(batch, 0, header)
-        kept = list(compress(records, self._flags([tuple(one) for one in records], header)))
+        kept = list(compress(records, self._flags(records, header)))
         self.counts.records_read += len(records)
         self.counts.records_kept += len(kept)
         if not kept:

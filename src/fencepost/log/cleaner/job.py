@@ -73,12 +73,14 @@ class CleaningStats:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Copied:
     """A finished copy and the segments it is to replace."""
 
     sources: Sequence[Source]
     segment: Segment
+    is_taken: bool = False
+    """The log reads from it: from now on it is the log's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +217,15 @@ class Cleaning:
         self.stats.segments_before = len(sources)
         for group in group_sources(sources, given.config, self._index_bytes):
             segment = self._copy(group, batches, transactions)
+            copied = Copied(group, segment)
             try:
                 self._check()
-                put_in_place(Copied(group, segment))
-            except CleaningAbortedError:
-                segment.close_file()
-                remove_copy(given.disk, given.directory, segment.base_offset)
-                raise
-            except OSError:
-                segment.close_file()
+                put_in_place(copied)
+            except (LogError, OSError) as error:
+                if not copied.is_taken:
+                    segment.close_file()
+                    if isinstance(error, LogError):
+                        remove_copy(given.disk, given.directory, segment.base_offset)
                 raise
             self.stats.segments_after += 1
         counts = batches.counts
