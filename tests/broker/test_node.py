@@ -391,3 +391,15 @@ def test_a_producer_that_wrote_nothing_for_too_long_is_forgotten_at_the_start(no
     time.sleep(0.005)
     running.restart()
     assert running.node.replicas.get("t", 0).log.producers.get(7) is None
+
+
+def test_the_metadata_log_is_closed_in_segments_of_its_own_age(node_factory):
+    running = node_factory(metadata_log_segment_ms=1)
+    with running.connect() as client:
+        for number in range(5):
+            make_topic(client, name=f"t{number}")
+            time.sleep(0.002)
+    bases = running.call(lambda: running.node.metadata.log.segment_base_offsets)
+    assert len(bases) > 3
+    running.restart()
+    assert len(running.node.image.topics_by_name) == 5

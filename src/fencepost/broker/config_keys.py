@@ -257,6 +257,23 @@ _CLEANER = (
     ),
 )
 
+_METADATA_LOG = (
+    _key(
+        "metadata.log.segment.bytes",
+        _INT,
+        1 << 30,
+        at_least(8 << 20),
+        "Size at which a segment of the metadata log is closed.",
+    ),
+    _key(
+        "metadata.log.segment.ms",
+        _LONG,
+        604_800_000,
+        at_least(1),
+        "Age at which a segment of the metadata log is closed.",
+    ),
+)
+
 _FETCH = (
     _key("fetch.max.bytes", _INT, 57_671_680, at_least(1024), "Most bytes of one fetch response."),
     _key(
@@ -344,6 +361,7 @@ BROKER_CONFIGS: Final[dict[str, ConfigDef]] = {
         *_SOCKETS,
         *_TOPICS,
         *_LOG,
+        *_METADATA_LOG,
         *_CLEANER,
         *_FETCH,
         *_GROUPS,
@@ -372,7 +390,7 @@ replica.socket.receive.buffer.bytes replica.selector.class
 leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
 auto.leader.rebalance.enable unclean.leader.election.interval.ms
 log.dir.failure.timeout.ms
-metadata.log.segment.bytes metadata.log.segment.ms metadata.max.retention.bytes
+metadata.max.retention.bytes
 metadata.max.retention.ms metadata.max.idle.interval.ms
 metadata.log.max.snapshot.interval.ms
 transactional.id.expiration.ms transaction.max.timeout.ms transaction.state.log.min.isr

@@ -221,7 +221,7 @@ class Storage:
             METADATA_TOPIC,
             0,
             Uuid.METADATA_TOPIC_ID,
-            LogConfig.from_props(METADATA_CONFIGS),
+            metadata_log_config(config),
             now_ms=self._now_ms,
         )
         if metadata_log.recovery_point < metadata_log.end_offset:
@@ -299,6 +299,17 @@ def open_storage(config: BrokerConfig, now_ms: int) -> Storage:
     """Open the configured directories, formatting new ones. LogError, OSError."""
     dirs = open_data_dirs(config, OsDisk())
     return Storage(dirs, now_ms, frozenset(config.get("fencepost.accept.loss")))
+
+
+def metadata_log_config(config: BrokerConfig) -> LogConfig:
+    """What the metadata log is kept with."""
+    return LogConfig.from_props(
+        {
+            **METADATA_CONFIGS,
+            "segment.bytes": config.get("metadata.log.segment.bytes"),
+            "segment.ms": config.get("metadata.log.segment.ms"),
+        }
+    )
 
 
 def _report(name: str, opened: PartitionLog) -> None:
