@@ -231,7 +231,7 @@ BOMBS = {
     "lz4 declared": ("lz4", lz4_that_declares(1 << 62, bytes(1 << 25))),
     "lz4 blocks of 4 MiB": ("lz4", lz4.frame.compress(bytes(1 << 28), block_size=7)),
     "zstd": ("zstd", compress("zstd", bytes(1 << 28))),
-    "zstd declared": ("zstd", zstd_that_declares(1 << 34, 1 << 17)),
+    "zstd declared": ("zstd", zstd_that_declares(1 << 30, 1 << 13)),
     "zstd window": ("zstd", zstd_with_window(27, 5000)),
     "zstd frames": ("zstd", compress("zstd", bytes(1 << 22)) * 1000),
     "snappy": ("snappy", compress("snappy", bytes(1 << 26))),
