@@ -29,6 +29,8 @@ from fencepost.wire.api import (
 )
 from fencepost.wire.api.fetch import FetchableTopicResponse, PartitionData
 from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
+from fencepost.wire.error_meanings import meaning
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import encode_request, encode_response_parts
 from fencepost.wire.records import group, metadata
 from fencepost.wire.records.control import (
@@ -204,6 +206,36 @@ def test_show_does_not_know_it(wire: Wire, name: str, error: str):
     assert error in ran.err
 
 
+def test_errors_by_number_and_by_name(wire: Wire):
+    listed = wire("errors", "--json").json
+    assert [one["code"] for one in listed] == [int(code) for code in ErrorCode]
+    assert all(one["meaning"] for one in listed)
+    fenced = {
+        "code": 74, "name": "FENCED_LEADER_EPOCH", "retriable": True, "meaning": meaning(74),
+    }  # fmt: skip
+    for name in ("74", "fenced_leader_epoch", "Fenced-Leader-Epoch"):
+        assert wire("errors", name, "--json").json == fenced
+    assert wire("errors", "-1", "--json").json["name"] == "UNKNOWN_SERVER_ERROR"
+    lines = wire("errors").out.splitlines()
+    assert lines[0].split() == ["code", "name", "retriable", "meaning"]
+    assert len(lines) == 1 + len(ErrorCode)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("999", "no error has the code 999, only -1 to "),
+        ("-7", "no error has the code -7"),
+        ("fenced_leader", "did you mean FENCED_LEADER_EPOCH"),
+        ("xyzzy", "no error is called 'xyzzy'\n"),
+        ("²", "no error is called '²'"),
+    ],
+)
+def test_errors_that_are_not(wire: Wire, name: str, error: str):
+    ran = wire("errors", name)
+    assert ran.code == 1 and ran.err.count("\n") == 1 and error in ran.err
+
+
 def test_show_versions_that_are_not(wire: Wire):
     assert wire("show", "Fetch", "--version", "99").code == 1
     assert wire("show", "Fetch", "--version", "-1").code == 2
@@ -291,6 +323,39 @@ def test_records_are_shown_beside_the_message(wire: Wire):
     without = {k: v for k, v in shown.json.items() if k != "decoded_records"}
     assert without == plain.json
     assert wire("encode", stdin=shown.raw).out.strip() == body.hex()
+
+
+def test_names_of_errors_beside_the_message(wire: Wire):
+    words = ("decode", "--response", "--api", "Heartbeat", "--version", "4")
+    ran = wire(*words, "--error-names", stdin=answered(25))
+    assert ran.json["error_names"] == [
+        {"path": "error_code", "code": 25, "name": "UNKNOWN_MEMBER_ID"}
+    ]
+    assert ran.json["body"]["error_code"] == 25
+    assert wire("encode", "--output", "-", stdin=ran.raw).raw == answered(25)
+    assert "error_names" not in wire(*words, "--error-names", stdin=answered()).json
+    partitions = [PartitionData(error_code=0), PartitionData(error_code=999)]
+    message = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+    words = ("decode", "--message", "FetchResponse", "--version", "12", "--error-names")
+    assert wire(*words, stdin=message.encode(12)).json["error_names"] == [
+        {"path": "responses[0].partitions[1].error_code", "code": 999, "name": "UNKNOWN(999)"}
+    ]
+
+
+def test_int64_as_strings_survives_what_keeps_53_bits(wire: Wire):
+    partition = PartitionData(high_watermark=2**63 - 1, last_stable_offset=2**53 + 1)
+    message = FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])])
+    words = ("decode", "--message", "FetchResponse", "--version", "18")
+    ran = wire(*words, "--int64-as-strings", stdin=message.encode(18))
+    narrow = json.loads(ran.raw, parse_int=lambda digits: int(float(digits)))
+    again = wire("encode", stdin=json.dumps(narrow).encode()).out.strip()
+    assert again == message.encode(18).hex()
+    key = group.encode_key(group.OffsetCommitKey(group="g"))
+    value = group.encode_value(group.OffsetCommitValue(offset=2**53 + 1), 3)
+    words = ("decode", "--record", "group", "--key", key.hex(), "--hex", value.hex())
+    ran = wire(*words, "--int64-as-strings")
+    assert ran.json["value"]["body"]["offset"] == str(2**53 + 1)
+    assert wire("encode", "--part", "value", stdin=ran.raw).out.strip() == value.hex()
 
 
 def test_damaged_batches_are_described_as_far_as_they_go(wire: Wire):
@@ -466,6 +531,7 @@ def test_bad_bytes_are_one_line_and_exit_code_1(wire: Wire, words: str, stdin: b
         "--record group",
         "--record metadata --key 00",
         "--record metadata --records",
+        "--record metadata --error-names",
         "--record nothing",
         "--request --hex 00 some-file",
         "--pcap x --hex 00",

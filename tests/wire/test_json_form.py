@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from fencepost.wire.errors import UnsupportedVersionError
 from fencepost.wire.json_form import JsonFormError, from_json, to_json
 from fencepost.wire.message import Message, field
+from fencepost.wire.records.group import OffsetCommitValue
 from fencepost.wire.types import Float64, Int32, Uuid
 
 from .catalogue import MESSAGES, VERSIONS, extreme, objects, version_id
@@ -42,6 +43,10 @@ def assert_same_both_ways(cls: type[Message], version: int, written: Message) ->
     again = from_json(cls, version, through_text(to_json(message, version)))
     assert again == message
     assert again.encode(version) == data
+    # A reader that keeps 53 bits of a number: whatever it could change is a string.
+    strings = to_json(message, version, int64_as_strings=True)
+    narrow = json.loads(json.dumps(strings, allow_nan=False), parse_int=lambda s: int(float(s)))
+    assert from_json(cls, version, narrow).encode(version) == data
 
 
 @pytest.mark.parametrize("most", [False, True])
@@ -132,6 +137,30 @@ def test_what_is_refused(obj: Any, error: str):
     with pytest.raises(JsonFormError) as caught:
         from_json(Sample, 2, obj)
     assert str(caught.value).startswith(error)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**53 + 1, 2**63 - 1, -(2**63)])
+def test_int64_as_strings(value: int):
+    message = OffsetCommitValue(offset=value)
+    obj = to_json(message, 0, int64_as_strings=True)
+    assert obj["offset"] == str(value)
+    assert from_json(OffsetCommitValue, 0, obj) == message
+    assert to_json(message, 0)["offset"] == value
+    small = to_json(Sample(small=1), 2, int64_as_strings=True)
+    assert small["small"] == 1  # only what is wider than a float64 can be
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1.0", "1e3", "01", "-0", "+1", " 1", "1_0", "٣", "9" * 19, "9" * 9999]
+)
+def test_what_is_no_int64(text: str):
+    with pytest.raises(JsonFormError, match=r"^offset: "):
+        from_json(OffsetCommitValue, 0, {"offset": text})
+
+
+def test_only_int64_can_be_a_string():
+    with pytest.raises(JsonFormError, match="small: a whole number is needed, not a string"):
+        from_json(Sample, 2, {"small": "1"})
 
 
 @pytest.mark.parametrize("value", ["nan", "NaN:", "NaN:3ff0000000000000", True, None, [], 10**400])

@@ -6,13 +6,16 @@ object has the fields of one version, under their names in Python:
 | on the wire | in JSON |
 |---|---|
 | bool, string | the same |
-| int8 to int64, uint16, uint32 | a number; readers must keep 64 bits (JavaScript's own do not) |
+| int8 to int64, uint16, uint32 | a number; int64 also as a string of digits, see below |
 | float64 | a number, `"NaN"`, `"Infinity"`, `"-Infinity"`; other NaNs as `"NaN:"` + 16 hex digits |
 | uuid | Kafka's text form, 22 letters of URL-safe base64 |
 | bytes, records | a string of base64 with padding |
 | struct, array | object, array |
 | null | null |
 | tags nobody declared | `"_unknown_tags": {"9": "base64"}`, only where there are any |
+
+Readers that keep numbers as float64 (JavaScript, jq before 1.7) change integers beyond 2**53. For
+them `to_json(..., int64_as_strings=True)` writes every int64 as a string; `from_json` takes both.
 
 Reading is strict: a key that the version does not have, a value of another type or out of range is
 a JsonFormError that says where. A field that is missing is at its default.
@@ -21,6 +24,7 @@ a JsonFormError that says where. A field that is missing is at its default.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from base64 import b64decode, b64encode
 from typing import Any, Final, TypeVar
@@ -37,6 +41,8 @@ JsonObject = dict[str, Any]
 M = TypeVar("M", bound=Message)
 
 _QUIET_NAN: Final = "7ff8000000000000"
+_WHOLE_NUMBER: Final = re.compile("0|-?[1-9][0-9]*")
+_INT64_LETTERS_MAX: Final = 20  # with the sign
 
 
 class JsonFormError(ValueError):
@@ -51,13 +57,15 @@ class JsonFormError(ValueError):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-def to_json(message: Message, version: int) -> JsonObject:
+def to_json(message: Message, version: int, *, int64_as_strings: bool = False) -> JsonObject:
     """The fields that `message` has at `version`, as a JSON object; tagged fields come last.
+
+    `int64_as_strings` is for readers that do not keep 64 bits of a number.
 
     Raises UnsupportedVersionError, and JsonFormError for what could not be encoded either: a value
     that does not fit its field, or one other than the default in a field that the version lacks.
     """
-    return _struct_to_json(_layout(type(message), version), message, "")
+    return _struct_to_json(_layout(type(message), version), message, "", int64_as_strings)
 
 
 def from_json(cls: type[M], version: int, obj: Any) -> M:
@@ -114,7 +122,7 @@ def _layout(cls: type[Message], version: int) -> Layout:
 # -- to JSON ---------------------------------------------------------------------------------
 
 
-def _struct_to_json(layout: Layout, value: Any, path: str) -> JsonObject:
+def _struct_to_json(layout: Layout, value: Any, path: str, as_strings: bool) -> JsonObject:
     if type(value) is not layout.struct:
         raise JsonFormError(f"not a {layout.struct.__name__}: {_kind(value)}", path)
     for field in layout.absent:
@@ -125,7 +133,7 @@ def _struct_to_json(layout: Layout, value: Any, path: str) -> JsonObject:
     obj: JsonObject = {}
     for slot in layout.plain + layout.tagged:
         name = slot.field.name
-        obj[name] = _to_json(slot, getattr(value, name), _join(path, name))
+        obj[name] = _to_json(slot, getattr(value, name), _join(path, name), as_strings)
     if value.unknown_tags:
         if not layout.is_flexible:
             raise JsonFormError("a version without tags", _join(path, UNKNOWN_TAGS))
@@ -133,21 +141,24 @@ def _struct_to_json(layout: Layout, value: Any, path: str) -> JsonObject:
     return obj
 
 
-def _to_json(slot: Slot, value: Any, path: str) -> Any:
+def _to_json(slot: Slot, value: Any, path: str, as_strings: bool) -> Any:
     if value is None:
         if not slot.is_nullable:
             raise JsonFormError("null is not allowed", path)
         return None
     if not slot.field.is_array:
-        return _single_to_json(slot, value, path)
+        return _single_to_json(slot, value, path, as_strings)
     if not isinstance(value, (list, tuple)):
         raise JsonFormError(f"an array is needed, not {_kind(value)}", path)
-    return [_single_to_json(slot, item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return [
+        _single_to_json(slot, item, f"{path}[{index}]", as_strings)
+        for index, item in enumerate(value)
+    ]
 
 
-def _single_to_json(slot: Slot, value: Any, path: str) -> Any:
+def _single_to_json(slot: Slot, value: Any, path: str, as_strings: bool) -> Any:
     if slot.layout is not None:
-        return _struct_to_json(slot.layout, value, path)
+        return _struct_to_json(slot.layout, value, path, as_strings)
     primitive = slot.field.primitive
     assert primitive is not None
     if primitive in (Primitive.BYTES, Primitive.RECORDS):
@@ -159,7 +170,8 @@ def _single_to_json(slot: Slot, value: Any, path: str) -> Any:
         return str(value if isinstance(value, Uuid) else Uuid(value))
     if primitive is Primitive.FLOAT64:
         return _float_to_json(value, path)
-    return _checked(primitive, value, path)
+    checked = _checked(primitive, value, path)
+    return str(checked) if as_strings and primitive is Primitive.INT64 else checked
 
 
 def _float_to_json(value: Any, path: str) -> Any:
@@ -235,7 +247,15 @@ def _single_from_json(slot: Slot, value: Any, path: str) -> Any:
         return _uuid_from_json(value, path)
     if primitive is Primitive.FLOAT64:
         return _float_from_json(value, path)
+    if primitive is Primitive.INT64 and isinstance(value, str):
+        value = _whole_number(value, path)
     return _checked(primitive, value, path)
+
+
+def _whole_number(text: str, path: str) -> int:
+    if len(text) > _INT64_LETTERS_MAX or not _WHOLE_NUMBER.fullmatch(text):
+        raise JsonFormError(f"{text[:40]!r} is no int64", path)
+    return int(text)
 
 
 def _uuid_from_json(value: Any, path: str) -> Uuid:

@@ -1,9 +1,11 @@
 """`fencepost wire`: what is on the wire, for people who write clients, proxies and dissectors.
 
-* `apis` lists the APIs, `show` the fields of a message (`names` finds it by name or number);
+* `apis` lists the APIs, `show` the fields of a message (`names` finds it by name or number),
+  `error_codes` has the command `errors`;
 * `decode` turns bytes into JSON documents and `encode` turns these into the same bytes:
   `documents` does it for messages and frames, `stored` for records of Kafka's own logs, `batches`
-  shows record batches, `bytes_input` reads files, pipes and hex;
+  shows record batches, `frames` goes through frames, `bytes_input` reads files, pipes and hex
+  (`hex_text`), `output` adds what is for people;
 * `capture` reads packets from a file. What it stands on does no I/O: `packets` finds TCP in a
   packet, `reassembly` puts one direction of a connection in order, `framing` cuts it into frames,
   `conversation` tells requests, responses and SASL tokens apart.
@@ -18,6 +20,7 @@ from typing import Any
 from fencepost.cli.wire.apis import register_apis
 from fencepost.cli.wire.decode import register_decode
 from fencepost.cli.wire.encode import register_encode
+from fencepost.cli.wire.error_codes import register_errors
 from fencepost.cli.wire.show import register_show
 
 
@@ -26,10 +29,11 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "wire",
         help="what is on the wire: APIs, fields, bytes to JSON and back, captures",
-        description="Look at Kafka's protocol: APIs, fields, bytes as JSON and back, captures.",
+        description="Look at Kafka's protocol: APIs, fields, errors, bytes as JSON, captures.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     register_apis(actions)
     register_show(actions)
+    register_errors(actions)
     register_decode(actions)
     register_encode(actions)

@@ -21,7 +21,7 @@ from fencepost.cli.wire.connections import Connections, Seen
 from fencepost.cli.wire.conversation import Item
 from fencepost.cli.wire.failures import InputError
 from fencepost.cli.wire.framing import LENGTH_BYTES, Skipped
-from fencepost.cli.wire.output import print_line, shown
+from fencepost.cli.wire.output import Wishes, print_line, shown
 from fencepost.cli.wire.packets import dissect, link_types
 from fencepost.wire import api
 from fencepost.wire.json_form import bytes_to_json
@@ -48,6 +48,7 @@ def decode_capture(arguments: argparse.Namespace, ports: tuple[int, ...]) -> int
     UsageError without the extra `pcap`; InputError for what is no capture, and for one that ends
     or breaks off in the middle, after everything before that has been printed.
     """
+    wishes = Wishes.of(arguments)
     with _opened(arguments.pcap) as (link_type, packets):
         connections = Connections(ports, arguments.max_frame_bytes)
         totals = _Totals()
@@ -58,10 +59,10 @@ def decode_capture(arguments: argparse.Namespace, ports: tuple[int, ...]) -> int
                 segment = dissect(link_type, packet)
                 if segment is not None:
                     for seen in connections.push(time, segment):
-                        _print(seen, totals, arguments.records)
+                        _print(seen, totals, wishes)
         finally:
             for seen in connections.close(time):
-                _print(seen, totals, arguments.records)
+                _print(seen, totals, wishes)
             sys.stdout.flush()
             print(totals.text(connections.count), file=sys.stderr)
     return 0
@@ -102,7 +103,7 @@ def _named_errors(path: str, error_class: type[Exception]) -> Iterator[None]:
         raise InputError(f"{path}: {reason.removeprefix(f'{path}: ')}") from None
 
 
-def _print(seen: Seen, totals: _Totals, with_records: bool) -> None:
+def _print(seen: Seen, totals: _Totals, wishes: Wishes) -> None:
     about: dict[str, Any] = {
         "time": _time_text(seen.time),
         "connection": seen.connection,
@@ -116,7 +117,7 @@ def _print(seen: Seen, totals: _Totals, with_records: bool) -> None:
     else:
         totals.messages += 1
         totals.failed += seen.what.error is not None
-        document = _document(seen.what, about, seen.time, with_records)
+        document = _document(seen.what, about, seen.time, wishes)
     print_line({"capture": about, **document})
 
 
@@ -127,14 +128,14 @@ def _time_text(time: float) -> str:
         return f"{time:.6f} s since 1970"
 
 
-def _document(item: Item, about: dict[str, Any], time: float, with_records: bool) -> dict[str, Any]:
+def _document(item: Item, about: dict[str, Any], time: float, wishes: Wishes) -> dict[str, Any]:
     """What encode can turn into the frame again; what is known beside it goes into `about`."""
     if item.kind == "response" and item.pending is not None:
         about["latency_ms"] = round(1000 * (time - item.pending.time), 3)
     if item.decoded is not None:
         if item.decoded.differs_at is not None:
             about["differs_at"] = item.decoded.differs_at
-        return shown(item.decoded, with_records)
+        return shown(item.decoded, wishes)
     if item.kind == "sasl_token":
         return {"sasl_token": bytes_to_json(item.frame.data[LENGTH_BYTES:])}
     about.update(kind=item.kind, error=item.error)

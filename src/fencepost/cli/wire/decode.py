@@ -14,13 +14,13 @@ from fencepost.cli.wire.frames import decode_frames
 from fencepost.cli.wire.hex_text import parse_hex
 from fencepost.cli.wire.json_parts import check_version
 from fencepost.cli.wire.names import find_message
-from fencepost.cli.wire.output import check_records_option, shown, warn_if_different
+from fencepost.cli.wire.output import Wishes, add_output_options, shown, warn_if_different
 from fencepost.wire.errors import DecodeError
 
 EPILOG = """\
 FILE has bytes as they are on the wire; - or nothing is stdin. --hex takes digits, with or without
-blanks, 0x, \\x; a bytes literal of Python; dumps of xxd, hexdump -C, od -t x1 and Wireshark; packets
-of one direction as tcpdump -X prints them, without the headers. --hex - takes them from stdin.
+blanks, 0x, \\x; a bytes literal of Python; dumps of xxd, hexdump -C, od -t x1 and Wireshark; and
+packets of one direction as tcpdump -X prints them, without the headers. --hex - reads from stdin.
 Requests and responses are frames: length, header, body. With --frames one that cannot be decoded
 comes out as raw, and the exit code is 1 at the end. `fencepost wire encode` makes the same bytes of
 what comes out, also after edits.
@@ -28,6 +28,8 @@ what comes out, also after edits.
 examples:
   fencepost wire decode --message MetadataRequest --version 12 --hex '00 01 00 00'
   fencepost wire decode --request --frames requests.bin | jq .request
+  fencepost wire decode --request --int64-as-strings a.bin | jq '.header.correlation_id = 7' |
+      fencepost wire encode
   fencepost wire decode --response --api Fetch --version 12 --records answer.bin
   fencepost wire decode --record group --key 0001... --hex 0003...
   fencepost wire decode --pcap trace.pcap --port 9092
@@ -67,7 +69,7 @@ def register_decode(actions: Any) -> None:
         help=f"port of brokers in --pcap (repeatable; default: {KAFKA_PORT})",
     )
     parser.add_argument("--frames", action="store_true", help="one JSON line per frame, any number")
-    parser.add_argument("--records", action="store_true", help="also show the records in batches")
+    add_output_options(parser)
     parser.add_argument(
         "--max-frame-bytes",
         type=int,
@@ -92,7 +94,7 @@ def decode(arguments: argparse.Namespace) -> int:
         cls = find_message(arguments.message)
         check_version(cls, arguments.version)
         decoded = decode_body(cls, arguments.version, _read(arguments))
-        print_json(shown(decoded, arguments.records))
+        print_json(shown(decoded, Wishes.of(arguments)))
         warn_if_different(decoded, cls.__name__)
     else:
         decode_frames(arguments)
@@ -114,12 +116,13 @@ def _check_options(arguments: argparse.Namespace) -> None:
         ("--port", arguments.port, arguments.pcap is not None, "--pcap"),
         ("--frames", arguments.frames or None, is_framed, "--request and --response"),
         ("--records", arguments.records or None, arguments.record is None, "messages"),
+        ("--error-names", arguments.error_names or None, arguments.record is None, "messages"),
         ("FILE", arguments.file, arguments.pcap is None and arguments.hex is None, "other input"),
         ("--hex", arguments.hex, arguments.pcap is None, "other input"),
     ):
         if value is not None and not is_allowed:
             raise UsageError(f"{option} is for {place}")
-    check_records_option(arguments.records)
+    Wishes.of(arguments)
     if arguments.max_frame_bytes < 1:
         raise UsageError("--max-frame-bytes must be at least 1")
 
@@ -144,7 +147,7 @@ def _decode_record(arguments: argparse.Namespace) -> dict[str, Any]:
     has_value = arguments.file is not None or arguments.hex is not None or key is None
     value = _read(arguments) if has_value else None
     try:
-        return stored.decode(kind, key, value)
+        return stored.decode(kind, key, value, int64_as_strings=arguments.int64_as_strings)
     except DecodeError as error:
         raise InputError(f"{error}{_segment_hint(value or b'')}") from None
 

@@ -31,7 +31,7 @@ from fencepost.wire.json_form import JsonFormError, bytes_from_json, bytes_to_js
 from fencepost.wire.message import Message
 from fencepost.wire.types import Buffer
 
-ANNOTATIONS: Final = frozenset({"capture", "decoded_records"})
+ANNOTATIONS: Final = frozenset({"capture", "decoded_records", "error_names"})
 ELEMENTS_MAX: Final = 10_000_000
 """Array elements of one message: enough for any real one, and a bound for a hostile one."""
 

@@ -18,8 +18,8 @@ from fencepost.wire.json_form import JsonFormError
 
 EPILOG = """\
 FILE has one JSON document, one per line, or several behind each other; - or nothing is stdin.
-Fields that are missing are at their default. Keys for people (capture, decoded_records) are passed
-over. A record with a key comes as two lines, or as one part.
+Fields that are missing are at their default. Keys for people (capture, decoded_records,
+error_names) are passed over. A record with a key comes as two lines, or as one part.
 
 examples:
   fencepost wire decode --request frame.bin | fencepost wire encode

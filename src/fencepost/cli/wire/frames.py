@@ -24,7 +24,7 @@ from fencepost.cli.wire.failures import InputError
 from fencepost.cli.wire.framing import LENGTH_BYTES
 from fencepost.cli.wire.json_parts import check_version
 from fencepost.cli.wire.names import find_api
-from fencepost.cli.wire.output import print_line, shown, warn_if_different
+from fencepost.cli.wire.output import Wishes, print_line, shown, warn_if_different
 from fencepost.wire import api
 from fencepost.wire.errors import WireError
 from fencepost.wire.json_form import JsonFormError, bytes_to_json
@@ -92,7 +92,7 @@ def _print_frame(
         counts.note_failure(f"{frame.where}: {text}")
         print_line(_undecoded(frame, "request" if arguments.request else "response", text))
         return
-    document = shown(decoded, arguments.records)
+    document = shown(decoded, Wishes.of(arguments))
     if arguments.frames:
         print_line(document)
     else:

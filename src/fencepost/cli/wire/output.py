@@ -2,25 +2,70 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.cli.cluster_options import UsageError
 from fencepost.cli.wire.documents import Decoded
+from fencepost.wire.errors import error_name
+from fencepost.wire.json_form import to_json
 
 
-def shown(decoded: Decoded, with_records: bool) -> dict[str, Any]:
-    """The document, on request with the records of its batches beside it."""
-    records = _batches().decoded_records(decoded.message, decoded.version) if with_records else []
-    return {**decoded.document, "decoded_records": records} if records else decoded.document
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what a document is to have."""
+    parser.add_argument("--records", action="store_true", help="also show the records in batches")
+    parser.add_argument("--error-names", action="store_true", help="also name the error codes")
+    parser.add_argument(
+        "--int64-as-strings",
+        action="store_true",
+        help="int64 as strings, for jq before 1.7 and JavaScript; encode reads both",
+    )
 
 
-def check_records_option(with_records: bool) -> None:
-    """Raise UsageError when records are wanted and what reads them is not installed."""
-    if with_records:
-        _batches()
+class Wishes(NamedTuple):
+    """What a document is to have; two of them are keys for people, beside what encode reads."""
+
+    records: bool
+    error_names: bool
+    int64_as_strings: bool
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Wishes:
+        """Those of the command line. UsageError when what reads records is not installed."""
+        if arguments.records:
+            _batches()
+        return cls(arguments.records, arguments.error_names, arguments.int64_as_strings)
+
+
+def shown(decoded: Decoded, wishes: Wishes) -> dict[str, Any]:
+    """The document with what is wished for."""
+    document = dict(decoded.document)
+    message, version = decoded.message, decoded.version
+    if wishes.int64_as_strings:
+        document["body"] = to_json(message, version, int64_as_strings=True)
+    if wishes.error_names and (names := list(_error_names(document["body"], ""))):
+        document["error_names"] = names
+    if wishes.records and (records := _batches().decoded_records(message, version)):
+        document["decoded_records"] = records
+    return document
+
+
+def _error_names(value: Any, path: str) -> Iterator[dict[str, Any]]:
+    """Every error code in a body that is not 0, by its name."""
+    if isinstance(value, list):
+        for index, element in enumerate(value):
+            yield from _error_names(element, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            here = f"{path}.{key}" if path else key
+            if not key.endswith("error_code"):
+                yield from _error_names(inner, here)
+            elif inner:
+                yield {"path": here, "code": inner, "name": error_name(inner)}
 
 
 def _batches() -> ModuleType:

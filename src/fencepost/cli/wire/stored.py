@@ -31,11 +31,19 @@ _INT16 = Layout(">h")
 _RECORDS: Final = "fencepost.wire.records"
 
 
+class Decoded(NamedTuple):
+    """What a record's bytes say; a key is a message, the type of a control record, or not there."""
+
+    key: Message | int | None
+    value: Message | None
+    version: int = 0
+
+
 class Kind(NamedTuple):
     """One kind of record: whether it has a key, and the functions for both directions."""
 
     has_key: bool
-    decode: Callable[[Any, bytes | None, bytes | None], Document]
+    decode: Callable[[Any, bytes | None, bytes | None], Decoded]
     encode: Callable[[Any, Document], Parts]
     module: str
 
@@ -50,11 +58,27 @@ def has_key(kind: str) -> bool:
     return _KINDS[kind].has_key
 
 
-def decode(kind: str, key: bytes | None, value: bytes | None) -> Document:
+def decode(
+    kind: str, key: bytes | None, value: bytes | None, *, int64_as_strings: bool = False
+) -> Document:
     """The document of a record. Raises DecodeError, InputError without a key that it needs."""
     chosen = _KINDS[kind]
     module = importlib.import_module(f"{_RECORDS}.{chosen.module}")
-    return {"record": kind, **chosen.decode(module, key, value)}
+    found = chosen.decode(module, key, value)
+    document: Document = {"record": kind}
+    if isinstance(found.key, Message):
+        body = to_json(found.key, 0, int64_as_strings=int64_as_strings)
+        document["key"] = {"message": type(found.key).__name__, "body": body}
+    elif found.key is not None:
+        document["key"] = {"type": found.key}
+    document["value"] = None
+    if found.value is not None:
+        document["value"] = {
+            "message": type(found.value).__name__,
+            "version": found.version,
+            "body": to_json(found.value, found.version, int64_as_strings=int64_as_strings),
+        }
+    return document
 
 
 def encode(document: Document) -> Parts:
@@ -75,15 +99,15 @@ def encode(document: Document) -> Parts:
 # -- logs of coordinators: an int16 type before the key, an int16 version before the value ----
 
 
-def _decode_coordinator(module: Any, key: bytes | None, value: bytes | None) -> Document:
+def _decode_coordinator(module: Any, key: bytes | None, value: bytes | None) -> Decoded:
     if key is None:
         raise InputError("the class of the value is in the key, which --key is for")
     key_message = module.decode_key(key)
     if value is None:
-        return {"key": _key_part(key_message), "value": None}
+        return Decoded(key_message, None)
     value_message = module.decode_value(key_message, value)
     (version,) = _INT16.unpack_from(value)
-    return {"key": _key_part(key_message), "value": _value_part(value_message, version)}
+    return Decoded(key_message, value_message, version)
 
 
 def _encode_coordinator(module: Any, document: Document) -> Parts:
@@ -99,13 +123,13 @@ def _encode_coordinator(module: Any, document: Document) -> Parts:
 # -- logs whose values carry frame version, record id and version as uvarints ------------------
 
 
-def _decode_framed(module: Any, _key: bytes | None, value: bytes | None) -> Document:
+def _decode_framed(module: Any, _key: bytes | None, value: bytes | None) -> Decoded:
     value = _needed(value)
     record = module.decode_record(value)
     _, pos = read_uvarint(value, 0)
     _, pos = read_uvarint(value, pos)
     version, _ = read_uvarint(value, pos)
-    return {"value": _value_part(record, version)}
+    return Decoded(None, record, version)
 
 
 def _encode_framed(module: Any, document: Document) -> Parts:
@@ -116,8 +140,8 @@ def _encode_framed(module: Any, document: Document) -> Parts:
 # -- an int16 version before the message -------------------------------------------------------
 
 
-def _decoder_of_prefixed(name: str) -> Callable[[Any, bytes | None, bytes | None], Document]:
-    def decode_one(module: Any, _key: bytes | None, value: bytes | None) -> Document:
+def _decoder_of_prefixed(name: str) -> Callable[[Any, bytes | None, bytes | None], Decoded]:
+    def decode_one(module: Any, _key: bytes | None, value: bytes | None) -> Decoded:
         value = _needed(value)
         cls = getattr(module, name)
         if len(value) < _INT16.size:
@@ -128,7 +152,7 @@ def _decoder_of_prefixed(name: str) -> Callable[[Any, bytes | None, bytes | None
         message, end = cls.read(value, _INT16.size, version)
         if end != len(value):
             raise DecodeError(f"{len(value) - end} bytes left over", position=end)
-        return {"value": _value_part(message, version)}
+        return Decoded(None, message, version)
 
     return decode_one
 
@@ -141,7 +165,7 @@ def _encode_prefixed(_module: Any, document: Document) -> Parts:
 # -- control records ---------------------------------------------------------------------------
 
 
-def _decode_control(_module: Any, key: bytes | None, value: bytes | None) -> Document:
+def _decode_control(_module: Any, key: bytes | None, value: bytes | None) -> Decoded:
     if key is None:
         raise InputError("the class of the value is in the key, which --key is for")
     control_type = control.decode_control_key(key)
@@ -149,7 +173,7 @@ def _decode_control(_module: Any, key: bytes | None, value: bytes | None) -> Doc
     message = control.decode_control_value(control_type, value)
     if message is None:
         raise DecodeError(f"no control record has the type {control_type}", "key")
-    return {"key": {"type": control_type}, "value": _value_part(message, 0)}
+    return Decoded(control_type, message)
 
 
 def _encode_control(_module: Any, document: Document) -> Parts:
@@ -171,18 +195,6 @@ def _needed(value: bytes | None) -> bytes:
     if value is None:
         raise InputError("there is no value to decode")
     return value
-
-
-def _key_part(message: Message) -> Document:
-    return {"message": type(message).__name__, "body": to_json(message, 0)}
-
-
-def _value_part(message: Message, version: int) -> Document:
-    return {
-        "message": type(message).__name__,
-        "version": version,
-        "body": to_json(message, version),
-    }
 
 
 def _value_from(document: Document) -> tuple[Message, int]:
