@@ -185,6 +185,10 @@ class SimFile:
         self._inode.modified_ms = self._disk.now_ms
         self._disk.maybe_crash()
 
+    def reserve(self, size: int) -> None:
+        self._check()
+        self._disk.count("reserve", self.path)
+
     def sync(self) -> None:
         self._check()
         self._disk.count("sync", self.path, self._inode.pending.clear)

@@ -732,3 +732,42 @@ def test_a_log_says_since_when_it_has_something_to_flush():
     assert log.dirty_since_ms == NOW_MS + 30
     log.flush()
     assert log.dirty_since_ms is None
+
+
+# -- preallocate -----------------------------------------------------------------------------------
+
+
+def test_room_for_a_segment_is_set_aside_and_given_back(tmp_path):
+    path = tmp_path / "t-0"
+    log = open_log(OsDisk(), str(path), config(preallocate=True, internal_segment_bytes=1 << 20))
+    first = path / f"{0:020}.log"
+    if not first.stat().st_blocks:
+        pytest.skip("this file system sets no room aside")
+    assert first.stat().st_size == 0
+    assert first.stat().st_blocks * 512 >= 1 << 20
+    append(log, make_batch(1, 5000))
+    log.roll(NOW_MS)
+    assert first.stat().st_size == log.size_bytes
+    assert first.stat().st_blocks * 512 < 1 << 19
+    second = path / f"{1:020}.log"
+    assert (second.stat().st_size, second.stat().st_blocks * 512 >= 1 << 20) == (0, True)
+    append(log, make_batch(1, 5000))
+    before = contents(log)
+    log.close(clean=False)
+    log = open_log(OsDisk(), str(path), config(preallocate=True))
+    assert contents(log) == before
+    assert log.recovery.bytes_cut == 0
+
+
+def test_no_room_for_a_segment_is_an_error_and_the_log_stays_as_it_was():
+    disk = SimDisk()
+    log = open_log(disk, "/t-0", config(preallocate=True))
+    append(log)
+    disk.fault = lambda operation, path, count: OSError("full") if operation == "reserve" else None
+    with pytest.raises(OSError, match="full"):
+        log.roll(NOW_MS)
+    disk.fault = None
+    assert log.segment_base_offsets == [0]
+    append(log)
+    log.roll(NOW_MS)
+    assert log.segment_base_offsets == [0, 2]

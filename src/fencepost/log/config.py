@@ -7,7 +7,7 @@ topic share one.
 
 Two differences in substance from Kafka:
 
-* `preallocate` is accepted and has no effect: segment files grow as they are written.
+* `preallocate` sets room aside without making the file longer, so nothing has to be cut off later.
 * tiered storage does not exist here, so `remote.storage.enable=true` is refused.
 
 `internal.segment.bytes` overrides `segment.bytes` without its lower bound; Kafka has it for tests,
@@ -118,7 +118,7 @@ _SEGMENTS = (
         _BOOLEAN,
         False,
         None,
-        "Whether Kafka reserves a segment's full size at once. Accepted, without effect here.",
+        "Whether the disk sets room for a whole segment aside when it is begun (Linux).",
         "log.preallocate",
     ),
     _define(

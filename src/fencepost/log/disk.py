@@ -28,6 +28,7 @@ or loses what it stored, is caught by checksums, not here.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import threading
@@ -38,6 +39,7 @@ from fencepost.log.errors import LogDirLockedError
 Buffer = bytes | bytearray | memoryview
 
 _CLOSED: Final = -1
+_KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE
 
 
 class ClosedFileError(ValueError):
@@ -61,6 +63,13 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut (or, with zeros, extend) to `size` bytes. OSError."""
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Have the disk set room for `size` bytes aside, where it can; the file stays as it is.
+
+        Cutting the file gives back what is not used. OSError (no room).
+        """
         ...
 
     def sync(self) -> None:
@@ -156,6 +165,19 @@ def _sync_descriptor(descriptor: int) -> None:
         os.fdatasync(descriptor)
 
 
+def _reserve(descriptor: int, size: int) -> None:
+    """Linux's fallocate, which `os` has only in the form that makes the file longer."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.fallocate(descriptor, _KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size)):
+        number = ctypes.get_errno()
+        if number not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(number, os.strerror(number))
+
+
 class OsFile:
     """A file of the operating system."""
 
@@ -194,6 +216,10 @@ class OsFile:
     def truncate(self, size: int) -> None:
         """See `File`."""
         os.ftruncate(self._descriptor, size)
+
+    def reserve(self, size: int) -> None:
+        """See `File`."""
+        _reserve(self._descriptor, size)
 
     def sync(self) -> None:
         """See `File`."""

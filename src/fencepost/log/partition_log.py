@@ -390,7 +390,8 @@ class PartitionLog:
             except OSError as error:
                 self.fail(f"a directory could not be synced: {error}")
                 raise
-        return self._row.roll(base_offset, self.producers.encode(), now_ms)
+        reserve_bytes = self._roll_bytes if self._config.preallocate else 0
+        return self._row.roll(base_offset, self.producers.encode(), now_ms, reserve_bytes)
 
     # ---- reading
 

@@ -253,7 +253,7 @@ class _Loader:
             segment.next_offset = following.base_offset
         if not self.segments:
             self.segments.append(self._segment(start_offset, 0))
-            self.segments[0].create()
+            self.segments[0].create(self._config.roll_bytes if self._config.preallocate else 0)
             self.made_first_segment = True
 
     def _segment(self, base_offset: int, size_bytes: int) -> Segment:

@@ -199,12 +199,18 @@ class Segment:
             self._cache.touch(self)
         return file
 
-    def create(self) -> None:
-        """Make the (empty) segment file. OSError."""
+    def create(self, reserve_bytes: int = 0) -> None:
+        """Make the (empty) segment file, with room for so many bytes set aside. OSError."""
         self._file = self._disk.open(self.path(), create=True)
         if self._file.size():
             self._file.truncate(0)
+        if reserve_bytes:
+            self._file.reserve(reserve_bytes)
         self._cache.touch(self)
+
+    def give_back_room(self) -> None:
+        """The segment is complete: what was set aside and is not needed is free again. OSError."""
+        self.file.truncate(self.size_bytes)
 
     def share(self, cache: SegmentCache) -> None:
         """Have another cache bound what the segment keeps open."""

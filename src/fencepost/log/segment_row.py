@@ -101,15 +101,22 @@ class SegmentRow:
 
     # ---- growing
 
-    def roll(self, base_offset: int, producers: bytes, now_ms: int) -> Segment:
-        """Close the active segment and begin a new one; on OSError everything stays as it was."""
+    def roll(
+        self, base_offset: int, producers: bytes, now_ms: int, reserve_bytes: int = 0
+    ) -> Segment:
+        """Close the active segment and begin a new one; on OSError everything stays as it was.
+
+        With `reserve_bytes`, room for so many bytes is set aside for each.
+        """
         old = self.active
         opened: list[tuple[Segment | None, File]] = []
         new = Segment(self._disk, self._cache, self.directory, base_offset, now_ms=now_ms)
         try:
             opened.extend((old, file) for file in old.seal())
             opened.append((None, self.write_snapshot(base_offset, producers)))
-            new.create()
+            new.create(reserve_bytes)
+            if reserve_bytes:
+                old.give_back_room()
         except OSError:
             for _, file in opened:
                 file.close()
