@@ -15,7 +15,7 @@ import fencepost.wire.header
 from fencepost.wire import backend
 from fencepost.wire.generated import GeneratedCodec
 from fencepost.wire.layout import layout_of
-from fencepost.wire.message import Field, Message, Struct
+from fencepost.wire.message import Field, Message, Request, Struct
 from fencepost.wire.types import RANGES, Primitive, Uuid
 
 CODECS: dict[str, Any] = {"python": GeneratedCodec}
@@ -34,7 +34,8 @@ def declared_messages() -> list[type[Message]]:
     for package in packages:
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
-    found = [cls for cls in subclasses(Message) if cls.__module__.startswith("fencepost.wire.")]
+    classes = [cls for cls in subclasses(Message) if cls is not Request]
+    found = [cls for cls in classes if cls.__module__.startswith("fencepost.wire.")]
     return sorted(found, key=lambda cls: (cls.__module__, cls.__name__))
 
 

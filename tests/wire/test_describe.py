@@ -257,3 +257,17 @@ assert FetchRequest.__doc__
 assert "fencepost.wire.describe" in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_a_class_says_of_itself_is_in_dir_and_help() -> None:
+    asked = {"fields", "api_key", "min_version", "max_version", "flexible_from", "kind"}
+    assert asked <= set(dir(FetchRequest))
+    assert "fields" in dir(FetchTopic)
+    shown = pydoc.render_doc(FetchRequest, renderer=pydoc.plaintext)
+    for name in (
+        "api_key = 1",
+        "max_version = 18",
+        "flexible_from = 12",
+        "The fields in schema order",
+    ):
+        assert name in shown

@@ -16,7 +16,7 @@ from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message, Struct, field
 from fencepost.wire.types import Int32, Int64, String
 
-from .catalogue import CODECS, codec
+from .catalogue import CODECS, MESSAGES, codec, extreme, version_id
 from .samples import Leaf, Point, Sample
 
 
@@ -54,6 +54,9 @@ class Offsets(Message, kind="data", versions="0"):
     small: list[Int32] = field()
     large: list[Int64] = field()
     name: String = field()
+
+
+NEWEST = [(cls, cls.max_version) for cls in MESSAGES]
 
 
 @pytest.fixture(params=sorted(CODECS), autouse=True)
@@ -197,6 +200,40 @@ def test_numbers_of_every_size_come_back(used: str):
 def test_texts_of_every_kind_come_back(used: str, text: str):
     machine = codec(used, Offsets, 0)
     assert machine.decode(machine.encode(Offsets(name=text))).name == text
+
+
+@pytest.mark.parametrize(("cls", "version"), NEWEST, ids=version_id)
+def test_every_message_can_be_copied_and_pickled(used: str, cls: type[Message], version: int):
+    machine = codec(used, cls, version)
+    data = machine.encode(extreme(cls, version, cls.is_flexible(version), most=True))
+    message = machine.decode(data)
+    pickled = [pickle.dumps(message, protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    again = [pickle.loads(one) for one in pickled]
+    for twin in (copy.copy(message), copy.deepcopy(message), *again):
+        assert type(twin) is cls
+        assert twin == message
+        assert twin.unknown_tags == message.unknown_tags
+        assert machine.encode(twin) == data
+
+
+def test_records_are_shared_by_copies_and_bytes_in_deep_ones(used: str):
+    machine = codec(used, Sample, 3)
+    message = machine.decode(machine.encode(Sample(content=bytes(100))))
+    assert type(message.content) is memoryview
+    assert copy.copy(message).content is message.content
+    for twin in (copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
+        assert type(twin.content) is bytes
+        assert twin == message
+    message.content = (memoryview(b"ab"), b"c")
+    for twin in (copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
+        assert twin.content == [b"ab", b"c"]
+        assert machine.encode(twin) == machine.encode(message)
+    message.points = [Point(x=1)]
+    copy.deepcopy(message).points[0].x = 2
+    assert message.points[0].x == 1
+    del message.label
+    assert not hasattr(copy.copy(message), "label")
+    assert not hasattr(copy.deepcopy(message), "label")
 
 
 def test_copies_and_pickles(used: str):

@@ -22,7 +22,7 @@ PAGES = (
         "Messages",
         "Typed messages, their primitive types, frames, errors, and JSON.",
         {
-            "fencepost.wire.message": ("Struct", "Message"),
+            "fencepost.wire.message": ("Struct", "Message", "Request"),
             "fencepost.wire.schema": ("field", "VersionRange"),
             "fencepost.wire.types": ("Uuid",),
             "fencepost.wire.api": ("request_class", "response_class", "api_name"),
@@ -35,6 +35,7 @@ PAGES = (
                 "TooManyElementsError",
                 "EncodeError",
                 "UnsupportedVersionError",
+                "UnknownApiError",
                 "error_name",
                 "is_retriable",
             ),

@@ -130,6 +130,9 @@ class StructMeta(type):
             cls._fields = resolve_fields(cls, cls._specs)  # type: ignore[arg-type]
         return cls._fields
 
+    def __dir__(cls) -> list[str]:
+        return [*super().__dir__(), "fields"]
+
     def _configure(cls, name: str, *, kafka_name: str | None = None, **options: Any) -> None:
         cls.kafka_name = kafka_name or name
         if options:
@@ -144,12 +147,20 @@ class Struct(metaclass=StructMeta):
 
     Subclasses declare fields with `field(...)`, at module level and bottom-up, so that
     annotations can be resolved. They are final: codecs take objects of exactly the declared class.
+
+    `repr` leaves out fields at their default, an error code of 0 among them; what it shows builds
+    an equal object. `json_form.to_json` has every field of a version. `copy.copy` shares what the
+    fields hold; `copy.deepcopy` and `pickle` turn records, which are views of the input, into
+    bytes.
     """
 
     __slots__ = ("unknown_tags",)
 
     kafka_name: ClassVar[str]
     """The name of the struct in Kafka's schema."""
+
+    fields: ClassVar[tuple[Field, ...]]
+    """The schema: name, Kafka's name, type, versions, tag, default and doc of every field."""
 
     if TYPE_CHECKING:
         unknown_tags: dict[int, bytes] | None = None
@@ -170,6 +181,22 @@ class Struct(metaclass=StructMeta):
         return all(getattr(self, name) == getattr(other, name) for name in type(self)._specs)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        for name, value in self._state().items():
+            setattr(twin, name, value)
+        return twin
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        # The form of objects with slots alone: `pickle` and `copy` set each name by themselves.
+        return None, {name: _without_views(value) for name, value in self._state().items()}
+
+    def _state(self) -> dict[str, Any]:
+        """Everything that is set, by name."""
+        state: Any = object.__getstate__(self)
+        attributes, slots = state if isinstance(state, tuple) else (state, None)
+        return {**(attributes or {}), **(slots or {})}
 
     def __repr__(self) -> str:
         shown = [
@@ -247,12 +274,26 @@ class Message(Struct, metaclass=MessageMeta):
     __slots__ = ()
 
     kind: ClassVar[Kind | None]
+    """What sort of message this is; "data" for what is none of Kafka's RPCs or records."""
+
     api_key: ClassVar[int | None]
+    """The number of the API; None for what is neither request nor response."""
+
     record_id: ClassVar[int | None]
+    """The number that stands for a record's type in its log; None for other messages."""
+
     latest_unstable: ClassVar[bool]
+    """Whether `max_version` may still change, so that it is not to be offered to strangers."""
+
     min_version: ClassVar[int]
+    """The first version there ever was."""
+
     max_version: ClassVar[int]
+    """The last version known here."""
+
     flexible_from: ClassVar[int | None]
+    """The first version with compact lengths and tagged fields (KIP-482); None when none has."""
+
     _codecs: ClassVar[_Codecs]
 
     @classmethod
@@ -340,6 +381,15 @@ def _is_default(entry: Field, value: Any) -> bool:
         return value is not MISSING and entry.is_default(value)
     except (TypeError, AttributeError):  # a value of the wrong type is worth showing
         return False
+
+
+def _without_views(value: Any) -> Any:
+    """`value`, with bytes for records: a view can be neither pickled nor copied."""
+    if isinstance(value, memoryview):
+        return value.tobytes()
+    if isinstance(value, (list, tuple)) and any(isinstance(part, memoryview) for part in value):
+        return [_without_views(part) for part in value]
+    return value
 
 
 def _shorten(value: Any) -> str:

@@ -1,7 +1,9 @@
 """Kafka's requests and responses, one module per API.
 
 `from fencepost.wire.api import FetchRequest` imports only the module it needs, and so do
-`request_class` and `response_class`, which go by API key. Adding an API is a module and a row here.
+`request_class` and `response_class`, which go by API key. `dir(fencepost.wire.api)` names every
+request and response, `API_NAMES` every API; `help(FetchRequest)` says what its fields are. The
+structs inside of a message are in the API's module. Adding an API is a module and a row here.
 """
 
 from __future__ import annotations
