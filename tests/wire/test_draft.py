@@ -53,7 +53,7 @@ each_draft = pytest.mark.parametrize("draft_version", DRAFT_VERSIONS)
 
 def asked(draft: FetchQuorumRecordsRequest, draft_version: int, fetch_version: int) -> Any:
     """The draft as a Fetch, which must survive its own bytes."""
-    request = request_to_fetch(draft, draft_version, fetch_version)
+    request = request_to_fetch(draft, draft_version=draft_version, fetch_version=fetch_version)
     assert FetchRequest.decode(request.encode(fetch_version), fetch_version) == request
     return request
 
@@ -65,7 +65,7 @@ def partition_asked(draft: FetchQuorumRecordsRequest, draft_version: int = 1) ->
 def fetch(fetch_version: int = 17, **partition: Any) -> FetchRequest:
     """A Fetch of the metadata log that a draft can say."""
     draft = FetchQuorumRecordsRequest(cluster_id=CLUSTER, replica_id=2)
-    request = request_to_fetch(draft, 1, fetch_version)
+    request = request_to_fetch(draft, draft_version=1, fetch_version=fetch_version)
     for name, value in partition.items():
         setattr(request.topics[0].partitions[0], name, value)
     return request
@@ -82,13 +82,13 @@ def answer(fetch_version: int = 17, **partition: Any) -> FetchResponse:
 
 
 def answered(draft: FetchQuorumRecordsResponse, draft_version: int = 1) -> PartitionData:
-    response = response_to_fetch(draft, draft_version, 17)
+    response = response_to_fetch(draft, draft_version=draft_version, fetch_version=17)
     assert FetchResponse.decode(response.encode(17), 17) == response
     return response.responses[0].partitions[0]
 
 
 def drafted(draft_version: int = 1, **partition: Any) -> FetchQuorumRecordsResponse:
-    return response_from_fetch(answer(**partition), 17, draft_version)
+    return response_from_fetch(answer(**partition), fetch_version=17, draft_version=draft_version)
 
 
 def refused(field: str) -> Any:
@@ -171,7 +171,7 @@ def test_cluster_number(fetch_version: int) -> None:
         draft = FetchQuorumRecordsRequest(cluster_number=number)
         request = asked(draft, 0, fetch_version)
         assert request.cluster_id == text
-        assert request_from_fetch(request, fetch_version, 0) == draft
+        assert request_from_fetch(request, fetch_version=fetch_version, draft_version=0) == draft
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_cluster_ids_that_are_no_number_of_v0(text: str) -> None:
     request.cluster_id = text
     request.max_wait_ms = 0
     with refused("cluster_id"):
-        request_from_fetch(request, 17, 0)
+        request_from_fetch(request, fetch_version=17, draft_version=0)
 
 
 @each_fetch
@@ -191,11 +191,11 @@ def test_cluster_id(fetch_version: int) -> None:
         draft = FetchQuorumRecordsRequest(cluster_id=spelling)
         request = asked(draft, 1, fetch_version)
         assert request.cluster_id == text
-        again = request_from_fetch(request, fetch_version, 1)
+        again = request_from_fetch(request, fetch_version=fetch_version, draft_version=1)
         assert again == FetchQuorumRecordsRequest(cluster_id=spelling or "")
     request.cluster_id = ""
     with refused("cluster_id"):
-        request_from_fetch(request, fetch_version, 1)
+        request_from_fetch(request, fetch_version=fetch_version, draft_version=1)
 
 
 @each_fetch
@@ -204,32 +204,40 @@ def test_replica_id(fetch_version: int) -> None:
     state = ReplicaState(replica_id=2) if fetch_version >= 15 else ReplicaState()
     assert request.replica_state == state
     assert request.replica_id == (2 if fetch_version < 15 else -1)
-    assert request_from_fetch(request, fetch_version, 1).replica_id == 2
+    assert request_from_fetch(request, fetch_version=fetch_version, draft_version=1).replica_id == 2
 
 
 def test_replica_ids_of_the_wrong_version() -> None:
     with refused("replica_state"):
-        request_from_fetch(fetch(15), 14, 1)
+        request_from_fetch(fetch(15), fetch_version=14, draft_version=1)
     with refused("replica_id"):
-        request_from_fetch(fetch(14), 15, 1)
+        request_from_fetch(fetch(14), fetch_version=15, draft_version=1)
     request = fetch()
     request.replica_state.replica_epoch = 3
     with refused(r"replica_state\.replica_epoch"):
-        request_from_fetch(request, 17, 1, dropping=REQUEST_HINTS)
+        request_from_fetch(request, fetch_version=17, draft_version=1, dropping=REQUEST_HINTS)
 
 
 @each_draft
 def test_leader_epoch(draft_version: int) -> None:
     draft = FetchQuorumRecordsRequest(leader_epoch=5)
     assert partition_asked(draft, draft_version).current_leader_epoch == 5
-    assert request_from_fetch(fetch(current_leader_epoch=5), 17, 1).leader_epoch == 5
+    assert (
+        request_from_fetch(
+            fetch(current_leader_epoch=5), fetch_version=17, draft_version=1
+        ).leader_epoch
+        == 5
+    )
 
 
 @each_draft
 def test_fetch_offset(draft_version: int) -> None:
     draft = FetchQuorumRecordsRequest(fetch_offset=333)
     assert partition_asked(draft, draft_version).fetch_offset == 333
-    assert request_from_fetch(fetch(fetch_offset=333), 17, 1).fetch_offset == 333
+    assert (
+        request_from_fetch(fetch(fetch_offset=333), fetch_version=17, draft_version=1).fetch_offset
+        == 333
+    )
 
 
 @each_draft
@@ -237,28 +245,30 @@ def test_last_fetched_epoch(draft_version: int) -> None:
     for epoch in (4, 0, -1):
         draft = FetchQuorumRecordsRequest(last_fetched_epoch=epoch)
         assert partition_asked(draft, draft_version).last_fetched_epoch == epoch
-        assert request_from_fetch(fetch(last_fetched_epoch=epoch), 17, 1) == (
-            FetchQuorumRecordsRequest(cluster_id=CLUSTER, replica_id=2, last_fetched_epoch=epoch)
-        )
+        assert request_from_fetch(
+            fetch(last_fetched_epoch=epoch), fetch_version=17, draft_version=1
+        ) == (FetchQuorumRecordsRequest(cluster_id=CLUSTER, replica_id=2, last_fetched_epoch=epoch))
 
 
 def test_is_follower_is_lost_and_said_again() -> None:
     believer, observer = (FetchQuorumRecordsRequest(is_follower=value) for value in (True, False))
     request = asked(believer, 0, 17)
     assert request == asked(observer, 0, 17)
-    assert request_from_fetch(request, 17, 0, is_follower=True) == believer
-    assert request_from_fetch(request, 17, 0) == observer
+    assert (
+        request_from_fetch(request, fetch_version=17, draft_version=0, is_follower=True) == believer
+    )
+    assert request_from_fetch(request, fetch_version=17, draft_version=0) == observer
     with refused("is_follower"):
-        request_from_fetch(request, 17, 1, is_follower=True)
+        request_from_fetch(request, fetch_version=17, draft_version=1, is_follower=True)
 
 
 def test_max_wait_time_ms() -> None:
     request = asked(FetchQuorumRecordsRequest(max_wait_time_ms=500), 1, 17)
     assert (request.max_wait_ms, request.min_bytes) == (500, 1)
-    assert request_from_fetch(request, 17, 1).max_wait_time_ms == 500
+    assert request_from_fetch(request, fetch_version=17, draft_version=1).max_wait_time_ms == 500
     with refused("max_wait_ms"):
-        request_from_fetch(request, 17, 0)
-    draft = request_from_fetch(request, 17, 0, dropping=["max_wait_ms"])
+        request_from_fetch(request, fetch_version=17, draft_version=0)
+    draft = request_from_fetch(request, fetch_version=17, draft_version=0, dropping=["max_wait_ms"])
     assert asked(draft, 0, 17).max_wait_ms == 0
 
 
@@ -273,8 +283,8 @@ def test_topic_and_partition(fetch_version: int) -> None:
     assert [partition.partition for partition in topic.partitions] == [0]
     both = fetch(fetch_version)
     both.topics[0].topic, both.topics[0].topic_id = TOPIC, Uuid.METADATA_TOPIC_ID
-    assert request_from_fetch(both, fetch_version, 1) == (
-        request_from_fetch(fetch(fetch_version), fetch_version, 1)
+    assert request_from_fetch(both, fetch_version=fetch_version, draft_version=1) == (
+        request_from_fetch(fetch(fetch_version), fetch_version=fetch_version, draft_version=1)
     )
 
 
@@ -303,16 +313,16 @@ def test_extras_of_requests(name: str) -> None:
     else:
         setattr(request.topics[0].partitions[0], name, PARTITION_EXTRAS[name])
     with refused(name):
-        request_from_fetch(request, 18, 1)
+        request_from_fetch(request, fetch_version=18, draft_version=1)
     if name in REQUEST_HINTS:
-        assert request_from_fetch(request, 18, 1, dropping=[name]) == (
-            request_from_fetch(fetch(18), 18, 1)
+        assert request_from_fetch(request, fetch_version=18, draft_version=1, dropping=[name]) == (
+            request_from_fetch(fetch(18), fetch_version=18, draft_version=1)
         )
     else:
         with pytest.raises(ValueError, match="cannot be dropped"):
-            request_from_fetch(request, 18, 1, dropping=[name])
+            request_from_fetch(request, fetch_version=18, draft_version=1, dropping=[name])
         with refused(name):
-            request_from_fetch(request, 18, 1, dropping=REQUEST_HINTS)
+            request_from_fetch(request, fetch_version=18, draft_version=1, dropping=REQUEST_HINTS)
 
 
 # -- responses, row by row -------------------------------------------------------------------
@@ -335,14 +345,19 @@ def draft_leader(leader_id: int, leader_epoch: int) -> LeaderIdAndEpoch:
 @each_draft
 def test_error_of_the_whole_answer(draft_version: int) -> None:
     whole = FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-    draft = response_from_fetch(whole, 17, draft_version, last_caught_up_time_ms=5)
+    draft = response_from_fetch(
+        whole, fetch_version=17, draft_version=draft_version, last_caught_up_time_ms=5
+    )
     assert draft == FetchQuorumRecordsResponse(error_code=104, last_caught_up_time_ms=5)
     dropping = ["last_caught_up_time_ms"]
-    assert response_to_fetch(draft, draft_version, 17, dropping=dropping) == whole
+    assert (
+        response_to_fetch(draft, draft_version=draft_version, fetch_version=17, dropping=dropping)
+        == whole
+    )
     both = answer()
     both.error_code = 104
     with refused("responses"):
-        response_from_fetch(both, 17, draft_version)
+        response_from_fetch(both, fetch_version=17, draft_version=draft_version)
 
 
 @each_draft
@@ -388,7 +403,7 @@ def test_half_a_divergence(draft_version: int, offset: int, epoch: int) -> None:
         drafted(draft_version, diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=offset))
     draft = FetchQuorumRecordsResponse(next_fetch_offset=offset, next_fetch_offset_epoch=epoch)
     with refused("next_fetch_offset"):
-        response_to_fetch(draft, draft_version, 17)
+        response_to_fetch(draft, draft_version=draft_version, fetch_version=17)
 
 
 @each_draft
@@ -401,7 +416,7 @@ def test_divergence_under_an_error(draft_version: int) -> None:
         error_code=74, next_fetch_offset=1, next_fetch_offset_epoch=1
     )
     with refused("next_fetch_offset"):
-        response_to_fetch(draft, draft_version, 17)
+        response_to_fetch(draft, draft_version=draft_version, fetch_version=17)
 
 
 @each_draft
@@ -414,7 +429,12 @@ def test_records_are_passed_on(draft_version: int) -> None:
 
 
 def answered_parts(draft: FetchQuorumRecordsResponse, draft_version: int) -> Any:
-    return response_to_fetch(draft, draft_version, 17).responses[0].partitions[0].records
+    return (
+        response_to_fetch(draft, draft_version=draft_version, fetch_version=17)
+        .responses[0]
+        .partitions[0]
+        .records
+    )
 
 
 @each_draft
@@ -438,20 +458,34 @@ def test_snapshots_are_out_of_reach(draft_version: int) -> None:
     for snapshot in (SnapshotId(end_offset=8, epoch=1), SnapshotId(end_offset=0, epoch=0)):
         with refused("snapshot_id"):
             response_from_fetch(
-                answer(snapshot_id=snapshot), 17, draft_version, dropping=RESPONSE_HINTS
+                answer(snapshot_id=snapshot),
+                fetch_version=17,
+                draft_version=draft_version,
+                dropping=RESPONSE_HINTS,
             )
 
 
 @each_draft
 def test_last_caught_up_time_ms(draft_version: int) -> None:
-    draft = response_from_fetch(answer(), 17, draft_version, last_caught_up_time_ms=7)
+    draft = response_from_fetch(
+        answer(), fetch_version=17, draft_version=draft_version, last_caught_up_time_ms=7
+    )
     assert draft.last_caught_up_time_ms == 7
     with refused("last_caught_up_time_ms"):
-        response_to_fetch(draft, draft_version, 17)
+        response_to_fetch(draft, draft_version=draft_version, fetch_version=17)
     with pytest.raises(ValueError, match="cannot be dropped"):
-        response_to_fetch(draft, draft_version, 17, dropping=["high_watermark"])
-    response = response_to_fetch(draft, draft_version, 17, dropping=["last_caught_up_time_ms"])
-    assert response_from_fetch(response, 17, draft_version).last_caught_up_time_ms == -1
+        response_to_fetch(
+            draft, draft_version=draft_version, fetch_version=17, dropping=["high_watermark"]
+        )
+    response = response_to_fetch(
+        draft, draft_version=draft_version, fetch_version=17, dropping=["last_caught_up_time_ms"]
+    )
+    assert (
+        response_from_fetch(
+            response, fetch_version=17, draft_version=draft_version
+        ).last_caught_up_time_ms
+        == -1
+    )
 
 
 RESPONSE_EXTRAS = {
@@ -474,14 +508,19 @@ def test_extras_of_responses(name: str) -> None:
     else:
         setattr(response.responses[0].partitions[0], name, DATA_EXTRAS[name])
     with refused(name):
-        response_from_fetch(response, 17, 1)
+        response_from_fetch(response, fetch_version=17, draft_version=1)
     if name in RESPONSE_HINTS:
-        assert response_from_fetch(response, 17, 1, dropping=[name]) == drafted()
+        assert (
+            response_from_fetch(response, fetch_version=17, draft_version=1, dropping=[name])
+            == drafted()
+        )
     else:
         with pytest.raises(ValueError, match="cannot be dropped"):
-            response_from_fetch(response, 17, 1, dropping=[name])
+            response_from_fetch(response, fetch_version=17, draft_version=1, dropping=[name])
         with refused(name):
-            response_from_fetch(response, 17, 1, dropping=RESPONSE_HINTS)
+            response_from_fetch(
+                response, fetch_version=17, draft_version=1, dropping=RESPONSE_HINTS
+            )
 
 
 # -- messages that mean something else -------------------------------------------------------
@@ -491,7 +530,9 @@ def test_extras_of_responses(name: str) -> None:
 def test_requests_for_something_else(fetch_version: int) -> None:
     def check(field: str, request: FetchRequest) -> None:
         with refused(field):
-            request_from_fetch(request, fetch_version, 1, dropping=REQUEST_HINTS)
+            request_from_fetch(
+                request, fetch_version=fetch_version, draft_version=1, dropping=REQUEST_HINTS
+            )
 
     none = fetch(fetch_version)
     none.topics = []
@@ -522,7 +563,9 @@ WRONG_TOPICS = [
 def test_answers_about_something_else(fetch_version: int) -> None:
     def check(field: str, response: FetchResponse) -> None:
         with refused(field):
-            response_from_fetch(response, fetch_version, 1, dropping=RESPONSE_HINTS)
+            response_from_fetch(
+                response, fetch_version=fetch_version, draft_version=1, dropping=RESPONSE_HINTS
+            )
 
     for count in (0, 2):
         response = answer(fetch_version)
@@ -552,10 +595,14 @@ def structs_of(message: Any) -> list[Any]:
 def test_tags_that_nobody_declared() -> None:
     def mapped(message: Any) -> Any:
         return {
-            FetchQuorumRecordsRequest: lambda: request_to_fetch(message, 1, 17),
-            FetchQuorumRecordsResponse: lambda: response_to_fetch(message, 1, 17),
-            FetchRequest: lambda: request_from_fetch(message, 17, 1),
-            FetchResponse: lambda: response_from_fetch(message, 17, 1),
+            FetchQuorumRecordsRequest: lambda: request_to_fetch(
+                message, draft_version=1, fetch_version=17
+            ),
+            FetchQuorumRecordsResponse: lambda: response_to_fetch(
+                message, draft_version=1, fetch_version=17
+            ),
+            FetchRequest: lambda: request_from_fetch(message, fetch_version=17, draft_version=1),
+            FetchResponse: lambda: response_from_fetch(message, fetch_version=17, draft_version=1),
         }[type(message)]()
 
     checked = 0
@@ -576,34 +623,36 @@ REQUEST_OF_V1 = FetchQuorumRecordsRequest(cluster_id=CLUSTER, max_wait_time_ms=5
 def test_versions() -> None:
     for draft_version in (-1, 2):
         with pytest.raises(UnsupportedVersionError, match="FetchQuorumRecordsRequest has no"):
-            request_to_fetch(REQUEST, draft_version, 17)
+            request_to_fetch(REQUEST, draft_version=draft_version, fetch_version=17)
         with pytest.raises(UnsupportedVersionError, match="FetchQuorumRecordsResponse has no"):
-            response_from_fetch(answer(), 17, draft_version)
+            response_from_fetch(answer(), fetch_version=17, draft_version=draft_version)
         with pytest.raises(UnsupportedVersionError, match="FetchQuorumRecordsRequest has no"):
-            request_from_fetch(fetch(), 17, draft_version)
+            request_from_fetch(fetch(), fetch_version=17, draft_version=draft_version)
         with pytest.raises(UnsupportedVersionError, match="FetchQuorumRecordsResponse has no"):
-            response_to_fetch(RESPONSE, draft_version, 17)
+            response_to_fetch(RESPONSE, draft_version=draft_version, fetch_version=17)
     for fetch_version in (11, FetchRequest.max_version + 1):
         with refused("version"):
-            request_to_fetch(REQUEST, 1, fetch_version)
+            request_to_fetch(REQUEST, draft_version=1, fetch_version=fetch_version)
         with refused("version"):
-            response_to_fetch(RESPONSE, 1, fetch_version)
+            response_to_fetch(RESPONSE, draft_version=1, fetch_version=fetch_version)
         with refused("version"):
-            request_from_fetch(fetch(), fetch_version, 1)
+            request_from_fetch(fetch(), fetch_version=fetch_version, draft_version=1)
         with refused("version"):
-            response_from_fetch(answer(), fetch_version, 1)
+            response_from_fetch(answer(), fetch_version=fetch_version, draft_version=1)
     with refused("max_wait_time_ms|cluster_id"):
-        request_to_fetch(REQUEST_OF_V1, 0, 17)
+        request_to_fetch(REQUEST_OF_V1, draft_version=0, fetch_version=17)
     with refused("is_follower"):
-        request_to_fetch(FetchQuorumRecordsRequest(is_follower=True), 1, 17)
+        request_to_fetch(
+            FetchQuorumRecordsRequest(is_follower=True), draft_version=1, fetch_version=17
+        )
     with refused("node_endpoints"):
         endpoints = FetchResponse(node_endpoints=[NodeEndpoint()])
-        response_from_fetch(endpoints, 15, 1, dropping=RESPONSE_HINTS)
+        response_from_fetch(endpoints, fetch_version=15, draft_version=1, dropping=RESPONSE_HINTS)
 
 
 def test_errors_say_which_field() -> None:
     with pytest.raises(UnmappableError) as caught:
-        request_from_fetch(fetch(partition=1), 17, 1)
+        request_from_fetch(fetch(partition=1), fetch_version=17, draft_version=1)
     assert caught.value.field == "topics[0].partitions[0]"
     assert str(caught.value) == "topics[0].partitions[0]: is partition 1, not 0"
     assert isinstance(caught.value, ValueError)
@@ -622,9 +671,17 @@ def test_requests_come_back(versions: tuple[int, int], data: Any) -> None:
     draft = data.draw(objects(FetchQuorumRecordsRequest, draft_version, draft_version == 1))
     draft.unknown_tags = None
     request = FetchRequest.decode(
-        request_to_fetch(draft, draft_version, fetch_version).encode(fetch_version), fetch_version
+        request_to_fetch(draft, draft_version=draft_version, fetch_version=fetch_version).encode(
+            fetch_version
+        ),
+        fetch_version,
     )
-    again = request_from_fetch(request, fetch_version, draft_version, is_follower=draft.is_follower)
+    again = request_from_fetch(
+        request,
+        fetch_version=fetch_version,
+        draft_version=draft_version,
+        is_follower=draft.is_follower,
+    )
     draft.cluster_id = draft.cluster_id or ""
     assert again == draft
 
@@ -644,11 +701,17 @@ def test_responses_come_back(versions: tuple[int, int], place: Any, data: Any) -
         draft.error_code = 1 - draft_version
     time_ms = draft.last_caught_up_time_ms
     response = response_to_fetch(
-        draft, draft_version, fetch_version, dropping=["last_caught_up_time_ms"]
+        draft,
+        draft_version=draft_version,
+        fetch_version=fetch_version,
+        dropping=["last_caught_up_time_ms"],
     )
     response = FetchResponse.decode(response.encode(fetch_version), fetch_version)
     again = response_from_fetch(
-        response, fetch_version, draft_version, last_caught_up_time_ms=time_ms
+        response,
+        fetch_version=fetch_version,
+        draft_version=draft_version,
+        last_caught_up_time_ms=time_ms,
     )
     assert again == draft
 
@@ -683,7 +746,10 @@ def test_answers_of_raft_leaders_come_back(
         aborted_transactions=None,
         records=records,
     )
-    draft = response_from_fetch(response, fetch_version, draft_version)
+    draft = response_from_fetch(response, fetch_version=fetch_version, draft_version=draft_version)
     data = draft.encode(draft_version)
     draft = FetchQuorumRecordsResponse.decode(data, draft_version)
-    assert response_to_fetch(draft, draft_version, fetch_version) == response
+    assert (
+        response_to_fetch(draft, draft_version=draft_version, fetch_version=fetch_version)
+        == response
+    )

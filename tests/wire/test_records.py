@@ -560,7 +560,7 @@ def test_quorum_state_has_kafkas_keys():
     old = quorum_state.QuorumStateData(
         leader_id=1, leader_epoch=9, current_voters=[quorum_state.QuorumVoter(voter_id=1)]
     )
-    assert quorum_state.to_json(old, 0) == {
+    assert quorum_state.to_file(old, 0) == {
         "clusterId": "",
         "leaderId": 1,
         "leaderEpoch": 9,
@@ -570,7 +570,7 @@ def test_quorum_state_has_kafkas_keys():
         "data_version": 0,
     }
     new = quorum_state.QuorumStateData(leader_epoch=3, voted_id=2, voted_directory_id=TOPIC_ID)
-    content = quorum_state.to_json(new, 1)
+    content = quorum_state.to_file(new, 1)
     assert content == {
         "leaderId": -1,
         "leaderEpoch": 3,
@@ -579,17 +579,17 @@ def test_quorum_state_has_kafkas_keys():
         "data_version": 1,
     }
     for state, version in ((old, 0), (new, 1)):
-        assert quorum_state.from_json(quorum_state.to_json(state, version)) == (state, version)
+        assert quorum_state.from_file(quorum_state.to_file(state, version)) == (state, version)
     for missing in content:
         with pytest.raises(JsonFormError):
-            quorum_state.from_json({key: content[key] for key in content if key != missing})
+            quorum_state.from_file({key: content[key] for key in content if key != missing})
     for changes in ({"data_version": 2}, {"data_version": True}, {"leaderId": "1"}, {"more": 1}):
         with pytest.raises(JsonFormError):
-            quorum_state.from_json(content | changes)
+            quorum_state.from_file(content | changes)
     with pytest.raises(JsonFormError):
-        quorum_state.from_json([])
+        quorum_state.from_file([])
     with pytest.raises(JsonFormError):
-        quorum_state.to_json(new, 0)
+        quorum_state.to_file(new, 0)
 
 
 # -- remote log --------------------------------------------------------------------------------

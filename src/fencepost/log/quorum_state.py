@@ -19,7 +19,7 @@ from fencepost.batch.crc import crc32c
 from fencepost.log.disk import Disk
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.names import QUORUM_STATE_FILE
-from fencepost.wire.records.quorum_state import NOBODY, QuorumStateData, from_json, to_json
+from fencepost.wire.records.quorum_state import NOBODY, QuorumStateData, from_file, to_file
 
 _FILE_BYTES_MAX: Final = 1 << 20
 
@@ -46,7 +46,7 @@ class QuorumStateFile:
 
 def encode_quorum_state(state: QuorumStateData, version: int) -> bytes:
     """The file's content at this data version, keys in Kafka's order."""
-    line = json.dumps(to_json(state, version), separators=(",", ":")).encode()
+    line = json.dumps(to_file(state, version), separators=(",", ":")).encode()
     return line + b"\ncrc32c %08x\n" % crc32c(line)
 
 
@@ -59,7 +59,7 @@ def decode_quorum_state(path: str, data: bytes) -> QuorumStateData:
         raise CorruptFileError(path, "does not have the content its checksum was made of")
     try:
         content = json.loads(line)
-        state, _ = from_json(content)
+        state, _ = from_file(content)
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(path, f"is no quorum state: {error}") from None
     _check(path, state)

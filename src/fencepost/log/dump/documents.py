@@ -84,8 +84,8 @@ def dump_quorum_state(path: str, data: bytes) -> Iterator[Item]:
     content: Any = None
     try:
         content = json.loads(data.partition(b"\n")[0])
-        state, version = quorum_state.from_json(content)
-        yield Item("content", quorum_state.to_json(state, version))
+        state, version = quorum_state.from_file(content)
+        yield Item("content", quorum_state.to_file(state, version))
         decode_quorum_state(path, data)
     except CorruptFileError as error:
         yield damage(error.position, error.reason)

@@ -156,7 +156,7 @@ class UnmappableError(ValueError):
 
 
 def request_to_fetch(
-    draft: FetchQuorumRecordsRequest, draft_version: int, fetch_version: int
+    draft: FetchQuorumRecordsRequest, *, draft_version: int, fetch_version: int
 ) -> FetchRequest:
     """The Fetch that asks for the same records.
 
@@ -189,9 +189,9 @@ def request_to_fetch(
 
 def request_from_fetch(
     request: FetchRequest,
+    *,
     fetch_version: int,
     draft_version: int,
-    *,
     is_follower: bool = False,
     dropping: Collection[str] = (),
 ) -> FetchQuorumRecordsRequest:
@@ -232,9 +232,9 @@ def request_from_fetch(
 
 def response_to_fetch(
     draft: FetchQuorumRecordsResponse,
+    *,
     draft_version: int,
     fetch_version: int,
-    *,
     dropping: Collection[str] = (),
 ) -> FetchResponse:
     """The answer to a Fetch that says the same; records are passed on, not copied.
@@ -276,9 +276,9 @@ def response_to_fetch(
 
 def response_from_fetch(
     response: FetchResponse,
+    *,
     fetch_version: int,
     draft_version: int,
-    *,
     last_caught_up_time_ms: int = NOT_SET,
     dropping: Collection[str] = (),
 ) -> FetchQuorumRecordsResponse:

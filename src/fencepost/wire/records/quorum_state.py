@@ -52,14 +52,14 @@ class QuorumStateData(Message, kind="data", versions="0-1", flexible="0+"):
     )
 
 
-def to_json(state: QuorumStateData, version: int) -> dict[str, Any]:
+def to_file(state: QuorumStateData, version: int) -> dict[str, Any]:
     """The object in the file. Raises JsonFormError and UnsupportedVersionError."""
     content: dict[str, Any] = _renamed(json_form.to_json(state, version), _json_names())
     content[VERSION_KEY] = version
     return content
 
 
-def from_json(content: Any) -> tuple[QuorumStateData, int]:
+def from_file(content: Any) -> tuple[QuorumStateData, int]:
     """The state in the file's object, and its version.
 
     JsonFormError for another version, for missing, unknown and misnamed keys, and for values of
