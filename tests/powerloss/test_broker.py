@@ -41,6 +41,8 @@ from ..broker.test_bad_disks import batch, create
 from .conftest import Tally
 from .filesystem import Filesystem
 
+pytestmark = pytest.mark.timeout(3600)  # as many cycles as were asked for
+
 TOPIC: Final = "kept"
 GROUP: Final = "readers"
 IN_FLIGHT: Final = 5

@@ -19,6 +19,8 @@ from .filesystem import Filesystem
 from .life import DataLiar, Liar, events, living
 from .rig import Rig
 
+pytestmark = pytest.mark.timeout(3600)  # as many cycles as were asked for
+
 EVENTS_MAX = 160
 
 
