@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from fencepost.batch.records import build_batch
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.data_dirs import open_data_dirs
-from fencepost.log.disk import OsDisk
+from fencepost.log.disk import OsDisk, OsFile
 from fencepost.log.errors import LogError
 from fencepost.log.meta import format_log_dir, read_meta_properties
 from fencepost.wire.api import (
@@ -29,6 +30,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 from .conftest import RunningNode
+from .test_bad_disks import small_disk
 
 DEADLINE_S = 10
 NAMES = ("a", "b", "c")
@@ -219,6 +221,69 @@ def test_a_topic_deleted_while_its_directory_was_away_is_set_aside(dirs):
     strays = [path.name for path in dirs.paths[1].iterdir() if path.name.endswith("-stray")]
     assert sorted(name[:4] for name in strays) == ["t-1.", "t-4."]
     assert {dirs.place(index) for index in range(3)} == {"a", "c"}
+
+
+def refuse_in(monkeypatch, path, operation):
+    """A disk that gives EIO for what is in `path`."""
+    original = getattr(OsFile, operation)
+
+    def refuse(self, *arguments):
+        if self.path.startswith(f"{path}/"):
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(OsFile, operation, refuse)
+
+
+@pytest.mark.parametrize("operation", ["sync", "write_at"])
+def test_a_disk_that_gives_errors_takes_its_directory_offline(dirs, monkeypatch, operation):
+    with dirs.running.connect() as client:
+        create(client)
+        refuse_in(monkeypatch, dirs.paths[1], operation)
+        assert produce_to(client, "t", 1, batch(b"x")).error_code == 56
+        eventually(lambda: dirs.leader(1) == dirs.leader(4) == -1)
+        for index in (0, 2, 3, 5):
+            assert produce_to(client, "t", index, batch(b"x")).error_code == 0
+        assert described(client)["b"] == (56, [])
+
+
+def test_a_checkpoint_that_cannot_be_written_takes_its_directory_offline(dirs, monkeypatch):
+    with dirs.running.connect() as client:
+        create(client)
+        for index in range(6):
+            assert produce_to(client, "t", index, batch(b"x")).error_code == 0
+        refuse_in(monkeypatch, dirs.paths[1], "write_at")
+        dirs.running.call(dirs.running.node.storage.checkpoint_recovery_points)
+        assert {name: error for name, (error, _) in described(client).items()} == {
+            "a": 0,
+            "b": 56,
+            "c": 0,
+        }
+    assert "t 2 1" in (dirs.paths[2] / "recovery-point-offset-checkpoint").read_text()
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_takes_its_directory_offline_and_no_other(tmp_path):
+    with small_disk("4m") as full:
+        paths = [tmp_path / "roomy", full / "data"]
+        running = RunningNode(tmp_path, {"log.dirs": ",".join(map(str, paths))})
+        try:
+            with running.connect() as client:
+                create(client, partitions=2)
+                (small,) = (
+                    index
+                    for index in range(2)
+                    if running.node.replicas.get("t", index).data_dir.path == str(paths[1])
+                )
+                errors = {produce_to(client, "t", small, batch(bytes(900_000))).error_code}
+                for _ in range(9):
+                    errors.add(produce_to(client, "t", small, batch(bytes(900_000))).error_code)
+                assert errors == {0, 56}
+                assert produce_to(client, "t", 1 - small, batch(b"x")).error_code == 0
+                assert described(client)["data"][0] == 56
+            assert running.node.failure is None
+        finally:
+            running.close()
 
 
 def test_without_the_metadata_logs_directory_the_node_stops(dirs):
