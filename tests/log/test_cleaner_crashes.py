@@ -18,6 +18,7 @@ from fencepost.log.errors import LogFailedError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.log.partition_log import PartitionLog
+from fencepost.log.verify.directory import Verifier
 from fencepost.wire.types import Uuid
 
 from .cleaning import clean, put, put_marker, records_of, settle
@@ -117,6 +118,12 @@ class World:
             self.disk.process_death()
         self.start()
 
+    def verify(self) -> None:
+        """Close in order, and let the verifier look at every file."""
+        self.log_dir.close(high_watermarks={("t", 0): self.end})
+        verifier = Verifier(self.disk, is_live=lambda _: False, is_deep=True)
+        assert [str(one) for one in verifier.run(["/data"]) if one.is_problem] == []
+
     def check(self, after: list[Record]) -> None:
         """What holds wherever a compaction was stopped."""
         log = self.log
@@ -178,6 +185,8 @@ def assert_crashes_survived(seed: int, power: bool, disk_seeds: range) -> None:
                 assert records_of(world.log) == after
                 if found == world.batches:  # nothing had been put in place
                     assert contents(world.log) == batches
+                if crash_at % 10 == 0:
+                    world.verify()
             except Exception as error:
                 error.add_note(f"seed {seed}, crash at {crash_at} of {changes}, disk {disk_seed}")
                 raise

@@ -23,6 +23,8 @@ from fencepost.batch.control import read_control
 from fencepost.batch.records import read_batch
 from fencepost.log.cleaner.offset_map import ENTRY_BYTES
 from fencepost.log.partition_log import PartitionLog
+from fencepost.log.verify.directory import Verifier
+from fencepost.log.verify.problems import Severity
 from fencepost.wire.records.control import ControlType
 
 from .cleaning import clean, put, put_marker
@@ -221,6 +223,8 @@ class CompactedLog(RuleBasedStateMachine):
         point = self.log.recovery_point
         if is_clean:
             self.log.close()
+            problems = Verifier(self.disk, is_live=lambda _: False).run(["/data/t-0"])
+            assert [str(one) for one in problems if one.severity is Severity.ERROR] == []
         else:
             self.disk.process_death()
         self.log = open_log(
