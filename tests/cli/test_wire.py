@@ -18,6 +18,7 @@ from fencepost.batch.records import build_batch
 from fencepost.cli.main import main
 from fencepost.cli.wire.bytes_input import Progress
 from fencepost.cli.wire.names import message_names
+from fencepost.cli.wire.packets import Endpoint
 from fencepost.wire import api
 from fencepost.wire.api import (
     ApiVersionsRequest,
@@ -776,9 +777,25 @@ def test_a_capture_of_other_ports(wire: Wire, tmp_path: Path):
     pytest.importorskip("cypcap")
     path = tmp_path / "trace"
     write_pcap(path, conversation())
-    ran = wire("decode", "--pcap", str(path), "--port", "19092")
-    assert ran.code == 0 and ran.raw == b""
+    for ports, wanted in ((["19092"], "19092"), (["1", "2"], "1 or 2")):
+        ran = wire("decode", "--pcap", str(path), *(word for p in ports for word in ("--port", p)))
+        assert ran.code == 1 and ran.raw == b""
+        assert ran.err == (
+            f"fencepost wire decode: no packets on port {wanted}; seen: 9092 (--port says which)\n"
+        )
     assert wire("decode", "--pcap", str(path), "--port", "1", "--port", "9092").lines
+
+
+def test_ports_seen_are_those_of_servers_and_not_too_many(wire: Wire, tmp_path: Path):
+    pytest.importorskip("cypcap")
+    packets: list[bytes] = []
+    for port in range(50_001, 50_008):  # above those of the clients: only the SYN tells
+        maker = PacketMaker(server=Endpoint("10.0.0.2", port))
+        packets += [*maker.open(), *maker.send(asked() * (50_008 - port))]
+    path = tmp_path / "trace"
+    write_pcap(path, packets)
+    ran = wire("decode", "--pcap", str(path))
+    assert "; seen: 50001, 50002, 50003, 50004, 50005, and others (" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -806,7 +823,9 @@ def test_a_capture_that_breaks_off(wire: Wire, tmp_path: Path):
     ran = wire("decode", "--pcap", str(path))
     assert ran.code == 1
     assert len(ran.lines) == 5
-    assert "truncated dump file" in ran.err
+    totals, error = ran.err.splitlines()
+    assert totals.startswith("so far: ") and "5 messages" in totals
+    assert "truncated dump file" in error
 
 
 def test_garbage_in_packets(wire: Wire, tmp_path: Path):
@@ -814,7 +833,8 @@ def test_garbage_in_packets(wire: Wire, tmp_path: Path):
     path = tmp_path / "trace"
     write_pcap(path, [bytes(range(size)) for size in range(0, 200, 7)])
     ran = wire("decode", "--pcap", str(path))
-    assert ran.code == 0 and ran.raw == b""
+    assert ran.code == 1 and ran.raw == b""
+    assert ran.err == "fencepost wire decode: none of the 29 packets is TCP over IP\n"
 
 
 def test_without_the_extra_it_says_what_to_install(
@@ -826,14 +846,22 @@ def test_without_the_extra_it_says_what_to_install(
     assert "pip install 'fencepost[pcap]'" in ran.err
 
 
-def test_the_command_itself_with_a_reader_that_leaves(tmp_path: Path):
+@pytest.mark.parametrize("is_capture", [False, True])
+def test_the_command_itself_with_a_reader_that_leaves(tmp_path: Path, is_capture: bool):
     """The one test of a process: a real stdout, closed after the first line."""
-    path = tmp_path / "frames"
-    path.write_bytes(asked() * 3000)
-    command = [sys.executable, "-m", "fencepost.cli.main"]
-    command += ["wire", "decode", "--request", "--frames", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
+    path = tmp_path / "input"
+    if is_capture:
+        pytest.importorskip("cypcap")
+        maker = PacketMaker()
+        write_pcap(path, [*maker.open(), *maker.send(asked() * 3000)])
+        options = ["--pcap", str(path)]
+    else:
+        path.write_bytes(asked() * 3000)
+        options = ["--request", "--frames", str(path)]
+    command = [sys.executable, "-m", "fencepost.cli.main", "wire", "decode", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
         assert json.loads(process.stdout.readline())["request"] == "ApiVersions"
         process.stdout.close()
+        assert process.stderr.read() == b""  # no sum of what was not read to its end
     assert process.returncode == 1

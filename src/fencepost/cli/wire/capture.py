@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,50 +23,95 @@ from fencepost.cli.wire.conversation import Item
 from fencepost.cli.wire.failures import InputError
 from fencepost.cli.wire.framing import LENGTH_BYTES, Skipped
 from fencepost.cli.wire.output import Wishes, print_line, shown
-from fencepost.cli.wire.packets import dissect, link_types
+from fencepost.cli.wire.packets import Segment, dissect, link_types
 from fencepost.wire import api
 from fencepost.wire.json_form import bytes_to_json
 
 _PACKET_HEADER_BYTES = 16
+_PORTS_SHOWN_MAX = 5
 
 
 class _Totals:
     """What the line at the end says."""
 
-    def __init__(self) -> None:
+    def __init__(self, ports: tuple[int, ...]) -> None:
         self.packets = self.messages = self.failed = self.skipped_bytes = 0
+        self._ports = ports
+        self._tcp_packets = 0
+        self._other_ports: Counter[int] = Counter()
+        self._servers: set[int] = set()
+
+    def note_packet(self, segment: Segment | None) -> None:
+        """Count a packet, by the port of the server when that is none of those asked for."""
+        self.packets += 1
+        if segment is None:
+            return
+        self._tcp_packets += 1
+        ends = (segment.source.port, segment.destination.port)
+        if ends[0] in self._ports or ends[1] in self._ports:
+            return
+        if segment.is_syn:  # only this says for sure who is the server
+            self._servers.add(ends[segment.acknowledged is None])
+        known = [port for port in ends if port in self._servers]
+        self._other_ports[known[0] if known else min(ends)] += 1
 
     def text(self, connections: int) -> str:
+        """How much there was of what."""
         return (
             f"{self.packets} packets, {connections} connections, {self.messages} messages, "
             f"{self.failed} not decoded, {self.skipped_bytes} bytes skipped"
         )
 
+    def check_ports(self) -> None:
+        """Raise InputError when no packet was on the ports asked for."""
+        if self._tcp_packets == 0:
+            raise InputError(f"none of the {self.packets} packets is TCP over IP")
+        if self._other_ports.total() == self._tcp_packets:
+            seen = [str(port) for port, _ in self._other_ports.most_common(_PORTS_SHOWN_MAX)]
+            more = ", and others" if len(self._other_ports) > len(seen) else ""
+            wanted = " or ".join(map(str, self._ports))
+            raise InputError(
+                f"no packets on port {wanted}; seen: {', '.join(seen)}{more} (--port says which)"
+            )
+
 
 def decode_capture(arguments: argparse.Namespace, ports: tuple[int, ...]) -> int:
     """Print the messages of a capture file and, on stderr, how much there was of what.
 
-    UsageError without the extra `pcap`; InputError for what is no capture, and for one that ends
-    or breaks off in the middle, after everything before that has been printed.
+    UsageError without the extra `pcap`; InputError for what is no capture, for one without packets
+    on `ports`, and for one that ends or breaks off in the middle, after everything before that has
+    been printed. Nobody is told how much there was when the reader of the output has left.
     """
     wishes = Wishes.of(arguments)
     with _opened(arguments.pcap) as (link_type, packets):
         connections = Connections(ports, arguments.max_frame_bytes)
-        totals = _Totals()
+        totals = _Totals(ports)
         time = 0.0
         try:
             for time, packet in packets:
-                totals.packets += 1
                 segment = dissect(link_type, packet)
+                totals.note_packet(segment)
                 if segment is not None:
                     for seen in connections.push(time, segment):
                         _print(seen, totals, wishes)
-        finally:
-            for seen in connections.close(time):
-                _print(seen, totals, wishes)
-            sys.stdout.flush()
-            print(totals.text(connections.count), file=sys.stderr)
+        except BrokenPipeError:
+            raise
+        except BaseException:  # also when interrupted
+            _finish(connections, time, totals, wishes, "so far: ")
+            raise
+        totals.check_ports()
+        _finish(connections, time, totals, wishes, "")
     return 0
+
+
+def _finish(
+    connections: Connections, time: float, totals: _Totals, wishes: Wishes, prefix: str
+) -> None:
+    """Print what connections still hold, and how much there was."""
+    for seen in connections.close(time):
+        _print(seen, totals, wishes)
+    sys.stdout.flush()  # fails when the reader has left, and then the sum would not be one
+    print(prefix + totals.text(connections.count), file=sys.stderr)
 
 
 @contextmanager

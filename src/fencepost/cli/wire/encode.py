@@ -27,6 +27,8 @@ examples:
   fencepost wire encode record.json --part value
 """
 
+_ROUNDED = "; if jq before 1.7 has rounded it, decode with --int64-as-strings"
+
 
 def register_encode(actions: Any) -> None:
     """Add the parser of `fencepost wire encode`."""
@@ -63,7 +65,8 @@ def _parts(document: Any, number: int, arguments: argparse.Namespace) -> list[Pa
     try:
         parts = encode_document(document)
     except (JsonFormError, WireError, InputError) as error:
-        raise InputError(f"document {number}: {error}") from None
+        hint = _ROUNDED if str(error).endswith("does not fit into int64") else ""
+        raise InputError(f"document {number}: {error}{hint}") from None
     if arguments.part is not None:
         parts = [part for part in parts if part.name == arguments.part]
         if not parts:
