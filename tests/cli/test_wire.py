@@ -180,9 +180,8 @@ def test_show_one_version_says_how_it_is_written(wire: Wire):
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_meaning_is_wrapped(wire: Wire, monkeypatch: pytest.MonkeyPatch, columns: int):
-    from fencepost.cli.wire.show import table
-
-    lines = table(HeartbeatRequest, None, columns)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = wire("show", "HeartbeatRequest").out.splitlines()
     text = " ".join(" ".join(lines).split())
     for field in HeartbeatRequest.fields:
         assert field.name in text
@@ -197,6 +196,7 @@ def test_meaning_is_wrapped(wire: Wire, monkeypatch: pytest.MonkeyPatch, columns
     [
         ("Fecth", "no message is called 'Fecth'; did you mean Fetch?"),
         ("OffsetCommitValu", "did you mean OffsetCommitValue"),
+        ("PartitionDat", "did you mean PartitionData"),
         ("xyzzy", "no message is called 'xyzzy'\n"),
         ("30000", "no API has the number 30000"),
     ],
@@ -235,6 +235,46 @@ def test_errors_by_number_and_by_name(wire: Wire):
 def test_errors_that_are_not(wire: Wire, name: str, error: str):
     ran = wire("errors", name)
     assert ran.code == 1 and ran.err.count("\n") == 1 and error in ran.err
+
+
+@pytest.mark.parametrize("name", ["PartitionData", "partitiondata"])
+def test_show_structs_of_every_message(wire: Wire, name: str):
+    shown = {one["message"]: one for one in wire("show", name, "--json").json}
+    assert {"FetchResponse", "AlterPartitionRequest", "AlterPartitionResponse"} <= shown.keys()
+    fetch = shown["FetchResponse"]
+    assert (fetch["name"], fetch["kind"], fetch["api_key"]) == ("PartitionData", "struct", 1)
+    assert fetch["paths"] == ["responses.partitions"]
+    names = {row["name"]: row["depth"] for row in fetch["fields"]}
+    assert names["partition_index"] == 0 and names["producer_id"] == 1 and "topic" not in names
+    text = wire("show", name).out
+    assert (
+        "PartitionData in Fetch response, API key 1, versions 0-18, flexible 12+: "
+        "responses.partitions\n" in text
+    )
+    assert text.count("PartitionData in ") + text.count("(Kafka: PartitionData) in ") == len(shown)
+
+
+def test_show_structs_of_one_version(wire: Wire):
+    ran = wire("show", "PartitionData", "--version", "12")
+    (heading,) = [line for line in ran.out.splitlines() if line.startswith("PartitionData in F")]
+    assert "version 12 of 0-18" in heading and "AlterPartition" not in ran.out
+    assert ran.out.count("tagged section") >= 2
+    before = wire("show", "ReplicaState", "--version", "14")
+    assert before.code == 1 and before.err.count("\n") == 1
+    assert "ReplicaState is not in version 14 of FetchRequest" in before.err
+    (state,) = [
+        one
+        for one in [wire("show", "ReplicaState", "--version", "15", "--json").json]
+        if one["message"] == "FetchRequest"
+    ]
+    assert [field["name"] for field in state["fields"]] == ["replica_id", "replica_epoch"]
+    assert all(field["encoding"] for field in state["fields"])
+
+
+def test_api_takes_the_names_of_its_messages(wire: Wire):
+    for name in ("Heartbeat", "heartbeatresponse", "HeartbeatRequest", "12"):
+        ran = wire("decode", "--response", "--api", name, "--version", "4", stdin=answered())
+        assert ran.json["response"] == "Heartbeat"
 
 
 def test_show_versions_that_are_not(wire: Wire):
@@ -499,7 +539,8 @@ def test_kinds_of_records_without_a_key(wire: Wire, kind: str, message: str):
         ),
         ("--response --api Fetch --version 99", b"", "FetchResponse has no version 99"),
         ("--response --api Fetsch --version 1", b"", "did you mean Fetch"),
-        ("--message Fetch --version 1", b"", "messages are FetchRequest and FetchResponse"),
+        ("--message Fetch --version 1", b"", "Fetch is an API: FetchRequest or FetchResponse?"),
+        ("--message 1 --version 1", b"", "1 is an API: FetchRequest or FetchResponse?"),
         ("--message FetchRequest --version -1", b"", "has no version -1"),
         ("--message MetadataRequest --version 1", bytes(3), "(at byte 0)"),
         ("--record metadata", b"\x02\0\0", "frame version 2 is not 1"),

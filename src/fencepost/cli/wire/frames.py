@@ -23,7 +23,7 @@ from fencepost.cli.wire.documents import Decoded, decode_request, decode_respons
 from fencepost.cli.wire.failures import InputError
 from fencepost.cli.wire.framing import LENGTH_BYTES
 from fencepost.cli.wire.json_parts import check_version
-from fencepost.cli.wire.names import find_api
+from fencepost.cli.wire.names import find_api_of
 from fencepost.cli.wire.output import Wishes, print_line, shown, warn_if_different
 from fencepost.wire import api
 from fencepost.wire.errors import WireError
@@ -75,7 +75,7 @@ class _Counts:
 def _decoder(arguments: argparse.Namespace) -> DecodeFrame:
     if arguments.request:
         return decode_request
-    key = find_api(arguments.api)
+    key = find_api_of(arguments.api)
     check_version(api.response_class(key), arguments.version)
     return lambda data: decode_response(key, arguments.version, data)
 

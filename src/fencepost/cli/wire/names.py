@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Final
 
@@ -13,16 +15,17 @@ from fencepost.wire.message import Message
 DRAFTS: Final = {"FetchQuorumRecords": "fencepost.wire.draft.fetch_quorum_records"}
 """Proposed APIs that no release of Kafka has, and where their messages are."""
 _SIDES: Final = ("Request", "Response")
+_NUMBER: Final = re.compile("[0-9]{1,5}")
 
 
 def find(name: str) -> list[type[Message]]:
-    """The classes that `name` stands for; InputError, with what is near, when there are none.
+    """The classes that `name` stands for, none when it is no message.
 
     An API or its number is its request and its response; every other name is one message. Case
-    does not count.
+    does not count. InputError for a number that no API has.
     """
     wanted = name.lower()
-    if wanted.isascii() and wanted.isdecimal() and len(wanted) <= 5:
+    if _NUMBER.fullmatch(wanted):
         if int(wanted) not in api.API_NAMES:
             raise InputError(f"no API has the number {int(wanted)}")
         return _of_api(int(wanted))
@@ -33,10 +36,12 @@ def find(name: str) -> list[type[Message]]:
         if wanted == draft.lower():
             return [_load(draft + side) for side in _SIDES]
     found = {known.lower(): known for known in message_names()}.get(wanted)
-    if found is None:
-        apis = [*api.API_NAMES.values(), *DRAFTS]
-        raise InputError(_unknown(name, [*apis, *message_names()]))
-    return [_load(found)]
+    return [] if found is None else [_load(found)]
+
+
+def unknown(name: str, also_known: Iterable[str]) -> InputError:
+    """The error for a name that is no API, no message and none of `also_known`."""
+    return InputError(_unknown(name, [*_api_names(), *message_names(), *also_known]))
 
 
 def find_message(name: str) -> type[Message]:
@@ -45,10 +50,20 @@ def find_message(name: str) -> type[Message]:
     found = {one.lower(): one for one in known}.get(name.lower())
     if found is not None:
         return _load(found)
-    sides = [one for side in _SIDES for one in known if one.lower() == (name + side).lower()]
+    api_name = api.API_NAMES.get(int(name), name) if _NUMBER.fullmatch(name) else name
+    sides = [one for side in _SIDES for one in known if one.lower() == (api_name + side).lower()]
     if sides:
-        raise InputError(f"{name!r} is an API, its messages are {' and '.join(sides)}")
+        raise InputError(f"{name} is an API: {' or '.join(sides)}?")
     raise InputError(_unknown(name, known))
+
+
+def find_api_of(name: str) -> int:
+    """The key of the API that `name` says, or that the request or response of this name is of."""
+    lowered = name.lower()
+    for key, api_name in api.API_NAMES.items():
+        if lowered in [(api_name + side).lower() for side in _SIDES]:
+            return key
+    return find_api(name)
 
 
 def find_api(name: str) -> int:
@@ -61,8 +76,16 @@ def find_api(name: str) -> int:
 
 def message_names() -> list[str]:
     """Every message there is: requests, responses, headers, records, drafts."""
-    apis = [*api.API_NAMES.values(), *DRAFTS]
-    return [*(name + side for name in apis for side in _SIDES), *records.names()]
+    return [*(name + side for name in _api_names() for side in _SIDES), *records.names()]
+
+
+def load_all() -> Iterator[type[Message]]:
+    """Every message there is; that takes a while the first time."""
+    return map(_load, message_names())
+
+
+def _api_names() -> list[str]:
+    return [*api.API_NAMES.values(), *DRAFTS]
 
 
 def _of_api(key: int) -> list[type[Message]]:

@@ -6,22 +6,26 @@ import argparse
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from fencepost.cli.cluster_options import UsageError, add_json_option, print_json
-from fencepost.cli.wire.failures import wire_command
-from fencepost.cli.wire.names import find
+from fencepost.cli.wire.failures import InputError, wire_command
+from fencepost.cli.wire.names import find, unknown
+from fencepost.cli.wire.structs import find_structs, struct_names
 from fencepost.wire import describe
 from fencepost.wire.describe import Row
-from fencepost.wire.message import Message, VersionRange
+from fencepost.wire.message import Message, Struct, VersionRange
 
 EPILOG = """\
 NAME is an API or its number (request and response), or one message: FetchRequest, RequestHeader,
-TopicRecord, OffsetCommitValue. With --version only what that version has, in the order of the wire.
+TopicRecord, OffsetCommitValue; or a struct, shown for every message that has one of the name.
+With --version only what that version has, in the order of the wire.
 
 examples:
   fencepost wire show Fetch
   fencepost wire show fetchrequest --version 12
+  fencepost wire show PartitionData
   fencepost wire show 18 --json
 """
 PIPED_COLUMNS = 120
@@ -34,7 +38,7 @@ def register_show(actions: Any) -> None:
     """Add the parser of `fencepost wire show`."""
     parser = actions.add_parser(
         "show",
-        help="the fields of a message",
+        help="the fields of a message or struct",
         description="The fields of a message, in words or as JSON.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -47,37 +51,85 @@ def register_show(actions: Any) -> None:
 
 @wire_command
 def show(arguments: argparse.Namespace) -> int:
-    """One message, or the two of an API."""
-    classes = find(arguments.name)
+    """One message, the two of an API, or all messages with a struct of the name."""
     version = arguments.version
     if version is not None and version < 0:
         raise UsageError("--version must not be negative")
+    parts = [_message_part(cls, version) for cls in find(arguments.name)]
+    parts = parts or _struct_parts(arguments.name, version)
     if arguments.json:
-        described = [_as_json(cls, version) for cls in classes]
+        described = [_as_json(part, version) for part in parts]
         print_json(described if len(described) > 1 else described[0])
         return 0
     columns = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns
     lines: list[str] = []
-    for cls in classes:
-        lines += [*([""] if lines else []), *table(cls, version, columns)]
+    for part in parts:
+        lines += [*([""] if lines else []), *table(part, version, columns)]
     print("\n".join(lines))
     return 0
 
 
-def table(cls: type[Message], version: int | None, columns: int) -> list[str]:
-    """The lines about one message, wrapped to `columns`."""
-    heading = [describe.heading(cls, version)]
+class Part(NamedTuple):
+    """What one table is about: a message, or a struct in it; `rows` are in the message's order."""
+
+    message: type[Message]
+    struct: type[Struct]
+    paths: tuple[str, ...]
+    heading: str
+    rows: list[Row]
+
+
+def _message_part(cls: type[Message], version: int | None) -> Part:
+    return Part(cls, cls, (), describe.heading(cls, version), _rows(cls, version))
+
+
+def _struct_parts(name: str, version: int | None) -> list[Part]:
+    """The structs of a name, in messages that have the version. InputError when there are none."""
+    uses = find_structs(name)
+    if not uses:
+        raise unknown(name, struct_names())
+    parts = []
+    for message, struct, paths in uses:
+        if version is not None and not message.min_version <= version <= message.max_version:
+            continue
+        rows = _rows_inside(_rows(message, version), struct)
+        if rows or not struct.fields:
+            about = describe.heading(message, version)
+            ours, kafkas = struct.__name__, struct.kafka_name
+            title = ours if ours == kafkas else f"{ours} (Kafka: {kafkas})"
+            heading = f"{title} in {about}: {', '.join(paths)}"
+            parts.append(Part(message, struct, paths, heading, rows))
+    if not parts:
+        messages = ", ".join(use.message.__name__ for use in uses)
+        raise InputError(f"{uses[0].struct.__name__} is not in version {version} of {messages}")
+    return parts
+
+
+def _rows(cls: type[Message], version: int | None) -> list[Row]:
+    """What a message has; of one version also where the sections of tagged fields are."""
     rows = version_rows(cls, version)
+    return rows if version is None else with_tag_sections(cls, version, rows)
+
+
+def _rows_inside(rows: list[Row], struct: type[Struct]) -> list[Row]:
+    """The rows of the first place where the struct is."""
+    begin = next((at for at, row in enumerate(rows) if row.struct == struct.__name__), len(rows))
+    inside = takewhile(lambda row: row.depth >= rows[begin].depth, rows[begin:])
+    return [row._replace(depth=row.depth - rows[begin].depth) for row in inside]
+
+
+def table(part: Part, version: int | None, columns: int) -> list[str]:
+    """The lines about one message or struct, wrapped to `columns`."""
     names: tuple[str, ...]
     if version is None:
         names = ("field", "type", "versions", "null", "default", "tag", "meaning")
-        cells = [_any_version(row) for row in rows]
+        cells = [_any_version(row) for row in part.rows]
     else:
         names = ("field", "type", "on the wire", "default", "tag", "meaning")
-        cells = [_one_version(row) for row in with_tag_sections(cls, version, rows)]
+        cells = [_one_version(row) for row in part.rows]
     if not cells:
-        return [*heading, "  no fields"]
-    return [*heading, *_wrapped([names, *cells], columns)]
+        return [part.heading, "  no fields"]
+    return [part.heading, *_wrapped([names, *cells], columns)]
 
 
 def version_rows(cls: type[Message], version: int | None) -> list[Row]:
@@ -227,16 +279,20 @@ def _with_section(struct: str, rows: Sequence[Row], depth: int) -> Iterator[Row]
         yield section
 
 
-def _as_json(cls: type[Message], version: int | None) -> dict[str, Any]:
-    rows = version_rows(cls, version)
+def _as_json(part: Part, version: int | None) -> dict[str, Any]:
+    rows = [row for row in part.rows if row.type != TAGGED_SECTION]
     fields = [row._asdict() for row in rows]
     if version is not None:
         for one, row in zip(fields, rows, strict=True):
             one["encoding"] = encoding(row)
+    cls = part.message
+    is_message = part.struct is cls
     return {
-        "name": cls.__name__,
-        "heading": describe.heading(cls, version),
-        "kind": cls.kind,
+        "name": part.struct.__name__,
+        "heading": part.heading,
+        "kind": cls.kind if is_message else "struct",
+        "message": cls.__name__,
+        "paths": list(part.paths),
         "api_key": cls.api_key,
         "record_id": cls.record_id,
         "min_version": cls.min_version,
