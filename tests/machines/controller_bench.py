@@ -235,11 +235,15 @@ def check_invariants(image: ClusterImage) -> None:
         if leader >= 0:
             assert leader in partition.isr, where
             assert image.brokers[leader].is_active, where
+            assert image.brokers[leader].has_online_directory(partition.directory_of(leader))
             for member in partition.isr:
                 assert image.brokers[member].is_active, f"{where}: {member} is not active"
         else:
             assert not any(
-                image.brokers[id_].is_active for id_ in partition.isr if id_ in image.brokers
+                image.brokers[id_].is_active
+                and image.brokers[id_].has_online_directory(partition.directory_of(id_))
+                for id_ in partition.isr
+                if id_ in image.brokers
             ), f"{where}: somebody could lead"
     names = {a_topic.topic_id: name for name, a_topic in image.topics_by_name.items()}
     assert names == {id_: a_topic.name for id_, a_topic in image.topics_by_id.items()}
