@@ -148,7 +148,8 @@ def test_nothing_below_the_recovery_point_is_read_but_its_segment():
     assert again.recovery.bytes_cut == 0
     disk.process_death()
     again = reopen(disk, recovery_point=log.segment_base_offsets[2])
-    assert again.recovery.segments_scanned == len(log.segment_base_offsets) - 2
+    # and the one that ends there: its indexes were written when it was closed, perhaps not synced
+    assert again.recovery.segments_scanned == len(log.segment_base_offsets) - 1
 
 
 # ---- lost or damaged although durable

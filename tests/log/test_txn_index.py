@@ -7,16 +7,18 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fencepost.batch.control import build_end_txn_marker
+from fencepost.batch.control import build_end_txn_marker, read_control
 from fencepost.batch.header import read_header
 from fencepost.batch.records import build_batch
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.txn_index import TxnIndex
+from fencepost.log.verify.directory import Verifier
+from fencepost.wire.records.control import ControlType
 from fencepost.wire.records.txn_index import ENTRY_BYTES, AbortedTxn
 
 from .helpers import NOW_MS, append, config, make_batch, open_log
-from .sim_disk import SimDisk
+from .sim_disk import Crash, SimDisk
 
 DIR = "/data/topic-0"
 INDEX = f"{DIR}/{0:020d}.txnindex"
@@ -322,7 +324,9 @@ def test_against_a_model(seed, steps):
     disk = SimDisk()
     log = open_log(disk, DIR, config(internal_segment_bytes=700))
     producers = Producers(log)
+    ends = [0]
     for _ in range(steps):
+        ends.append(log.end_offset)
         match rng.randrange(8):
             case 0 | 1 | 2 | 3:
                 producers.write(rng.randrange(4), rng.randrange(60), rng.randint(1, 3))
@@ -356,3 +360,58 @@ def test_a_follower_finds_the_same():
         follower.append_as_follower(bytes(batch), NOW_MS)
         assert read_header(batch).last_offset == follower.end_offset - 1
     assert follower.aborted_transactions(0, 1000) == leader.aborted_transactions(0, 1000)
+
+
+def aborted_by_the_log(log: PartitionLog) -> list[tuple[int, int, int]]:
+    """What a reader of all batches would say, without the log's own bookkeeping."""
+    begun: dict[int, int] = {}
+    found = []
+    for header, batch in log.read_all_batches(0, log.end_offset):
+        if not header.is_transactional:
+            continue
+        if not header.is_control:
+            begun.setdefault(header.producer_id, header.base_offset)
+            continue
+        (record,) = read_control(batch)
+        first = begun.pop(header.producer_id, None)
+        if first is not None and record.type == ControlType.ABORT:
+            found.append((header.producer_id, first, header.last_offset))
+    return found
+
+
+@settings(deadline=None, max_examples=100)
+@given(seed=st.integers(0, 2**32), crash_at=st.integers(1, 250))
+def test_after_any_crash_the_index_is_what_the_log_says(seed, crash_at):
+    rng = random.Random(seed)
+    disk = SimDisk(seed)
+    disk.mkdir("/data")
+    disk.sync_dir("/")
+    disk.changes = durable = 0
+
+    def lower(recovery_point: int, start_offset: int) -> None:
+        nonlocal durable
+        durable = min(durable, recovery_point)
+
+    try:
+        disk.crash_at = crash_at
+        log = open_log(disk, DIR, config(**SMALL), lower_checkpoints=lower)
+        producers = Producers(log)
+        while True:
+            producer = rng.randrange(4)
+            match rng.randrange(10):
+                case 0 | 1 | 2:
+                    producers.end(producer, commit=rng.random() < 0.3)
+                case 3:
+                    log.flush()
+                    durable = log.recovery_point
+                case 4 if rng.random() < 0.2 and not producers.open:
+                    log.truncate_to(rng.randint(durable, log.end_offset))
+                case _:
+                    producers.write(producer, rng.randrange(300))
+    except Crash:
+        disk.power_loss()
+    log = open_log(disk, DIR, config(**SMALL), recovery_point=durable)
+    assert triples(log) == aborted_by_the_log(log)
+    log.close()
+    verifier = Verifier(disk, is_live=lambda _: False)
+    assert [one for one in verifier.run([DIR]) if one.is_problem] == []

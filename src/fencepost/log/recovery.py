@@ -284,8 +284,10 @@ class _Loader:
         if self.made_first_segment and recovery_point <= self.segments[0].base_offset:
             self.is_durable = True
             return
+        # A segment that ends at the recovery point is read as well: its batches had been durable
+        # when it was closed, the indexes that were written then need not be.
         at = 0
-        while at + 1 < len(self.segments) and self.segments[at + 1].base_offset <= recovery_point:
+        while at + 1 < len(self.segments) and self.segments[at + 1].base_offset < recovery_point:
             at += 1
         scanned: list[Segment] = []
         self._ends_at = recovery_point
@@ -449,6 +451,11 @@ class _Loader:
                     written.close()
             file.sync()  # also where nothing was cut now: the last process may have cut, unsynced
             segment.synced_bytes = segment.size_bytes
+        if not last.size_bytes:
+            # A log that nobody has written to is closed without writing over these.
+            for suffix in SEGMENT_SUFFIXES:
+                if suffix != LOG_SUFFIX and self._disk.exists(last.path(suffix)):
+                    self._disk.unlink(last.path(suffix))
         self.is_durable = True
 
 

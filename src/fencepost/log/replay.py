@@ -15,7 +15,7 @@ from fencepost.batch.header import BatchHeader
 from fencepost.log.disk import Buffer, Disk
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.names import SNAPSHOT_SUFFIX, offset_file
-from fencepost.log.producers import ProducerStates, decode_snapshot
+from fencepost.log.producers import ProducerState, ProducerStates, decode_snapshot
 from fencepost.log.segment import Segment
 from fencepost.log.segment_row import SegmentRow
 from fencepost.log.txn_index import TxnIndex
@@ -69,6 +69,8 @@ def load_producers(
     """
     latest = end_offset if index_from is None else min(index_from, end_offset)
     begin = _load_snapshot(disk, row, producers, latest)
+    for offset in sorted(at for at in row.snapshots if at > begin):
+        _read_snapshot(disk, row, offset)
     for segment in row.from_offset(begin):
         entries = list(_replay(segment, producers, begin))
         if index_from is not None and segment.base_offset >= index_from:
@@ -107,16 +109,22 @@ def _load_snapshot(disk: Disk, row: SegmentRow, producers: ProducerStates, lates
     begin = row.segments[0].base_offset
     producers.clear(begin)
     for offset in sorted((at for at in row.snapshots if at <= latest), reverse=True):
-        path = row.path(offset_file(offset, SNAPSHOT_SUFFIX))
-        try:
-            entries = decode_snapshot(path, disk.read(path))
-        except (CorruptFileError, FileNotFoundError):
-            disk.unlink(path)
-            row.snapshots.discard(offset)
-            continue
-        producers.load(entries, offset)
-        return offset
+        entries = _read_snapshot(disk, row, offset)
+        if entries is not None:
+            producers.load(entries, offset)
+            return offset
     return begin
+
+
+def _read_snapshot(disk: Disk, row: SegmentRow, offset: int) -> list[ProducerState] | None:
+    """The producers of a snapshot; None if it is not sound, and then it is removed. OSError."""
+    path = row.path(offset_file(offset, SNAPSHOT_SUFFIX))
+    try:
+        return decode_snapshot(path, disk.read(path))
+    except (CorruptFileError, FileNotFoundError):
+        disk.unlink(path)
+        row.snapshots.discard(offset)
+        return None
 
 
 def _replay(segment: Segment, producers: ProducerStates, begin: int) -> Iterator[AbortedTxn]:
