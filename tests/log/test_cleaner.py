@@ -290,6 +290,22 @@ def test_markers_outlive_their_data_and_then_their_horizon(disk):
     assert log.end_offset == 8
 
 
+def test_keys_like_those_of_markers_do_not_remove_markers(disk):
+    """KAFKA-14055: without its marker a transaction would become part of the next one."""
+    log = compacted(disk)
+    in_transaction(log, 1, 0, (b"a", b"aborted"))
+    put_marker(log, 1, committed=False)
+    in_transaction(log, 1, 1, (b"a", b"committed"))
+    put_marker(log, 1, committed=True)
+    for control_type in (0, 1):
+        put(log, (bytes(3) + bytes([control_type]), b"a user's"))
+    settle(log)
+    clean(log)
+    markers = [header.base_offset for header, _ in batches_of(log) if header.is_control]
+    assert markers == [1, 3]
+    assert (2, b"a", b"committed") in pairs_of(log)
+
+
 def test_a_transaction_that_ends_in_a_later_segment(disk):
     log = compacted(disk)
     put(log, (b"k", b"old"))
