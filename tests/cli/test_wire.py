@@ -391,6 +391,10 @@ def test_int64_as_strings_survives_what_keeps_53_bits(wire: Wire):
     narrow = json.loads(ran.raw, parse_int=lambda digits: int(float(digits)))
     again = wire("encode", stdin=json.dumps(narrow).encode()).out.strip()
     assert again == message.encode(18).hex()
+    spoilt = json.dumps(narrow).replace(f'"{2**63 - 1}"', "9223372036854776000")
+    assert "jq before 1.7 has rounded it, decode with --int64-as-strings" in (
+        wire("encode", stdin=spoilt.encode()).err
+    )
     key = group.encode_key(group.OffsetCommitKey(group="g"))
     value = group.encode_value(group.OffsetCommitValue(offset=2**53 + 1), 3)
     words = ("decode", "--record", "group", "--key", key.hex(), "--hex", value.hex())

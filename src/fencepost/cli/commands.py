@@ -26,7 +26,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("produce", "fencepost.cli.produce", "write lines of text or JSON to a topic"),
     Command("consume", "fencepost.cli.consume", "print records of a topic"),
     Command("epochs", "fencepost.cli.epochs", "where each leader epoch of a topic begins and ends"),
-    Command("wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, bytes to JSON and back"),
+    Command("wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, errors, bytes as JSON"),
     Command("log", "fencepost.cli.log", "files of a data directory: show them, check them"),
     Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables"),
 )

@@ -28,7 +28,7 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost wire`."""
     parser = subparsers.add_parser(
         "wire",
-        help="what is on the wire: APIs, fields, bytes to JSON and back, captures",
+        help="what is on the wire: APIs, fields, errors, bytes to JSON and back, captures",
         description="Look at Kafka's protocol: APIs, fields, errors, bytes as JSON, captures.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)

@@ -8,9 +8,9 @@
     record     {"record": "group", "key": {...}, "value": {...}}, see `stored`
 
 `header` and `body` are in the JSON form of messages, and all of it is read back, also `trailing`:
-bytes behind a message that nobody declared. Some clients and servers send them (librdkafka in its
-Metadata requests v13), and Kafka ignores them, as we do. What is only for
-people stands in the keys of ANNOTATIONS beside them, which `encode` passes over.
+bytes behind a message that nobody declared. Some clients and servers send them (librdkafka, when
+it asks for all topics), and Kafka ignores them, as we do. What is only for people stands in the
+keys of ANNOTATIONS beside them, which `encode` passes over.
 """
 
 from __future__ import annotations
