@@ -228,6 +228,7 @@ def test_errors_by_number_and_by_name(wire: Wire):
         ("999", "no error has the code 999, only -1 to "),
         ("-7", "no error has the code -7"),
         ("fenced_leader", "did you mean FENCED_LEADER_EPOCH"),
+        ("FENCED", "FENCED_INSTANCE_ID or PRODUCER_FENCED or FENCED_MEMBER_EPOCH"),
         ("xyzzy", "no error is called 'xyzzy'\n"),
         ("²", "no error is called '²'"),
     ],

@@ -64,8 +64,9 @@ def _find(text: str) -> ErrorCode:
         pass
     if text.lstrip("-").isdecimal():
         raise InputError(f"no error has the code {text}, only {min(ErrorCode)} to {max(ErrorCode)}")
-    near = [names[one].name for one in get_close_matches(wanted, names, n=3, cutoff=0.6)]
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    near = get_close_matches(wanted, names, n=3, cutoff=0.6)
+    near = near or [name for name in names if wanted in name]
+    hint = f"; did you mean {' or '.join(names[one].name for one in near)}?" if near else ""
     raise InputError(f"no error is called {text!r}{hint}")
 
 

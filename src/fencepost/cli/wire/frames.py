@@ -35,13 +35,14 @@ DecodeFrame = Callable[[bytes], Decoded]
 def decode_frames(arguments: argparse.Namespace) -> None:
     """Print the frames of the input. InputError, at the end, when there were bad ones or none."""
     decode_one = _decoder(arguments)
+    wishes = Wishes.of(arguments)
     counts = _Counts()
     with open_bytes(arguments.file, arguments.hex) as stream:
         progress = Progress(size_bytes(stream))
         try:
             for frame in iter_frames(stream, arguments.max_frame_bytes):
                 counts.frames += 1
-                _print_frame(frame, decode_one, counts, arguments)
+                _print_frame(frame, decode_one, counts, wishes, arguments)
                 progress.show(frame.offset)
         except NoFrameError as error:
             hint = _length_hint(error.rest, decode_one)
@@ -81,7 +82,11 @@ def _decoder(arguments: argparse.Namespace) -> DecodeFrame:
 
 
 def _print_frame(
-    frame: Frame, decode_one: DecodeFrame, counts: _Counts, arguments: argparse.Namespace
+    frame: Frame,
+    decode_one: DecodeFrame,
+    counts: _Counts,
+    wishes: Wishes,
+    arguments: argparse.Namespace,
 ) -> None:
     try:
         decoded = decode_one(frame.data)
@@ -92,7 +97,7 @@ def _print_frame(
         counts.note_failure(f"{frame.where}: {text}")
         print_line(_undecoded(frame, "request" if arguments.request else "response", text))
         return
-    document = shown(decoded, Wishes.of(arguments))
+    document = shown(decoded, wishes)
     if arguments.frames:
         print_line(document)
     else:
