@@ -201,3 +201,18 @@ def test_lists_of_the_wrong_type_are_refused():
     for wrong in (5, [1], {"a": 1}):
         with pytest.raises(ConfigError):
             definition.parse(wrong)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.5, "0.5"), (1, "1.0"), (0, "0.0"), (0.001, "0.001"), (0.00015, "1.5E-4"),
+        (9_999_999.5, "9999999.5"), (1e7, "1.0E7"), (12_345_678.0, "1.2345678E7"),
+        (-2e-9, "-2.0E-9"), (1.7976931348623157e308, "1.7976931348623157E308"),
+        (float("inf"), "Infinity"),
+    ],
+)  # fmt: skip
+def test_fractions_are_written_as_java_writes_them(number, text):
+    definition = ConfigDef("x", ConfigType.DOUBLE, 0.0, "")
+    assert definition.format(number) == text
+    assert definition.parse(text) == number

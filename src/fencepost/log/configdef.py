@@ -18,6 +18,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import IntEnum
 from typing import Any, Final
 
@@ -156,7 +157,7 @@ class ConfigDef:
             return "true" if value else "false"
         if self.type is ConfigType.LIST:
             return ",".join(value)
-        return str(value)
+        return _format_double(value) if self.type is ConfigType.DOUBLE else str(value)
 
     def redacted(self, value: object) -> object:
         """`value`, or a placeholder where it is secret: fit for logs and error messages."""
@@ -183,6 +184,17 @@ class ConfigDef:
         if self.validator is not None and not self.validator.accepts(scaled):
             raise ConfigError(synonym.key, value, f"{self.name} must be {self.allowed}")
         return scaled
+
+
+def _format_double(number: float) -> str:
+    """The number as Java writes it: from 0.001 to 10 million in full, else like 1.5E-4."""
+    if number == 0 or 1e-3 <= abs(number) < 1e7 or math.isinf(number):
+        return repr(float(number)).replace("inf", "Infinity")
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    assert isinstance(exponent, int), "it is finite"
+    power = exponent + len(rest)
+    return f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}E{power}"
 
 
 def _read(kind: ConfigType, value: object) -> Any:

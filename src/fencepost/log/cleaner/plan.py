@@ -93,8 +93,10 @@ def measure_dirt(
     uncleanable = bases[_index_of(bases, max(first_dirty, uncleanable))]
     clean_bytes = sum(one.size_bytes for one in segments if one.base_offset < first_dirty)
     cleanable_bytes = sum(one.size_bytes for one in dirty if one.base_offset < uncleanable)
-    begun_ms = [at for at in (one.rolling_timestamp_ms() for one in dirty) if at > 0]
-    is_overdue = bool(begun_ms) and min(begun_ms) < now_ms - config.max_compaction_lag_ms
+    too_old_ms = now_ms - config.max_compaction_lag_ms
+    is_overdue = too_old_ms > 0 and any(
+        0 < one.rolling_timestamp_ms() < too_old_ms for one in dirty
+    )
     return Dirt(first_dirty, uncleanable, clean_bytes, cleanable_bytes, is_overdue)
 
 
