@@ -27,4 +27,9 @@ class AddOffsetsToTxnResponse(Message, api_key=25, kind="response", versions="0-
     throttle_time_ms: Int32 = field(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
-    error_code: Int16 = field(doc="0, or why not.")
+    error_code: Int16 = field(
+        doc=(
+            "0. 51: try again, the last transaction still ends; 90 (47 up to v1) or 49: the "
+            "producer is fenced; 14, 15 or 16: no coordinator here now; 30, 42, 48, 53."
+        ),
+    )

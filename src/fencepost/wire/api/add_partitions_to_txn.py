@@ -59,7 +59,14 @@ class AddPartitionsToTxnPartitionResult(Struct):
     """What became of one partition."""
 
     partition_index: Int32 = field(doc="Number of the partition.")
-    partition_error_code: Int16 = field(doc="0, or why it is not part of the transaction.")
+    partition_error_code: Int16 = field(
+        doc=(
+            "0. 51: try again, the last transaction still ends; 90 (47 up to v1) or 49: the "
+            "producer is fenced; 55: another partition was refused; 120 (v4+, when only "
+            "verifying) not a part of it; 14, 15 or 16: no coordinator here now; 3, 29, 42, 48, "
+            "53."
+        ),
+    )
 
 
 class AddPartitionsToTxnTopicResult(Struct):
@@ -86,7 +93,7 @@ class AddPartitionsToTxnResponse(
     throttle_time_ms: Int32 = field(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
-    error_code: Int16 = field("4+", ignorable=True, doc="Error of the whole request.")
+    error_code: Int16 = field("4+", ignorable=True, doc="Error of the whole request: 31.")
     results_by_transaction: list[AddPartitionsToTxnResult] = field(
         "4+",
         doc="One entry per transaction, from v4 on.",

@@ -40,7 +40,12 @@ class DeleteRecordsPartitionResult(Struct):
     low_watermark: Int64 = field(
         doc="Smallest log start offset among the live replicas; -1 on an error.",
     )
-    error_code: Int16 = field(doc="0, or why nothing was deleted.")
+    error_code: Int16 = field(
+        doc=(
+            "0. 1 above the high watermark; 3, 6 or 56: ask for metadata; 7: replicas have not "
+            "followed in time; 44 the topic is only compacted, 17, 29."
+        ),
+    )
 
 
 class DeleteRecordsTopicResult(Struct):

@@ -42,7 +42,9 @@ class DescribedGroupMember(Struct):
 class DescribedGroup(Struct):
     """A group."""
 
-    error_code: Int16 = field(doc="0, or why it is not described.")
+    error_code: Int16 = field(
+        doc="0; 14, 15 or 16: no coordinator here now, 24, 30, 69 (v6+) there is none.",
+    )
     error_message: String | None = field(
         "6+",
         default=None,

@@ -25,7 +25,12 @@ class EndTxnResponse(Message, api_key=26, kind="response", versions="0-5", flexi
     throttle_time_ms: Int32 = field(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
-    error_code: Int16 = field(doc="0, or why it is not.")
+    error_code: Int16 = field(
+        doc=(
+            "0. 51: try again, it is ending; 90 (47 up to v1) or 49: the producer is fenced; 48: "
+            "it cannot end in this way now; 14, 15 or 16: no coordinator here now; 42, 53."
+        ),
+    )
     producer_id: Int64 = field(
         "5+",
         default=-1,

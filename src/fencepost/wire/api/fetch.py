@@ -197,7 +197,13 @@ class PartitionData(Struct):
     """What one partition has to offer."""
 
     partition_index: Int32 = field(doc="Number of the partition.")
-    error_code: Int16 = field(doc="0, also for a divergence; otherwise why there are no records.")
+    error_code: Int16 = field(
+        doc=(
+            "0, also for a divergence. 1 outside of the log, or for a follower 109 in the tiered "
+            "part of it; 3, 6 or 56: ask for metadata; 74 or 75 another leader epoch; 100 or 103 "
+            "the topic has another id; 76 zstd before v10; 2, 29."
+        ),
+    )
     high_watermark: Int64 = field(doc="Offset below which records are replicated; -1 on an error.")
     last_stable_offset: Int64 = field(
         "4+",

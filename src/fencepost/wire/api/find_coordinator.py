@@ -32,7 +32,10 @@ class Coordinator(Struct):
     node_id: Int32 = field("4+", doc="Id of the broker; -1 on an error.")
     host: String = field("4+", doc="Host name of the broker; empty on an error.")
     port: Int32 = field("4+", doc="Port of the broker; -1 on an error.")
-    error_code: Int16 = field("4+", doc="0; 15 while there is none.")
+    error_code: Int16 = field(
+        "4+",
+        doc="0; 15 while there is none, 30 or 53 not authorized, 42 for another kind of key.",
+    )
     error_message: String | None = field(
         "4+",
         ignorable=True,
@@ -48,7 +51,13 @@ class FindCoordinatorResponse(Message, api_key=10, kind="response", versions="0-
         ignorable=True,
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
-    error_code: Int16 = field("0-3", doc="0, or why none was found, up to v3.")
+    error_code: Int16 = field(
+        "0-3",
+        doc=(
+            "0, up to v3; 15 while there is none, 30 or 53 not authorized, 42 for another kind of "
+            "key."
+        ),
+    )
     error_message: String | None = field(
         "1-3",
         ignorable=True,

@@ -32,5 +32,8 @@ class HeartbeatResponse(Message, api_key=12, kind="response", versions="0-4", fl
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
     error_code: Int16 = field(
-        doc="0; 27 to join again, 22 or 25 when it is not in any more, 82 when replaced.",
+        doc=(
+            "0, also while the coordinator loads; 27 to join again, 22 or 25 when it is not in "
+            "any more, 82 when replaced; 15 or 16 no coordinator here now, 24, 30."
+        ),
     )

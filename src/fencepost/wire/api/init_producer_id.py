@@ -57,7 +57,13 @@ class InitProducerIdResponse(Message, api_key=22, kind="response", versions="0-6
         ignorable=True,
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
-    error_code: Int16 = field(doc="0, or why there is none.")
+    error_code: Int16 = field(
+        doc=(
+            "0. 51: try again, the last transaction still ends; 90 (47 up to v3): another "
+            "producer has the transactional id; 50 a timeout above the broker's limit, 42 an "
+            "empty transactional id; 14, 15 or 16: no coordinator here now; 31, 53."
+        ),
+    )
     producer_id: Int64 = field(default=-1, doc="Id of the producer; -1 on an error.")
     producer_epoch: Int16 = field(doc="Epoch that goes with it.")
     ongoing_txn_producer_id: Int64 = field(

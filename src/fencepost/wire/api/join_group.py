@@ -75,7 +75,13 @@ class JoinGroupResponse(Message, api_key=11, kind="response", versions="0-9", fl
         ignorable=True,
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
-    error_code: Int16 = field(doc="0, or why the member is not in.")
+    error_code: Int16 = field(
+        doc=(
+            "0. 79: join again with this member id; 25: join again without one; 82 the static "
+            "member was replaced; 23 no protocol in common, 26 a session timeout out of bounds, "
+            "81 the group is full; 14, 15 or 16: no coordinator here now; 24, 27, 30."
+        ),
+    )
     generation_id: Int32 = field(default=-1, doc="Number of the generation; -1 on an error.")
     protocol_type: String | None = field(
         "7+",

@@ -40,7 +40,10 @@ class MemberResponse(Struct):
 
     member_id: String = field("3+", doc="Id of the member.")
     group_instance_id: String | None = field("3+", doc="Id of a static member, or null.")
-    error_code: Int16 = field("3+", doc="0, or why it was not taken out.")
+    error_code: Int16 = field(
+        "3+",
+        doc="0; 25 not a member, 82 another member has the static id.",
+    )
 
 
 class LeaveGroupResponse(Message, api_key=13, kind="response", versions="0-5", flexible="4+"):
@@ -51,7 +54,12 @@ class LeaveGroupResponse(Message, api_key=13, kind="response", versions="0-5", f
         ignorable=True,
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
-    error_code: Int16 = field(doc="0, or why nothing was done.")
+    error_code: Int16 = field(
+        doc=(
+            "0, or why nothing was done: 14, 15 or 16 no coordinator here now, 24, 30; up to v2 "
+            "25 for the member."
+        ),
+    )
     members: list[MemberResponse] = field(
         "3+",
         doc="One entry per member of the request, from v3 on.",

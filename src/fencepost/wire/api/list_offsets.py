@@ -69,7 +69,14 @@ class ListOffsetsPartitionResponse(Struct):
     """The answer for one partition."""
 
     partition_index: Int32 = field(doc="Number of the partition.")
-    error_code: Int16 = field(doc="0, or why there is no offset.")
+    error_code: Int16 = field(
+        doc=(
+            "0, also when no record is that late. 3, 6 or 56: ask for metadata; 74 or 75 another "
+            "leader epoch; 78 (5 up to v4) the new leader does not know its high watermark yet; "
+            "35 a special timestamp of a later version, 42 the partition is named twice, 2, 29, "
+            "43."
+        ),
+    )
     old_style_offsets: list[Int64] = field(
         "0",
         doc="Segment starts before the timestamp, newest first, and the end.",

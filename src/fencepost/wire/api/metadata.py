@@ -103,7 +103,7 @@ class MetadataResponseTopic(Struct):
     error_code: Int16 = field(
         doc=(
             "0; 3 unknown name, 17 illegal name, 29 not authorized, 100 unknown id, 5 while the "
-            "topic is being created."
+            "topic is being created; 37, 38 or 44 when it cannot be; 42 for a name and an id."
         ),
     )
     name: String | None = field(

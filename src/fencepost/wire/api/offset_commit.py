@@ -78,7 +78,13 @@ class OffsetCommitResponsePartition(Struct):
     """What became of one offset."""
 
     partition_index: Int32 = field(doc="Number of the partition.")
-    error_code: Int16 = field(doc="0, or why it was not kept.")
+    error_code: Int16 = field(
+        doc=(
+            "0. 14, 15 or 16: no coordinator here now; 22, 25, 69 or 82: the member is not in any "
+            "more, 113 (v9+) its epoch is old; 27 join again first; 12 or 28 too large, 3, 24, "
+            "29, 30, 100 (v10+)."
+        ),
+    )
 
 
 class OffsetCommitResponseTopic(Struct):

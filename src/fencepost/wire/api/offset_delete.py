@@ -35,7 +35,7 @@ class OffsetDeleteResponsePartition(Struct):
     """What became of one offset."""
 
     partition_index: Int32 = field(doc="Number of the partition.")
-    error_code: Int16 = field(doc="0; 86 when the group is subscribed to the topic.")
+    error_code: Int16 = field(doc="0; 86 when the group is subscribed to the topic, 3, 29.")
 
 
 class OffsetDeleteResponseTopic(Struct):
@@ -50,7 +50,12 @@ class OffsetDeleteResponseTopic(Struct):
 class OffsetDeleteResponse(Message, api_key=47, kind="response", versions="0", flexible="none"):
     """What became of the offsets."""
 
-    error_code: Int16 = field(doc="Error of the whole request.")
+    error_code: Int16 = field(
+        doc=(
+            "Error of the whole request: 14, 15 or 16: no coordinator here now, 68 it has "
+            "members, 69 there is none, 24, 30."
+        ),
+    )
     throttle_time_ms: Int32 = field(
         ignorable=True,
         doc="Milliseconds for which a quota held this request back; 0 when none did.",

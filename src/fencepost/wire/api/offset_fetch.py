@@ -80,7 +80,13 @@ class OffsetFetchResponsePartition(Struct):
         doc="Epoch committed with it; -1 when unknown.",
     )
     metadata: String | None = field("0-7", doc="Text committed with it.")
-    error_code: Int16 = field("0-7", doc="0, or why there is no offset.")
+    error_code: Int16 = field(
+        "0-7",
+        doc=(
+            "0; 88 (v7+) a transaction over it is not decided, with `require_stable`; 3, 29, 100 "
+            "(v10+)."
+        ),
+    )
 
 
 class OffsetFetchResponseTopic(Struct):
@@ -102,7 +108,13 @@ class OffsetFetchResponsePartitions(Struct):
         doc="Epoch committed with it; -1 when unknown.",
     )
     metadata: String | None = field("8+", doc="Text committed with it.")
-    error_code: Int16 = field("8+", doc="0, or why there is no offset.")
+    error_code: Int16 = field(
+        "8+",
+        doc=(
+            "0; 88 (v7+) a transaction over it is not decided, with `require_stable`; 3, 29, 100 "
+            "(v10+)."
+        ),
+    )
 
 
 class OffsetFetchResponseTopics(Struct):
@@ -118,7 +130,13 @@ class OffsetFetchResponseGroup(Struct):
 
     group_id: String = field("8+", doc="Id of the group.")
     topics: list[OffsetFetchResponseTopics] = field("8+", doc="The offsets, by topic.")
-    error_code: Int16 = field("8+", doc="0, or why the group has no offsets to show.")
+    error_code: Int16 = field(
+        "8+",
+        doc=(
+            "0; 14, 15 or 16: no coordinator here now, 25 or 113 (v9+) not a member, or one of an "
+            "old epoch, 24, 30."
+        ),
+    )
 
 
 class OffsetFetchResponse(Message, api_key=9, kind="response", versions="0-10", flexible="6+"):
@@ -130,7 +148,11 @@ class OffsetFetchResponse(Message, api_key=9, kind="response", versions="0-10", 
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
     topics: list[OffsetFetchResponseTopic] = field("0-7", doc="The offsets, up to v7.")
-    error_code: Int16 = field("2-7", ignorable=True, doc="Error of the whole request, v2 to v7.")
+    error_code: Int16 = field(
+        "2-7",
+        ignorable=True,
+        doc="Error of the whole request, v2 to v7: 14, 15 or 16: no coordinator here now, 24, 30.",
+    )
     groups: list[OffsetFetchResponseGroup] = field(
         "8+",
         doc="One entry per group of the request, from v8 on.",

@@ -54,7 +54,13 @@ class SyncGroupResponse(Message, api_key=14, kind="response", versions="0-5", fl
         ignorable=True,
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
     )
-    error_code: Int16 = field(doc="0, or why there is none.")
+    error_code: Int16 = field(
+        doc=(
+            "0. 27: join again, from brokers before 4.0 also while the coordinator loads; 22 or "
+            "25 not in any more, 82 replaced, 23 other protocols than the group has; 14, 15 or "
+            "16: no coordinator here now, 24, 30."
+        ),
+    )
     protocol_type: String | None = field(
         "5+",
         default=None,

@@ -60,7 +60,13 @@ class TxnOffsetCommitResponsePartition(Struct):
     """What became of one offset."""
 
     partition_index: Int32 = field(doc="Number of the partition.")
-    error_code: Int16 = field(doc="0, or why it was not kept.")
+    error_code: Int16 = field(
+        doc=(
+            "0. 14, 15 or 16: no coordinator here now; 22, 25 or 82: the member is not in any "
+            "more, 113 its epoch is old; 47, 48 or 49: not in this producer's transaction, 120 "
+            "(v4+) abort it; 12 or 28 too large, 3, 24, 29, 30, 43, 53."
+        ),
+    )
 
 
 class TxnOffsetCommitResponseTopic(Struct):
