@@ -328,3 +328,60 @@ def test_logs_opened_by_several_threads_at_once_are_those_that_were_there(tmp_pa
     assert log_dir.open_files <= 8
     log_dir.close()
     assert LogDir.open(OsDisk(), path).was_clean
+
+
+# -- more partitions with something to flush than there may be files ------------------------------
+
+
+def write_to_many(disk, count=100, files_max=4):
+    log_dir = LogDir.open(disk, "/data", files_max=files_max)
+    logs = [create(log_dir, partition=partition) for partition in range(count)]
+    for log in logs:
+        append(log)
+    return log_dir, logs
+
+
+def test_partitions_written_to_between_two_flushes_keep_no_more_files_than_there_may_be(disk):
+    log_dir, logs = write_to_many(disk)
+    assert log_dir.open_files <= 4 * 4 + 1
+    assert disk.open_files <= 4 * 4 + 2
+    assert [log.recovery_point for log in logs] == [0] * 100, "only a flush moves it"
+    for log in logs:
+        append(log)
+        log.flush()
+    assert [log.recovery_point for log in logs] == [2] * 100
+    disk.power_loss()
+    log_dir = open_dir(disk)
+    assert [create(log_dir, partition=at).end_offset for at in range(100)] == [2] * 100
+
+
+def test_a_flush_whose_file_was_closed_meanwhile_is_a_flush(disk):
+    log_dir = LogDir.open(disk, "/data", files_max=1)
+    log = create(log_dir)
+    append(log)
+    job = log.begin_flush()
+    for partition in range(1, 20):
+        append(create(log_dir, partition=partition))
+    job.run()
+    log.finish_flush(job)
+    assert (log.recovery_point, log.failure) == (1, None)
+
+
+def test_a_sync_that_failed_for_another_log_is_not_believed_later(disk):
+    log_dir = LogDir.open(disk, "/data", files_max=1)
+    logs = [create(log_dir, partition=partition) for partition in range(5)]
+    for log in logs[:4]:
+        append(log)
+
+    def refuse(operation, path, count):
+        return OSError("the disk refuses") if operation == "sync" and "/t-0/" in path else None
+
+    disk.fault = refuse
+    with pytest.raises(OSError, match="refuses"):
+        append(logs[4])
+    disk.fault = None
+    assert logs[4].end_offset == 0
+    with pytest.raises(OSError, match="refuses"):
+        logs[0].flush()
+    assert logs[0].failure is not None
+    assert logs[0].recovery_point == 0

@@ -64,12 +64,7 @@ class FlushJob:
         log.check_usable()
         try:
             for segment, file in self.files:
-                try:
-                    file.sync()
-                except ClosedFileError:
-                    # A segment that was deleted meanwhile need not be durable.
-                    if segment is None or not segment.is_retired:
-                        raise
+                self._sync(segment, file)
             for path in self.new_files:
                 sync_path(log.disk, path)
             if self.epochs is not None:
@@ -79,3 +74,17 @@ class FlushJob:
         except OSError as error:
             log.fail(f"a flush failed: {error}")
             raise
+
+    def _sync(self, segment: Segment | None, file: File) -> None:
+        if segment is not None and segment.sync_failure is not None:
+            raise segment.sync_failure
+        try:
+            file.sync()
+        except ClosedFileError:
+            # A segment that was deleted meanwhile need not be durable; one whose file was closed
+            # because there were too many is it.
+            if segment is None or not (segment.is_retired or self._is_settled(segment)):
+                raise
+
+    def _is_settled(self, segment: Segment) -> bool:
+        return all(segment.synced_bytes >= size for one, size in self.marks if one is segment)

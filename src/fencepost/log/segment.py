@@ -65,6 +65,9 @@ _SCAN_CHUNK_BYTES: Final = 1 << 20
 _HINTS_KEPT: Final = 16
 _RELATIVE_MAX: Final = (1 << 31) - 1
 
+DIRTY_TIMES: Final = 4
+"""How many times as many files as there may be otherwise may be open and not synced yet."""
+
 UNKNOWN: Final = -2
 """A timestamp that has not been looked for yet; -1 is "there is none"."""
 
@@ -77,8 +80,9 @@ class SegmentCache:
     """Bounds what the segments of a log directory keep open and in memory.
 
     Segments are released in the order in which they were last read. A segment with appended data
-    that is not yet durable keeps its file whatever the bound, so there are never more open files
-    than `files_max` and one for each partition that was written to since its last flush.
+    that is not yet durable keeps its file beyond `files_max`, for the flush that will come. When
+    there are `DIRTY_TIMES` as many, because thousands of partitions were written to since their
+    last flush, the oldest are synced on the spot and closed.
     """
 
     def __init__(self, files_max: int = 256, index_bytes_max: int = 16 << 20) -> None:
@@ -91,7 +95,7 @@ class SegmentCache:
         return len(self._used)
 
     def touch(self, segment: Segment) -> None:
-        """The segment has just opened or loaded something, or is being read."""
+        """The segment has just opened or loaded something, or is being read. OSError."""
         size = segment.releasable_index_bytes
         self._index_bytes += size - self._used.get(segment, 0)
         self._used[segment] = size
@@ -115,6 +119,16 @@ class SegmentCache:
                 segment.release()
                 if not self._is_over():
                     return
+        if len(self._used) > DIRTY_TIMES * self._files_max:
+            self._settle(keep)
+
+    def _settle(self, keep: Segment | None) -> None:
+        """Make the oldest durable, as many as there may be clean ones. OSError."""
+        for segment in list(self._used)[: self._files_max]:
+            if segment is not keep and not segment.is_pinned:
+                segment.settle()
+                self.forget(segment)
+                segment.release()
 
     def _is_over(self) -> bool:
         return len(self._used) > self._files_max or self._index_bytes > self._index_bytes_max
@@ -145,6 +159,7 @@ class Segment:
         "max_timestamp",
         "next_offset",
         "size_bytes",
+        "sync_failure",
         "synced_bytes",
     )
 
@@ -168,6 +183,8 @@ class Segment:
         """Behind the last record; for a closed segment of a log opened as clean, the next base."""
         self.created_ms = now_ms
         self.synced_bytes = size_bytes
+        self.sync_failure: OSError | None = None
+        """Why its file could not be synced; no later sync is to be believed."""
         self.bytes_since_index = 0
         self.first_timestamp_ms = UNKNOWN if size_bytes else -1
         self.max_timestamp: TimestampOffset | None = None if size_bytes else NO_TIMESTAMP
@@ -244,6 +261,17 @@ class Segment:
     def is_dirty(self) -> bool:
         """Whether data was appended that has not been synced."""
         return self.size_bytes > self.synced_bytes
+
+    def settle(self) -> None:
+        """Make what was appended durable now, so that the file can be closed. OSError."""
+        if not self.is_dirty:
+            return
+        try:
+            self.file.sync()
+        except OSError as error:
+            self.sync_failure = error
+            raise
+        self.synced_bytes = self.size_bytes
 
     @property
     def releasable_index_bytes(self) -> int:
