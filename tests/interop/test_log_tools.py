@@ -7,6 +7,7 @@ batches, records, index entries, snapshot entries and decoded records of Kafka's
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import time
@@ -423,26 +424,43 @@ def test_our_reading_of_kafkas_transactions(kafka_dir, tmp_path, capsys):
 
 
 def test_what_we_wrote_is_the_same_to_both_tools(kafka_jars, tmp_path, capsys):
-    with Cluster(data_dir=tmp_path / "data") as cluster:
-        producer = Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "compression.type": "gzip",
-                "enable.idempotence": True,
-            }
-        )
-        for number in range(500):
-            producer.produce("ours", key=b"%d" % number, value=b"x" * 100)
-            if number % 50 == 0:
-                producer.flush(30)
-        producer.flush(30)
-        assert cluster.stop() == 0
     place = tmp_path / "data"
+    for _ in range(2):  # each life leads in an epoch of its own
+        with Cluster(data_dir=place) as cluster:
+            producer = Producer(
+                {
+                    "bootstrap.servers": cluster.bootstrap_servers,
+                    "compression.type": "gzip",
+                    "enable.idempotence": True,
+                }
+            )
+            for number in range(1000):
+                producer.produce("ours", key=b"%d" % number, value=os.urandom(100))
+                if number % 20 == 0:
+                    producer.flush(30)
+            producer.flush(30)
+            assert cluster.stop() == 0
     code, lines = verified(capsys, "--deep", str(place))
     assert code == 0, lines
     for topic in ("ours", "__cluster_metadata"):
         for path in segments(place, topic):
-            assert our_batches(ours(capsys, path)) == their_batches(theirs("--files", path))
+            batches = our_batches(ours(capsys, path))
+            assert batches == their_batches(theirs("--files", path))
+    (segment,) = segments(place, "ours")
+    assert len({one["partition_leader_epoch"] for one in ours(capsys, segment)}) == 2
+    base = segment.removesuffix(".log")
+    entries = [(one["offset"], one["batch_position"]) for one in ours(capsys, f"{base}.index")]
+    assert entries == entries_of(f"{base}.index", "offset", "position")
+    assert len(entries) > 20
+    times = [(one["timestamp_ms"], one["offset"]) for one in ours(capsys, f"{base}.timeindex")]
+    assert times == entries_of(f"{base}.timeindex", "timestamp", "offset")
+    snapshot = max(map(str, place.glob("ours-0/*.snapshot")))
+    _, *producers = ours(capsys, snapshot)
+    names = ("producer_id", "last_sequence", "last_offset", "offset_delta")
+    assert [tuple(one[name] for name in names) for one in producers] == entries_of(
+        snapshot, "producerId", "lastSequence", "lastOffset", "offsetDelta"
+    )
+    assert len(producers) == 2
 
 
 def values_in(servers: str, isolation: str) -> list[bytes]:
