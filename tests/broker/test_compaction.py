@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import random
+import socket
 import time
 
 import pytest
@@ -18,7 +20,7 @@ from fencepost.log.configdef import ConfigError
 from fencepost.testing import Cluster
 from fencepost.wire.errors import ErrorCode
 
-from .door import DEADLINE_S
+from .door import DEADLINE_S, Client as RawClient
 from .test_produce_fetch import batch, fetch, make_topic, produce
 
 TOPIC = 2  # among the resource types of IncrementalAlterConfigs
@@ -256,3 +258,34 @@ def test_committed_offsets_survive_compaction_and_restarts():
                 assert {where: found[where].offset for where in partitions} == {
                     where: 79_000 + where.partition for where in partitions
                 }
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_survives_kills_amid_compactions():
+    options = {"log.cleaner.backoff.ms": 1, "log.cleaner.min.cleanable.ratio": 0.01,
+               "log.segment.delete.delay.ms": 0}  # fmt: skip
+    dice = random.Random(7)
+    expected: dict[bytes, bytes] = {}
+    with Cluster(config=options) as cluster:
+        with connect(cluster) as client:
+            topic = make_topic(client, cleanup_policy="compact", internal_segment_bytes=20_000)
+        compactions = 0
+        for _ in range(6):
+            with connect(cluster) as client:
+                for at in range(dice.randrange(150, 400)):
+                    items = [(b"k%d" % dice.randrange(99), b"%d-" % at * 30) for _ in range(5)]
+                    assert put(client, topic, *items).error_code == 0
+                    expected.update(items)
+                compactions += cluster.log_text.count(f"compacted {topic.name}-0")
+                cluster.kill()
+            cluster.start()
+        with connect(cluster) as client:
+            found = everything(client, topic)
+    assert {key: value for _, key, value in found} == expected
+    assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
+    assert compactions > 6
+
+
+def connect(cluster: Cluster) -> RawClient:
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    return RawClient(socket.create_connection((host, int(port)), timeout=DEADLINE_S))

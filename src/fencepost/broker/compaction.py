@@ -33,6 +33,7 @@ from fencepost.log.cleaner.job import Cleaning, CleaningAbortedError, Copied
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.plan import Dirt
 from fencepost.log.errors import LogError
+from fencepost.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -136,7 +137,7 @@ class Compactor:
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._at_work: set[_Work] = set()
-        self._uncleanable: set[int] = set()
+        self._uncleanable: set[PartitionLog] = set()
         self._calls: set[_Call] = set()
         self._calls_lock = threading.Lock()
         self._timer: Timer | None = None
@@ -188,19 +189,15 @@ class Compactor:
             return  # whoever is done first looks again
         self._is_looking = True
         waiting = [hosted for hosted in self._node.replicas.all() if hosted.log.config.is_compacted]
-        self._uncleanable &= {id(hosted.log) for hosted in waiting}
-        busy = {work.hosted.log for work in self._at_work}
-        waiting = [
-            hosted
-            for hosted in waiting
-            if hosted.log not in busy and id(hosted.log) not in self._uncleanable
-        ]
-        found: list[tuple[float, HostedPartition, Dirt]] = []
+        self._uncleanable &= {hosted.log for hosted in waiting}
+        passed_over = self._uncleanable | {work.hosted.log for work in self._at_work}
+        waiting = [hosted for hosted in waiting if hosted.log not in passed_over]
+        found: list[tuple[float, HostedPartition]] = []
         self.max_dirty_ratio = 0.0
         self._measure(waiting, found)
 
     def _measure(
-        self, waiting: list[HostedPartition], found: list[tuple[float, HostedPartition, Dirt]]
+        self, waiting: list[HostedPartition], found: list[tuple[float, HostedPartition]]
     ) -> None:
         if self._closing.is_set():
             return
@@ -210,15 +207,15 @@ class Compactor:
             if dirt is not None:
                 self.max_dirty_ratio = max(self.max_dirty_ratio, dirt.ratio)
                 if dirt.is_due(hosted.log.config.min_cleanable_dirty_ratio):
-                    found.append((dirt.ratio, hosted, dirt))
+                    found.append((dirt.ratio, hosted))
         if waiting:
             self._node.loop.call_soon(self._measure, waiting, found)
             return
         self._is_looking = False
         found.sort(key=lambda item: item[0], reverse=True)
         free = self._threads_max - len(self._at_work)
-        for _, hosted, dirt in found[:free]:
-            self._begin(hosted, dirt)
+        for _, hosted in found[:free]:
+            self._begin(hosted)
         if len(self._at_work) < self._threads_max:
             self._arm()
 
@@ -233,15 +230,14 @@ class Compactor:
             cleaned_offset, hosted.machine.high_watermark, self._node.now_ms()
         )
 
-    def _begin(self, hosted: HostedPartition, dirt: Dirt) -> None:
-        cleaning = self._guarded(
-            hosted,
-            lambda: (
-                hosted.log.begin_cleaning(dirt, self._node.now_ms())
-                if self._is_here(hosted)
-                else None
-            ),
-        )
+    def _begin(self, hosted: HostedPartition) -> None:
+        def begin() -> Cleaning | None:
+            dirt = self._dirt_of(hosted)  # it was some turns ago that it was looked at
+            if dirt is None or not dirt.cleanable_bytes:
+                return None
+            return hosted.log.begin_cleaning(dirt, self._node.now_ms())
+
+        cleaning = self._guarded(hosted, begin)
         if cleaning is None:
             return
         work = _Work(hosted, cleaning)
@@ -265,7 +261,7 @@ class Compactor:
 
     def _give_up(self, hosted: HostedPartition, error: Exception) -> None:
         log.error("%s cannot be compacted and is left as it is: %s", hosted.key, error)
-        self._uncleanable.add(id(hosted.log))
+        self._uncleanable.add(hosted.log)
 
     # -- the threads -----------------------------------------------------------------------
 
