@@ -160,7 +160,7 @@ def encode_request_parts(
         request_api_version=version,
         correlation_id=correlation_id,
         client_id=client_id if header_version else "",
-        unknown_tags=_own(header_tags),
+        unknown_tags=dict(header_tags) if header_tags else None,
     )
     encoded = header.encode(header_version)
     size = len(encoded) + sum(map(len, body))
@@ -216,15 +216,11 @@ def _behind_tagged_header(
     correlation_id: int,
     tags: Mapping[int, bytes],
 ) -> list[Buffer]:
-    header = ResponseHeader(correlation_id=correlation_id, unknown_tags=_own(tags))
+    header = ResponseHeader(correlation_id=correlation_id, unknown_tags=dict(tags))
     encoded = header.encode(_version_before_response(cls, version))
     size = len(encoded) + sum(map(len, body))
     _check_size(size)
     return _prepend(_LENGTH.pack(size) + encoded, body)
-
-
-def _own(tags: Mapping[int, bytes] | None) -> dict[int, bytes] | None:
-    return dict(tags) if tags else None
 
 
 # Asked for every frame. Strangers can send any key and version: what is kept is bounded.

@@ -317,9 +317,10 @@ class Message(Struct, metaclass=MessageMeta):
         With `allow_trailing` the message need only begin `data`, as Kafka's brokers and clients
         have it; `read` also says where the bytes left over begin.
         """
+        codec = cls._codecs[version]
         if allow_trailing:
-            return cls._codecs[version].read(data, 0, max_elements)[0]  # type: ignore[no-any-return]
-        return cls._codecs[version].decode(data, max_elements)  # type: ignore[no-any-return]
+            return codec.read(data, 0, max_elements)[0]  # type: ignore[no-any-return]
+        return codec.decode(data, max_elements)  # type: ignore[no-any-return]
 
     @classmethod
     def read(
