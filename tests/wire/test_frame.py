@@ -409,3 +409,15 @@ def test_only_api_versions_falls_back() -> None:
     refusal = FetchResponse(throttle_time_ms=35 << 16)
     with pytest.raises(DecodeError):
         decode_response(FetchResponse, 12, encode_response(refusal, 1, 9)[4:])
+
+
+def test_other_spellings_are_read_as_kafka_does_and_not_written() -> None:
+    """A proxy that writes what it read would change these."""
+    plain = MetadataRequest(topics=[], allow_auto_topic_creation=True).encode(13)
+    assert plain == bytes.fromhex("01 01 00 00")
+    for other in ("8100 01 00 00", "01 02 00 00", "01 01 00 8000", "01 ff 00 808000"):
+        message = MetadataRequest.decode(bytes.fromhex(other), 13)
+        assert message.encode(13) == plain
+    explicit = FetchRequest().encode(12)[:-1] + bytes.fromhex("01 00 01 00")
+    assert FetchRequest.decode(explicit, 12) == FetchRequest()  # its cluster id is null anyway
+    assert FetchRequest().encode(12) != explicit
