@@ -199,6 +199,10 @@ class Struct(metaclass=StructMeta):
         return {**(attributes or {}), **(slots or {})}
 
     def __repr__(self) -> str:
+        """The constructor call, without fields at their default, such as an error code of 0.
+
+        `fencepost.wire.json_form.to_json` gives every field of a version.
+        """
         shown = [
             f"{entry.name}={_shorten(value)}"
             for entry in type(self).fields
