@@ -269,5 +269,6 @@ def test_what_a_class_says_of_itself_is_in_dir_and_help() -> None:
         "max_version = 18",
         "flexible_from = 12",
         "The fields in schema order",
+        "json_form.to_json",
     ):
         assert name in shown
