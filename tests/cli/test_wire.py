@@ -17,6 +17,7 @@ from hypothesis import given, settings, strategies as st
 from fencepost.batch.records import build_batch
 from fencepost.cli.main import main
 from fencepost.cli.wire.bytes_input import Progress
+from fencepost.cli.wire.encode import collect_object
 from fencepost.cli.wire.names import message_names
 from fencepost.cli.wire.packets import Endpoint
 from fencepost.wire import api
@@ -732,11 +733,61 @@ def test_documents_that_are_none(wire: Wire, change: dict[str, Any], error: str)
         (b'{"record": "none"}', "record: 'none' is none of"),
         (b'{"record": "metadata"}', "value: missing"),
         (b'{"record": "control", "key": {"type": 99999}, "value": {}}', "does not fit into int16"),
+        (b'{"\\u001b[31mX": 1, "raw": ""}', "document 0: \\x1b[31mX: no key of a raw"),
+        (
+            b'{"message": "\\u001b]0;\\u0007\\u202e", "version": 0, "body": 0}',
+            "\\x1b]0;\\x07\\u202e",
+        ),
     ],
 )
 def test_json_that_is_none(wire: Wire, text: bytes, error: str):
     ran = wire("encode", stdin=text)
     assert ran.code == 1 and error in ran.err and ran.err.count("\n") == 1
+    assert ran.err.removesuffix("\n").isprintable()
+
+
+class Key(str):
+    """A key that counts how often it is compared or hashed."""
+
+    looks = 0
+
+    def __eq__(self, other: object) -> bool:
+        Key.looks += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        Key.looks += 1
+        return str.__hash__(self)
+
+
+def test_a_key_that_comes_twice_among_many_is_found_at_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Key, "looks", 0)
+    pairs = [(Key(f"key {number}"), 0) for number in [*range(3000), 2999]]
+    with pytest.raises(ValueError, match="the key 'key 2999' comes twice in one object"):
+        collect_object(pairs)
+    assert Key.looks < 10 * len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "error"),
+    [
+        ("control", {"type": 99}, "EndTxnMarker", "no control record has the type 99"),
+        ("control", {"type": 3}, "EndTxnMarker", "would find no EndTxnMarker here"),
+        ("control", {"type": 4}, "KRaftVersionRecord", "would find a SnapshotFooterRecord here"),
+        ("group", {"message": "OffsetCommitKey"}, "GroupMetadataValue", "no GroupMetadataValue"),
+        ("group", {"message": "GroupMetadataKey"}, "OffsetCommitValue", "no OffsetCommitValue"),
+        ("assignment", None, "ConsumerProtocolSubscription", "a ConsumerProtocolAssignment here"),
+    ],
+)
+def test_a_value_that_readers_would_take_for_another_is_refused(
+    wire: Wire, kind: str, key: dict[str, Any] | None, value: str, error: str
+):
+    document = {"record": kind, "value": {"message": value, "version": 0, "body": {}}}
+    if key is not None:
+        document["key"] = key
+    ran = wire("encode", stdin=json.dumps(document).encode())
+    assert ran.code == 1 and ran.raw == b""
+    assert "document 0: value: readers would find" in ran.err and error in ran.err
 
 
 def test_a_record_in_two_parts_does_not_go_into_one_file(wire: Wire, tmp_path: Path):

@@ -148,12 +148,15 @@ def _rest(text: str, first_line: int) -> Iterator[Any]:
         yield document
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def collect_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object that has `pairs`. ValueError for a key that comes twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} comes twice in one object")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {key!r} comes twice in one object")
+            seen.add(key)
     return found
 
 
@@ -161,4 +164,4 @@ def _constant(text: str) -> Any:
     raise ValueError(f"{text} is no JSON, only a string can say it")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=collect_object, parse_constant=_constant)

@@ -93,7 +93,30 @@ def encode(document: Document) -> Parts:
     if not chosen.has_key and "key" in document:
         raise JsonFormError(f"a {kind} record has no key", "key")
     module = importlib.import_module(f"{_RECORDS}.{chosen.module}")
-    return chosen.encode(module, document)
+    parts = chosen.encode(module, document)
+    _check_readable(chosen, module, parts, document)
+    return parts
+
+
+def _check_readable(chosen: Kind, module: Any, parts: Parts, document: Document) -> None:
+    """Raise JsonFormError when readers would not find in `parts` what the document says.
+
+    A value's class is not in its bytes: readers have it from the kind of the record and its key.
+    """
+    found = dict(parts)
+    if found["value"] is None:
+        return
+    wanted = find_message(text_of(document["value"], "message")).__name__
+    try:
+        value = chosen.decode(module, found.get("key"), found["value"]).value
+    except DecodeError as error:
+        raise JsonFormError(f"readers would find no {wanted} here: {error}", "value") from None
+    if type(value).__name__ != wanted:
+        raise JsonFormError(
+            f"readers would find a {type(value).__name__} here, no {wanted}: "
+            "the kind of a record and its key say what it is",
+            "value",
+        )
 
 
 # -- logs of coordinators: an int16 type before the key, an int16 version before the value ----
