@@ -5,27 +5,32 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from fencepost.cli.wire.connections import Connections, Seen
-from fencepost.cli.wire.conversation import Conversation, Item, RequestSigns, ResponseSigns
+from fencepost.cli.wire.conversation import Conversation, Item
 from fencepost.cli.wire.documents import encode_document
 from fencepost.cli.wire.framing import Cut, FrameCutter, Skipped
 from fencepost.cli.wire.packets import Endpoint, Segment, dissect, link_types
 from fencepost.cli.wire.reassembly import PATIENCE, Gap, Reassembler
+from fencepost.cli.wire.signs import PROOF_BYTES_PER_BYTE, RequestSigns, ResponseSigns
 from fencepost.wire.api import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FetchRequest,
     HeartbeatRequest,
     HeartbeatResponse,
+    MetadataRequest,
     ProduceRequest,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
 from fencepost.wire.frame import encode_request, encode_response_parts
+from fencepost.wire.header import RequestHeader
 from fencepost.wire.message import Message
 
 from .packet_maker import CLIENT, SERVER, PacketMaker, ethernet, tcp_over_ip, tcp_over_ip6
@@ -346,9 +351,9 @@ def test_responses_find_their_requests_in_any_order():
 
 def test_acks_0_is_not_waited_for():
     talk = Conversation()
-    for acks, waited in ((0, []), (1, [6])):
+    for acks, is_waited_for in ((0, False), (1, True)):
         talk.from_client(Cut(request(ProduceRequest(acks=acks), 9, 5 + acks)), 0.0)
-        assert list(talk.pending_ids()) == waited
+        assert talk.waits_for(5 + acks) == is_waited_for
 
 
 @pytest.mark.parametrize("version", [3, 99])
@@ -432,7 +437,7 @@ def test_requests_without_an_answer_are_bounded(monkeypatch: pytest.MonkeyPatch)
     talk = Conversation()
     for frame in heartbeats(5)[0]:
         talk.from_client(Cut(frame), 0.0)
-    assert list(talk.pending_ids()) == [1002, 1003, 1004]
+    assert [i for i in range(1000, 1005) if talk.waits_for(i)] == [1002, 1003, 1004]
 
 
 def test_responses_are_found_again_by_what_is_waited_for():
@@ -443,6 +448,73 @@ def test_responses_are_found_again_by_what_is_waited_for():
     lost = FrameCutter(ResponseSigns(talk), FRAME_BYTES_MAX, is_in_step=False)
     found = list(lost.feed(b"\x01" * 37 + answers[1] + answers[2]))
     assert found == [Skipped(37, "joined in the middle"), Cut(answers[1]), Cut(answers[2])]
+
+
+HOSTILE_HEADS = {
+    "a request of 1792 topics": struct.pack(">ihhihiH", 0x7E00, 3, 0, 1, 0, 0x700, 18),
+    "a nameless request of 64 KB": struct.pack(">ihhihi", 0xFFF0, 1, 4, 1, -1, -1),
+    "a client id of 3 bytes": struct.pack(">ihhih", 0x0200, 18, 3, 1, 3) + b"\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("head", HOSTILE_HEADS.values(), ids=HOSTILE_HEADS)
+def test_a_search_decodes_a_few_bytes_for_each_that_it_searches(
+    monkeypatch: pytest.MonkeyPatch, head: bytes
+):
+    decoded_bytes = 0
+
+    def counted(frame: bytes, pos: int, *rest: Any, read: Any, **options: Any) -> Any:
+        nonlocal decoded_bytes
+        decoded_bytes += len(frame)
+        return read(frame, pos, *rest, **options)
+
+    for cls in (RequestHeader, MetadataRequest, FetchRequest, ApiVersionsRequest):
+        monkeypatch.setattr(cls, "read", partial(counted, read=cls.read))
+    garbage = head * (100_000 // len(head))
+    cut = cutter(is_in_step=False)
+    found = [
+        one for at in range(0, len(garbage), 9000) for one in cut.feed(garbage[at : at + 9000])
+    ]  # fmt: skip
+    skipped = [one.size for one in [*found, *cut.close()] if isinstance(one, Skipped)]
+    assert sum(skipped) == len(garbage)
+    assert decoded_bytes <= 2 * PROOF_BYTES_PER_BYTE * len(garbage)  # header and body
+
+
+def test_a_frame_of_a_client_with_a_name_is_found_when_nothing_more_may_be_decoded():
+    (frame,), _ = heartbeats(1)
+    garbage = HOSTILE_HEADS["a request of 1792 topics"] * 10_000
+    assert list(cutter(is_in_step=False).feed(garbage + frame))[1] == Cut(frame)
+
+
+def test_a_search_for_responses_looks_once_at_each_byte_however_many_are_waited_for():
+    talk = CountingConversation()
+    for frame in heartbeats(3000)[0]:
+        talk.from_client(Cut(frame), 0.0)
+    data = CountedBytes((b"\0\0\x01" + bytes(range(256))) * 16)
+    signs = ResponseSigns(talk)
+    assert signs.find(data, 0) == len(data) - signs.head_bytes + 1
+    assert data.searches <= 1
+    assert 0 < talk.looks <= len(data)
+
+
+class CountingConversation(Conversation):
+    """Counts how often it is asked for a correlation id."""
+
+    looks = 0
+
+    def waits_for(self, correlation_id: int) -> bool:
+        self.looks += 1
+        return super().waits_for(correlation_id)
+
+
+class CountedBytes(bytearray):
+    """Counts the searches that go through all of it."""
+
+    searches = 0
+
+    def find(self, *arguments: Any) -> int:
+        self.searches += 1
+        return super().find(*arguments)
 
 
 # -- connections -----------------------------------------------------------------------------

@@ -7,8 +7,9 @@
   shows record batches, `frames` goes through frames, `bytes_input` reads files, pipes and hex
   (`hex_text`), `output` adds what is for people;
 * `capture` reads packets from a file. What it stands on does no I/O: `packets` finds TCP in a
-  packet, `reassembly` puts one direction of a connection in order, `framing` cuts it into frames,
-  `conversation` tells requests, responses and SASL tokens apart.
+  packet, `connections` keeps both directions of each connection, `reassembly` puts one of them in
+  order, `framing` cuts it into frames, which look as `signs` says, `conversation` tells requests,
+  responses and SASL tokens apart.
 
 Nothing here talks to a broker.
 """

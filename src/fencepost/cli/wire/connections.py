@@ -10,10 +10,11 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from fencepost.cli.wire.conversation import Conversation, Item, RequestSigns, ResponseSigns
+from fencepost.cli.wire.conversation import Conversation, Item
 from fencepost.cli.wire.framing import FrameCutter, Skipped
 from fencepost.cli.wire.packets import Endpoint, Segment
 from fencepost.cli.wire.reassembly import PATIENCE, Gap, Reassembler
+from fencepost.cli.wire.signs import RequestSigns, ResponseSigns
 
 CONNECTIONS_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 512 * 1024 * 1024

@@ -13,9 +13,7 @@ Nothing here does I/O.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
-from collections.abc import Iterator
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
@@ -24,7 +22,6 @@ from fencepost.cli.wire.documents import (
     decode_request,
     decode_response,
     frame_error,
-    read_header,
 )
 from fencepost.cli.wire.framing import LENGTH_BYTES, Cut
 from fencepost.wire import api
@@ -35,19 +32,11 @@ from fencepost.wire.json_form import JsonFormError
 PENDING_MAX: Final = 10_000
 """Requests of one connection that wait for a response; the oldest is given up beyond it."""
 
+_PENDING_BYTES = 400  # what one of them takes, with its place in the table
 _PRODUCE_KEY = 0
 _SASL_HANDSHAKE_KEY = 17
 _HEAD = Layout(">ihhi")
 _INT32 = Layout(">i")
-# Numbers no API or version will reach soon, for frames of APIs that are newer than this program.
-_API_KEY_MAX, _VERSION_MAX = 999, 99
-_HEADER_BYTES_MAX = 300  # with a name of 255 bytes
-# Length below 2^27, API key below 128, version below 64: what a search can look for quickly.
-# The lengths 0 to 9 are left out: no header fits, and zeros are everywhere.
-_REQUEST_START = re.compile(
-    rb"(?=[\x00-\x07](?!\x00\x00[\x00-\x09])...\x00[\x00-\x7f]\x00[\x00-\x3f])", re.DOTALL
-)
-_PROOF_BYTES_MAX = 1 << 16  # larger requests are not decoded just to see whether they are any
 
 
 class Pending(NamedTuple):
@@ -84,9 +73,19 @@ class Conversation:
         """Whether frames without any header can come."""
         return self._has_raw_tokens
 
-    def pending_ids(self) -> Iterator[int]:
-        """Correlation ids that a response can have."""
-        return iter(self._pending)
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the requests take which wait for a response."""
+        return len(self._pending) * _PENDING_BYTES
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a response can come."""
+        return bool(self._pending)
+
+    def waits_for(self, correlation_id: int) -> bool:
+        """Whether a response can have this correlation id."""
+        return correlation_id in self._pending
 
     def from_client(self, frame: Cut, time: float) -> Item:
         """Take a frame that a client sent."""
@@ -168,81 +167,3 @@ def _response(pending: Pending, data: bytes) -> Decoded:
                 if not is_known:
                     raise
     return decode_response(key, version, data)
-
-
-# -- what frames look like -------------------------------------------------------------------
-
-
-class RequestSigns:
-    """Frames of the client: API key, version and client id must make sense."""
-
-    head_bytes = 14
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
-
-    def fits(self, buf: bytearray, pos: int) -> bool:
-        """See `framing.Signs`."""
-        if self._conversation.has_raw_tokens:
-            return True
-        if len(buf) - pos < _HEAD.size:
-            return False
-        _, key, version, _ = _HEAD.unpack_from(buf, pos)
-        return 0 <= key <= _API_KEY_MAX and 0 <= version <= _VERSION_MAX
-
-    def find(self, buf: bytearray, pos: int) -> int:
-        """See `framing.Signs`."""
-        last = max(pos, len(buf) - self.head_bytes + 1)
-        for match in _REQUEST_START.finditer(buf, pos):
-            at = match.start()
-            if at >= last:
-                break
-            if _begins_request(buf, at):
-                return at
-        return last
-
-
-def _begins_request(buf: bytearray, at: int) -> bool:
-    """Whether a request begins here: a header of a known API and version, and proof of it.
-
-    Data is full of zeros and small numbers, which make headers too. So either the whole request is
-    there and can be decoded to its end, or the client has a name, as clients do.
-    """
-    size = LENGTH_BYTES + _HEAD.unpack_from(buf, at)[0]
-    is_whole = len(buf) - at >= size and size <= _PROOF_BYTES_MAX
-    try:
-        header, _ = read_header(buf[at : at + min(size, _HEADER_BYTES_MAX)])
-        if is_whole and not decode_request(buf[at : at + size]).trailing_bytes:
-            return True
-    except (WireError, JsonFormError, IndexError):
-        return False
-    return header.correlation_id >= 0 and (header.client_id or "\0").isprintable()
-
-
-class ResponseSigns:
-    """Frames of the server: who is out of step looks for an answer that is waited for."""
-
-    head_bytes = 8
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
-
-    def fits(self, buf: bytearray, pos: int) -> bool:
-        """See `framing.Signs`."""
-        has_id = _INT32.unpack_from(buf, pos)[0] >= _INT32.size
-        return has_id or self._conversation.has_raw_tokens
-
-    def find(self, buf: bytearray, pos: int) -> int:
-        """See `framing.Signs`."""
-        found = max(pos, len(buf) - self.head_bytes + 1)
-        for correlation_id in self._conversation.pending_ids():
-            digits = _INT32.pack(correlation_id)
-            at = buf.find(digits, pos + LENGTH_BYTES, found + LENGTH_BYTES + _INT32.size)
-            while at >= 0:
-                start = at - LENGTH_BYTES
-                # Above 2^24 bytes it is more likely to be no length at all.
-                if start < found and buf[start] == 0 and any(buf[start + 1 : start + 4]):
-                    found = start
-                    break
-                at = buf.find(digits, at + 1, found + LENGTH_BYTES + _INT32.size)
-        return found
