@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fencepost.cli.wire.connections import Connections, Seen
-from fencepost.cli.wire.conversation import Conversation, Item
+from fencepost.cli.wire.conversation import Conversation, Item, Pending
 from fencepost.cli.wire.documents import encode_document
 from fencepost.cli.wire.framing import Cut, FrameCutter, Skipped
 from fencepost.cli.wire.packets import Endpoint, Segment, dissect, link_types
@@ -638,6 +639,42 @@ def test_connections_and_memory_are_bounded():
     assert all(isinstance(one.what, Skipped) for one in given_up)
     assert len(list(connections.close(0.0))) == 3
     assert len(seen_of(packets, connections_max=4)) == 50
+
+
+def held(kind: type[tuple[Any, ...]]) -> int:
+    """How many objects of this class there are."""
+    gc.collect()
+    return sum(type(one) is kind for one in gc.get_objects())
+
+
+def test_segments_without_data_are_not_held_without_end(monkeypatch: pytest.MonkeyPatch):
+    """A server that acknowledges, byte by byte, what no client has sent."""
+    monkeypatch.setattr("fencepost.cli.wire.connections.EARLY_BYTES_MAX", 70_000)
+    connections = Connections([9092], FRAME_BYTES_MAX)
+    before = held(Segment)
+    for packet in PacketMaker(first_sequence=100).open()[:2]:
+        segment = dissect(1, packet)
+        assert segment is not None
+        assert list(connections.push(0.0, segment)) == []
+    for index in range(2000):
+        answer = tcp_over_ip(SERVER, CLIENT, sequence=900_101, acknowledged=102 + index)
+        segment = dissect(101, answer)
+        assert segment is not None
+        assert all(isinstance(one.what, Skipped) for one in connections.push(0.0, segment))
+    assert held(Segment) - before <= 110
+
+
+def test_requests_that_wait_in_many_connections_are_bounded():
+    asked, _ = heartbeats(100)
+    before = held(Pending)
+    connections = Connections([9092], FRAME_BYTES_MAX, held_bytes_max=200_000)
+    for port in range(30_000, 30_020):
+        maker = PacketMaker(client=Endpoint("10.0.0.1", port))
+        for packet in [*maker.open(), *maker.send(b"".join(asked))]:
+            segment = dissect(1, packet)
+            assert segment is not None
+            assert all(one.what.kind == "request" for one in connections.push(0.0, segment))
+    assert 100 <= held(Pending) - before <= 500
 
 
 @settings(max_examples=100, deadline=None, database=None)

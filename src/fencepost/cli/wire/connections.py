@@ -1,7 +1,9 @@
 """Connections out of segments: who is the server, when one begins and ends, what it says.
 
-Memory is bounded: by the connections that are followed at once and by the bytes that all of them
-hold. The one that was silent longest is given up first. Nothing here does I/O.
+Memory is bounded: by the connections that are followed at once and by what all of them hold, which
+is bytes of frames that are not whole, segments that came too early (also those without data) and
+requests that wait for a response. The connection that was silent longest is given up first. Nothing
+here does I/O.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ CONNECTIONS_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 512 * 1024 * 1024
 EARLY_BYTES_MAX: Final = 16 * 1024 * 1024
 """Segments that one direction holds back because they came too early."""
+
+_SEGMENT_BYTES = 700  # what holding back one segment takes beside its bytes, most of all addresses
 
 
 class Seen(NamedTuple):
@@ -75,17 +79,22 @@ class _Connection:
 
     @property
     def held_bytes(self) -> int:
-        return self.client.held_bytes + self.server.held_bytes + self.early_bytes
+        return (
+            self.conversation.held_bytes
+            + self.client.held_bytes
+            + self.server.held_bytes
+            + self.early_bytes
+        )
 
     def hold(self, time: float, segment: Segment) -> None:
         """Put a segment of the server aside."""
         self.early.append((time, segment))
-        self.early_bytes += len(segment.data)
+        self.early_bytes += len(segment.data) + _SEGMENT_BYTES
 
     def release(self) -> tuple[float, Segment]:
         """The first that was put aside."""
         time, segment = self.early.popleft()
-        self.early_bytes -= len(segment.data)
+        self.early_bytes -= len(segment.data) + _SEGMENT_BYTES
         self.waited = 0
         return time, segment
 
