@@ -18,10 +18,12 @@ from fencepost.wire.api.metadata import MetadataResponse
 from fencepost.wire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.header import RequestHeader
+from fencepost.wire.layout import layout_of
 from fencepost.wire.records.transaction import TransactionLogValue
+from fencepost.wire.types import FIXED_CODES
 
 from . import interpreter
-from .catalogue import CODECS, MESSAGES, codec, extreme, version_id
+from .catalogue import CODECS, MESSAGES, VERSIONS, codec, extreme, version_id
 from .samples import Arrays, Primitives, Sample
 
 TARGETS = [
@@ -180,3 +182,71 @@ def test_nested_claims_add_up_to_the_input(name: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak <= 8 * len(data) + 256 * 1024
+
+
+# Counts that claim what is left of the input, one inside of the other
+
+
+def nested_claims(cls: Any, version: int, size: int) -> bytes:
+    """A message whose first nested arrays each claim all of `size` bytes, and then rubbish.
+
+    Rubbish would do for elements of numbers alone: of these, more are claimed than fit.
+    """
+    layout = layout_of(cls, version, cls.is_flexible(version))
+    head = b""
+    while layout is not None:
+        inner = None
+        for slot in layout.plain:
+            if slot.field.is_array and slot.layout is not None:
+                count = (size - len(head) - 5) // slot.element_min_size
+                inner = slot.layout
+                if all(part.field.primitive in FIXED_CODES for part in inner.plain):
+                    count += 5
+                head += write_count(count, slot.is_compact)
+                break
+            head += least(slot, version)
+        layout = inner
+    return head.ljust(size, b"\x7f")
+
+
+def write_count(count: int, is_compact: bool) -> bytes:
+    return interpreter.write_uvarint(count + 1) if is_compact else struct.pack(">i", count)
+
+
+def least(slot: Any, version: int) -> bytes:
+    """The shortest value of a field."""
+    if slot.field.is_array:
+        return write_count(0, slot.is_compact)
+    flexible = slot.is_compact
+    value = None if slot.is_nullable else slot.field.fresh_default()
+    if value is None and not slot.is_nullable:
+        value = ""
+    return interpreter.write_field(slot.field, value, version, flexible)
+
+
+def has_nested_arrays(layout: Any) -> bool:
+    return any(slot.field.is_array and slot.layout is not None for slot in layout.plain)
+
+
+NESTED = [
+    (cls, version)
+    for cls, version in VERSIONS
+    if has_nested_arrays(layout_of(cls, version, cls.is_flexible(version)))
+    and version in (cls.max_version, cls.flexible_from and cls.flexible_from - 1)
+]
+
+
+@pytest.mark.parametrize(("cls", "version"), NESTED, ids=version_id)
+def test_claims_inside_of_claims_cost_no_memory(cls: Any, version: int) -> None:
+    for name in CODECS:
+        machine = codec(name, cls, version)
+        for size in (1000, 60_000):
+            data = nested_claims(cls, version, size)
+            outcome(machine.decode, data)  # compiled now
+            tracemalloc.start()
+            try:
+                assert outcome(machine.decode, data) is None
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert peak <= 8 * len(data) + 256 * 1024, name

@@ -30,6 +30,7 @@ from fencepost.wire import runtime
 from fencepost.wire.diagnose import (
     explain_decode,
     explain_encode,
+    negative,
     too_many_elements,
     trailing_bytes,
 )
@@ -43,7 +44,7 @@ from fencepost.wire.types import (
     Uuid,
 )
 
-INTERFACE = 3  # what `backend` expects; raised with every change of a signature below
+INTERFACE = 4  # what `backend` expects; raised with every change of a signature below
 
 
 cdef extern from "Python.h":
@@ -84,8 +85,6 @@ cdef extern from "Python.h":
     bint PyBytes_CheckExact(PyObject *)
     bint PyBytes_Check(PyObject *)
     bint PyByteArray_Check(PyObject *)
-    char *PyByteArray_AS_STRING(PyObject *)
-    Py_ssize_t PyByteArray_GET_SIZE(PyObject *)
     char *PyBytes_AS_STRING(PyObject *)
     Py_ssize_t PyBytes_GET_SIZE(PyObject *)
     PyObject *PyBytes_FromStringAndSize(const char *, Py_ssize_t)
@@ -103,6 +102,7 @@ cdef extern from "Python.h":
     int PyDict_SetItem(PyObject *, PyObject *, PyObject *)
     PyObject *PyDict_GetItemWithError(PyObject *, PyObject *)
     Py_ssize_t PyObject_Size(PyObject *)
+    Py_ssize_t PY_SSIZE_T_MAX
     int PyObject_IsTrue(PyObject *)
     int PyObject_RichCompareBool(PyObject *, PyObject *, int)
     PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...)
@@ -202,11 +202,26 @@ include "_codec_tags.pxi"
 
 # What the rest of the package calls
 
+cdef int raise_if_pending() except -1:
+    return -1 if PyErr_Occurred() != NULL else 0
+
+
 cdef int raise_pending() except -1:
     """Raise what a function of the interpreter left behind, or Malformed."""
     if PyErr_Occurred() != NULL:
         return -1
     raise Malformed
+
+
+cdef int64_t bound_of(str name, object value) except -1:
+    """A number that is not negative; what is too large to matter comes as the largest."""
+    cdef int overflow = 0
+    cdef int64_t number = PyLong_AsLongLongAndOverflow(<PyObject *>value, &overflow)
+    if number == -1 and not overflow:
+        raise_if_pending()
+    if number < 0 and overflow <= 0:
+        raise negative(name)
+    return ELEMENTS_MAX if overflow else number
 
 
 cdef class CompiledCodec:
@@ -216,32 +231,36 @@ cdef class CompiledCodec:
     cdef object _layout
     cdef Py_ssize_t _expected_bytes
 
-    def __init__(self, object layout):
+    def __cinit__(self, object layout):
         self._layout = layout
         self._plan = plan_of(layout)
 
-    def decode(self, data, int64_t max_elements=ELEMENTS_MAX):
+    def decode(self, data, max_elements=ELEMENTS_UNLIMITED):
         """The message that fills `data`."""
         cdef Py_ssize_t end = 0
         cdef Py_ssize_t size = 0
-        message = self._read(data, 0, max_elements, &end, &size)
+        message = self._read(data, 0, bound_of("max_elements", max_elements), &end, &size)
         if end != size:
             raise trailing_bytes(end, size)
         return message
 
-    def read(self, data, Py_ssize_t pos, int64_t max_elements=ELEMENTS_MAX):
+    def read(self, data, pos, max_elements=ELEMENTS_UNLIMITED):
         """The message that begins at `pos`, and the position behind it."""
         cdef Py_ssize_t end = 0
         cdef Py_ssize_t size = 0
-        if pos < 0:
-            raise ValueError("a position is not negative")
-        message = self._read(data, pos, max_elements, &end, &size)
+        cdef int64_t limit = bound_of("max_elements", max_elements)
+        message = self._read(data, bound_of("pos", pos), limit, &end, &size)
         return message, end
 
     def encode(self, message):
         """The message in one piece."""
         result = self._write(message, SPLIT_BYTES, False)
-        return result if type(result) is bytes else EMPTY_JOIN(result)
+        if type(result) is bytes:
+            return result
+        try:
+            return EMPTY_JOIN(result)
+        except ENCODE_FAILURES as error:  # a view in it was released meanwhile
+            raise explain_encode(self._layout, message, error) from None
 
     def encode_parts(self, message):
         """The message in pieces, with records uncopied."""
@@ -250,7 +269,7 @@ cdef class CompiledCodec:
     cdef object _read(
         self,
         object data,
-        Py_ssize_t pos,
+        int64_t pos,
         int64_t max_elements,
         Py_ssize_t *end,
         Py_ssize_t *size,
@@ -270,11 +289,11 @@ cdef class CompiledCodec:
             c.start = <const uint8_t *>buffer.buf
             size[0] = buffer.len
         c.end = c.start + size[0]
-        c.pos = c.start + min(pos, size[0])
+        c.pos = c.start + min(pos, <int64_t>size[0])
         c.elements_left = max_elements
         c.source = <PyObject *>data
         c.view = NULL
-        found = read_struct(&self._plan.c, &c)
+        found = NULL if pos > size[0] else read_struct(&self._plan.c, &c)
         end[0] = c.pos - c.start
         if not is_bytes:
             PyBuffer_Release(&buffer)

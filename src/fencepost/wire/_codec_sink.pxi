@@ -110,24 +110,24 @@ cdef bint hold_flat_view(PyObject *value, Py_buffer *buffer) noexcept:
 
 
 cdef PyObject *flat_part(PyObject *value, const void **data, Py_ssize_t *size) noexcept:
-    """A piece of records that is one run of bytes, and where it lies."""
+    """A piece of records that is one run of bytes, and where it lies.
+
+    What is no plain `bytes` comes as a view, which keeps a bytearray from being resized.
+    """
     cdef Py_buffer buffer
     cdef PyObject *part
-    if PyBytes_Check(value):
+    if PyBytes_CheckExact(value):
         data[0] = PyBytes_AS_STRING(value)
         size[0] = PyBytes_GET_SIZE(value)
         return Py_NewRef(value)
-    if PyByteArray_Check(value):
-        data[0] = PyByteArray_AS_STRING(value)
-        size[0] = PyByteArray_GET_SIZE(value)
-        return Py_NewRef(value)
-    if not PyMemoryView_Check(value):
+    if PyMemoryView_Check(value):
+        if hold_flat_view(value, &buffer):
+            data[0] = buffer.buf
+            size[0] = buffer.len
+            PyBuffer_Release(&buffer)
+            return Py_NewRef(value)
+    elif not (PyBytes_Check(value) or PyByteArray_Check(value)):
         return NULL
-    if hold_flat_view(value, &buffer):
-        data[0] = buffer.buf
-        size[0] = buffer.len
-        PyBuffer_Release(&buffer)
-        return Py_NewRef(value)
     part = PyObject_CallFunctionObjArgs(<PyObject *>AS_VIEW, value, <PyObject *>NULL)
     if part != NULL:
         data[0] = PyMemoryView_GET_BUFFER(part).buf
@@ -158,7 +158,8 @@ cdef int end_part(Sink *s) noexcept:
     return result
 
 
-cdef int write_part(Sink *s, PyObject *value) noexcept:
+cdef Py_ssize_t write_part(Sink *s, PyObject *value) noexcept:
+    """Returns the size of what was written, or -1."""
     cdef const void *data = NULL
     cdef Py_ssize_t size = 0
     cdef PyObject *part = flat_part(value, &data, &size)
@@ -170,4 +171,4 @@ cdef int write_part(Sink *s, PyObject *value) noexcept:
     elif end_part(s) == 0:
         result = add_part(s, part)
     Py_DECREF(part)
-    return result
+    return -1 if result < 0 else size

@@ -1,5 +1,14 @@
 """Writing: what equals its default, and tagged sections. Part of `_codec`."""
 
+cdef int same_bits(PyObject *one, PyObject *other) noexcept:
+    """Whether two floats are written alike: 0.0 and -0.0 are not; -1 when one is no float."""
+    cdef uint8_t first[8]
+    cdef uint8_t second[8]
+    if write_float(first, one) < 0 or write_float(second, other) < 0:
+        return -1
+    return memcmp(first, second, 8) == 0
+
+
 cdef int is_default(const Op *op, PyObject *value) noexcept:
     """1 when `value` says no more than the default, 0 when it does, -1 when that is not clear."""
     cdef Py_ssize_t size
@@ -22,6 +31,8 @@ cdef int is_default(const Op *op, PyObject *value) noexcept:
         size = PyObject_IsTrue(total)
         Py_DECREF(total)
         return -1 if size < 0 else size == 0
+    if op.kind == FLOAT64:
+        return same_bits(value, op.default)
     if plain_number(value, &number) and plain_number(op.default, &default):
         return number == default
     return PyObject_RichCompareBool(value, op.default, Py_EQ)
@@ -94,15 +105,22 @@ cdef int write_tags(const PlanC *plan, Sink *s, PyObject *self, bint unknown) no
 
 
 cdef int write_tag_value(const Op *op, Sink *s, PyObject *self) noexcept:
-    """Size and value of a tagged field; the size is known when the value is written."""
+    """Size and value of a tagged field; the size is known when the value is written.
+
+    It lies in the buffer as a whole until then, so that records in it are copied, whatever their
+    size.
+    """
     cdef Py_ssize_t start = s.pos - s.buf
+    cdef Py_ssize_t split_bytes = s.split_bytes
     cdef Py_ssize_t size
     cdef int width
     if need(s, 1) < 0:
         return -1
     s.pos += 1
+    s.split_bytes = PY_SSIZE_T_MAX
     if write_field(op, s, self) < 0:
         return -1
+    s.split_bytes = split_bytes
     size = s.pos - s.buf - start - 1
     width = uvarint_width(size)
     if width > 1:
@@ -118,12 +136,16 @@ cdef int write_merged_tags(
     const PlanC *plan, Sink *s, PyObject *self, uint64_t chosen
 ) noexcept:
     """The tagged section where declared and unknown fields must be sorted into each other."""
-    cdef PyObject *known = PyDict_New()
+    cdef PyObject *known
     cdef PyObject *unknown = SLOT(self, plan.unknown_tags)
     cdef PyObject *section = NULL
     cdef int index
-    cdef int result = 0 if known != NULL else -1
+    cdef int result
+    if unknown == NULL:  # the object's own code has run since somebody looked here
+        return -1
     Py_INCREF(unknown)
+    known = PyDict_New()
+    result = 0 if known != NULL else -1
     for index in range(plan.plain_end, plan.tagged_end):
         if result == 0 and chosen >> (index - plan.plain_end) & 1:
             result = collect_tag(&plan.ops[index], s, self, known)
@@ -146,11 +168,14 @@ cdef int write_merged_tags(
 
 cdef int collect_tag(const Op *op, Sink *s, PyObject *self, PyObject *known) noexcept:
     cdef Py_ssize_t start = s.pos - s.buf
+    cdef Py_ssize_t split_bytes = s.split_bytes
     cdef PyObject *key
     cdef PyObject *value
     cdef int result = -1
+    s.split_bytes = PY_SSIZE_T_MAX
     if write_field(op, s, self) < 0:
         return -1
+    s.split_bytes = split_bytes
     key = PyLong_FromLongLong(op.tag)
     value = PyBytes_FromStringAndSize(<const char *>s.buf + start, s.pos - s.buf - start)
     s.pos = s.buf + start

@@ -63,7 +63,7 @@ cdef int write_uuid(uint8_t *p, PyObject *value) noexcept:
     raw = PyObject_CallFunctionObjArgs(<PyObject *>AS_UUID, value, <PyObject *>NULL)
     if raw == NULL:
         return -1
-    memcpy(p, PyBytes_AS_STRING(raw), 16)
+    memcpy(p, PyBytes_AS_STRING(raw), 16)  # as_uuid gives 16 bytes or fails
     Py_DECREF(raw)
     return 0
 
@@ -141,54 +141,64 @@ cdef inline PyObject *element_at(PyObject *items, Py_ssize_t index) noexcept:
     return item
 
 
-cdef int64_t records_total(PyObject *items) noexcept:
-    """Bytes in all parts of a records value; -1 when one of them is no buffer."""
+cdef inline Py_ssize_t length_of(PyObject *items) noexcept:
+    """How many elements a list or tuple has, whatever its own `__len__` says."""
+    return PyList_GET_SIZE(items) if PyList_Check(items) else PyTuple_GET_SIZE(items)
+
+
+cdef int64_t part_size(PyObject *value) noexcept:
+    """Bytes in a piece of records; -1 when it is no buffer."""
     cdef const void *data = NULL
     cdef Py_ssize_t size = 0
+    cdef PyObject *part = flat_part(value, &data, &size)
+    if part == NULL:
+        return -1
+    Py_DECREF(part)
+    return size
+
+
+cdef int64_t records_total(PyObject *items) noexcept:
+    """Bytes in all parts of a records value; -1 when one of them is no buffer."""
     cdef Py_ssize_t index
+    cdef int64_t size
     cdef int64_t total = 0
     cdef PyObject *item
-    cdef PyObject *part
-    for index in range(PyObject_Size(items)):
+    for index in range(length_of(items)):
         item = element_at(items, index)
         if item == NULL:
             return -1
-        part = flat_part(item, &data, &size)
+        size = part_size(item)
         Py_DECREF(item)
-        if part == NULL:
+        if size < 0:
             return -1
-        Py_DECREF(part)
         total += size
     return total
 
 
 cdef int write_records(Sink *s, PyObject *value, bint is_compact) noexcept:
-    cdef const void *data = NULL
-    cdef Py_ssize_t size = 0
+    """Parts are looked at twice; when others get at them meanwhile, the sizes may disagree."""
     cdef Py_ssize_t index
+    cdef int64_t size
     cdef int64_t total
     cdef PyObject *part
-    cdef int result
     if not (PyList_Check(value) or PyTuple_Check(value)):
-        part = flat_part(value, &data, &size)
-        if part == NULL:
+        total = part_size(value)
+        if total < 0 or put_length(s, is_compact, 4, total) < 0:
             return -1
-        Py_DECREF(part)
-        if put_length(s, is_compact, 4, size) < 0:
-            return -1
-        return write_part(s, value)
+        return 0 if write_part(s, value) == total else -1
     total = records_total(value)
     if total < 0 or put_length(s, is_compact, 4, total) < 0:
         return -1
-    for index in range(PyObject_Size(value)):
+    for index in range(length_of(value)):
         part = element_at(value, index)
         if part == NULL:
             return -1
-        result = write_part(s, part)
+        size = write_part(s, part)
         Py_DECREF(part)
-        if result < 0:
+        if size < 0:
             return -1
-    return 0
+        total -= size
+    return 0 if total == 0 else -1
 
 
 cdef int write_null(const Op *op, Sink *s) noexcept:
@@ -241,7 +251,7 @@ cdef int write_fixed_items(
             return -1
         p += op.width
     s.pos = p
-    return 0
+    return 0 if length_of(items) == count else -1  # writing an element may have run code
 
 
 cdef int write_array(const Op *op, Sink *s, PyObject *items) noexcept:
@@ -251,12 +261,9 @@ cdef int write_array(const Op *op, Sink *s, PyObject *items) noexcept:
     cdef int result
     if items == Py_None:
         return put_length(s, op.is_compact, 4, -1) if op.is_nullable else -1
-    if PyList_Check(items):
-        count = PyList_GET_SIZE(items)
-    elif PyTuple_Check(items):
-        count = PyTuple_GET_SIZE(items)
-    else:
+    if not (PyList_Check(items) or PyTuple_Check(items)):
         return -1
+    count = length_of(items)
     if put_length(s, op.is_compact, 4, count) < 0:
         return -1
     if op.kind < FIXED_END:
@@ -269,8 +276,7 @@ cdef int write_array(const Op *op, Sink *s, PyObject *items) noexcept:
         Py_DECREF(item)
         if result < 0:
             return -1
-    # Writing an element may have run code that made the list longer; what is written says `count`.
-    return 0
+    return 0 if length_of(items) == count else -1
 
 
 cdef int write_field(const Op *op, Sink *s, PyObject *self) noexcept:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-COMPILED_INTERFACE = 3
+COMPILED_INTERFACE = 4
 
 
 class Codec(Protocol):

@@ -4,20 +4,20 @@ Neighbouring fields of fixed size are read by one `struct` call, together with t
 follows them where that byte is a length, a count of elements or a count of tags (a varint whose
 first byte is nearly always its last). Nested structs and loops over arrays are written in place;
 what messages rarely hold, tags that nobody declared and varints of several bytes, is left to
-`runtime`. The objects of an array are made all at once.
+`runtime`. The objects of an array are made all at once where all their bytes have been seen.
 
 Names in the source: `b` the input, `v` a view of it for records, `p` the position, `end` the size
-of the input, `left` how many elements arrays may still have, `n1`, `o2`, ... locals. Decoders check
-counts against `end` before they allocate. They leave it to `struct` and indexing to fail on fields
-of fixed size, and let a string run past the end: what is read behind it fails, and if nothing is,
-the last line does.
+of the input (in functions: of what they may read), `left` how many elements arrays may still have,
+`n1`, `o2`, ... locals. Decoders check counts against `end`, or the tag around them, before they
+allocate. They leave it to `struct` and indexing to fail on fields of fixed size, and let a string
+run past the end: what is read behind it fails, and if nothing is, the last line does.
 """
 
 from __future__ import annotations
 
 import struct
 from functools import cache
-from itertools import repeat, starmap
+from itertools import filterfalse, repeat, starmap
 from typing import Any
 
 from fencepost.wire import runtime
@@ -28,6 +28,10 @@ from fencepost.wire.types import FIXED_CODES, Primitive, Uuid
 
 FEW_ELEMENTS = 6
 """Arrays of fewer structs than this are read one by one: as fast, without looking at all tags."""
+
+MADE_AT_ONCE = 16
+"""The objects of arrays up to this size are made before the first is read, which is faster; those
+of others as they are read, since there may be none of what the count claims."""
 
 _ENVIRONMENT: dict[str, Any] = {
     "Malformed": runtime.Malformed,
@@ -40,6 +44,7 @@ _ENVIRONMENT: dict[str, Any] = {
     "unpack": struct.unpack_from,
     "new": object.__new__,
     "new_bytes": bytes.__new__,
+    "filterfalse": filterfalse,
     "repeat": repeat,
     "starmap": starmap,
     "Uuid": Uuid,
@@ -69,6 +74,7 @@ class _DecodeWriter(Emitter):
     def __init__(self, layout: Layout, from_view: bool, is_bounded: bool) -> None:
         super().__init__(dict(_ENVIRONMENT), repeated_layouts(layout))
         self._is_bounded = is_bounded
+        self._limit = "end"  # of what may be read here: the input, or the tag around it
         self._values = {
             Primitive.STRING: 'str(b[p:{stop}], "utf-8")' if from_view else "b[p:{stop}].decode()",
             Primitive.BYTES: "bytes(b[p:{stop}])" if from_view else "b[p:{stop}]",
@@ -168,7 +174,8 @@ class _DecodeWriter(Emitter):
             if layout.tagged:
                 self._write_tag_loop(layout, name, count)
             else:
-                self.emit(f"{name}.unknown_tags, p, left = read_unknown_tags(b, p - 1, end, left)")
+                arguments = f"b, p - 1, {self._limit}, left"
+                self.emit(f"{name}.unknown_tags, p, left = read_unknown_tags({arguments})")
 
     def _write_tag_loop(self, layout: Layout, name: str, count: str) -> None:
         tag, stop, unknown = self.new_name("tag"), self.new_name("z"), self.new_name("u")
@@ -177,13 +184,14 @@ class _DecodeWriter(Emitter):
         self.emit(f"{unknown} = {{}}")
         self.emit(f"{tag} = -1")
         with self.block(f"for _ in repeat(None, {count}):"):
-            self.emit(f"{tag}, {stop}, p = read_tag(b, p, end, {tag})")
-            keyword = "if"
+            self.emit(f"{tag}, {stop}, p = read_tag(b, p, {self._limit}, {tag})")
+            keyword, outer, self._limit = "if", self._limit, stop
             for slot in layout.tagged:
                 with self.block(f"{keyword} {tag} == {slot.field.tag}:"):
                     self._write_slot(slot, f"{name}.{slot.field.name}")
                     self.flush()
                 keyword = "elif"
+            self._limit = outer
             with self.block("else:"):
                 self._spend("1")
                 self.emit(f"{unknown}[{tag}] = bytes(b[p:{stop}])")
@@ -296,7 +304,7 @@ class _DecodeWriter(Emitter):
                 self.emit("raise TooMany(p)")
 
     def _write_elements(self, slot: Slot, target: str, count: str) -> None:
-        with self.block(f"if {count} * {slot.element_min_size} > end - p:"):
+        with self.block(f"if {count} * {slot.element_min_size} > {self._limit} - p:"):
             self.emit("raise Malformed")
         self._spend(count)
         primitive = slot.field.primitive
@@ -332,29 +340,32 @@ class _DecodeWriter(Emitter):
         """Read `count` structs by a function that other places share."""
 
         def write() -> None:
+            outer, self._limit = self._limit, "end"
             self._write_new_structs(layout, "items", "count")
             self.emit("return items, p, left")
+            self._limit = outer
 
         name = self.function(layout, "b, v, p, end, left, count", write)
-        self.emit(f"{target}, p, left = {name}(b, v, p, end, left, {count})")
+        self.emit(f"{target}, p, left = {name}(b, v, p, {self._limit}, left, {count})")
 
     def _write_new_structs(self, layout: Layout, target: str, count: str) -> None:
-        items = self.new_name("l")
-        arguments = self._arguments(layout.struct)
-        one, more = f"[new(*{arguments})]", f"[*starmap(new, repeat({arguments}, {count}))]"
-        self.emit(f"{target} = {items} = {one} if {count} == 1 else {more}")
         if _is_fixed(layout):
-            self._write_fixed_structs(layout, items, count)
+            self._write_fixed_structs(layout, target, count)
         else:
-            self._write_struct_loop(layout, items)
+            self._write_struct_loop(layout, target, count)
 
-    def _write_struct_loop(self, layout: Layout, items: str) -> None:
-        element = self.new_name("o")
-        with self.block(f"for {element} in {items}:"):
+    def _write_struct_loop(self, layout: Layout, target: str, count: str) -> None:
+        """Elements one by one. `filterfalse` keeps the object that `append` puts into the list."""
+        items, element = self.new_name("l"), self.new_name("o")
+        arguments = self._arguments(layout.struct)
+        few = f"[*starmap(new, repeat({arguments}, {count}))] if {count} <= {MADE_AT_ONCE} else []"
+        self.emit(f"{target} = {items} = [new(*{arguments})] if {count} == 1 else {few}")
+        made = f"filterfalse({items}.append, starmap(new, repeat({arguments}, {count})))"
+        with self.block(f"for {element} in {items} or {made}:"):
             self.write_struct(layout, element)
             self.flush()
 
-    def _write_fixed_structs(self, layout: Layout, items: str, count: str) -> None:
+    def _write_fixed_structs(self, layout: Layout, target: str, count: str) -> None:
         """Elements of one size: all of them in one go, unless some element has tagged fields."""
         slots, size = layout.plain, layout.min_size
         codes = "".join(_code(slot) for slot in slots)
@@ -365,18 +376,26 @@ class _DecodeWriter(Emitter):
             codes += "B"
             uneven += f" or any(b[p + {size - 1}:{stop}:{size}])"
         with self.block(f"if {uneven}:"):
-            self._write_struct_loop(layout, items)
+            self._write_struct_loop(layout, target, count)
         with self.block("else:"):
-            unpack = self.packer("iter", codes, "iter_unpack")
-            targets = [f"{element}.{slot.field.name}" for slot in slots]
-            if layout.is_flexible:
-                targets.append("_")
-            values = f"({', '.join(targets)},)"
-            with self.block(f"for {element}, {values} in zip({items}, {unpack}(b[p:{stop}])):"):
-                for field in [*layout.absent, *(slot.field for slot in layout.tagged)]:
-                    self._write_default(field, f"{element}.{field.name}")
-                self.emit(f"{element}.unknown_tags = None")
-            self.emit(f"p = {stop}")
+            self._write_even_structs(layout, target, count, codes, (stop, element))
+
+    def _write_even_structs(
+        self, layout: Layout, target: str, count: str, codes: str, names: tuple[str, str]
+    ) -> None:
+        stop, element = names
+        items, arguments = self.new_name("l"), self._arguments(layout.struct)
+        unpack = self.packer("iter", codes, "iter_unpack")
+        targets = [f"{element}.{slot.field.name}" for slot in layout.plain]
+        if layout.is_flexible:
+            targets.append("_")
+        values = f"({', '.join(targets)},)"
+        self.emit(f"{target} = {items} = [*starmap(new, repeat({arguments}, {count}))]")
+        with self.block(f"for {element}, {values} in zip({items}, {unpack}(b[p:{stop}])):"):
+            for field in [*layout.absent, *(slot.field for slot in layout.tagged)]:
+                self._write_default(field, f"{element}.{field.name}")
+            self.emit(f"{element}.unknown_tags = None")
+        self.emit(f"p = {stop}")
 
 
 @cache

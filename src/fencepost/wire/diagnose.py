@@ -8,10 +8,12 @@ that their errors are the same.
 from __future__ import annotations
 
 import struct
+from operator import index as integer_of
 from typing import Any
 
 from fencepost.wire.errors import DecodeError, EncodeError, TooManyElementsError
 from fencepost.wire.layout import Layout, Slot
+from fencepost.wire.runtime import BOOL_BYTE, ENCODE_FAILURES, Malformed, as_sequence
 from fencepost.wire.types import (
     FIXED_CODES,
     MAX_STRING_BYTES,
@@ -21,6 +23,7 @@ from fencepost.wire.types import (
 )
 
 _MAX_UVARINT = 0xFFFFFFFF
+_SHOWN_BITS_MAX = 128
 _VALUE_NAMES = {primitive: f"a {primitive.value} value" for primitive in Primitive}
 _ONE_SIZE = {*FIXED_CODES, Primitive.UUID}
 
@@ -35,8 +38,22 @@ def too_many_elements(limit: int, position: int) -> TooManyElementsError:
     return TooManyElementsError(f"its lists have more than {limit} elements", "", position)
 
 
+def negative(name: str) -> ValueError:
+    """The error for an argument of a decoder that has to be 0 or more."""
+    return ValueError(f"{name} is negative")
+
+
+def shown(value: Any) -> str:
+    """A value for an error: Python refuses to print the largest integers, and they are long."""
+    if isinstance(value, int) and int.bit_length(value) > _SHOWN_BITS_MAX:
+        return f"a number of {int.bit_length(value)} bits"
+    return repr(value)
+
+
 def explain_decode(layout: Layout, data: Buffer, pos: int, cause: Exception) -> DecodeError:
     """The DecodeError for `data`, which a decoder of `layout` refused with `cause`."""
+    if pos > len(data):
+        return DecodeError(f"begins behind the end of {len(data)} bytes", "", pos)
     reader = _Reader(data, pos)
     try:
         reader.read_struct(layout)
@@ -199,13 +216,31 @@ class _Reader:
 
 
 def explain_encode(layout: Layout, message: Any, cause: Exception) -> EncodeError:
-    """The EncodeError for `message`, which an encoder of `layout` refused with `cause`."""
+    """The EncodeError for `message`, which an encoder of `layout` refused with `cause`.
+
+    Looking at the message may run its own code again, with any result.
+    """
+    if isinstance(cause, MemoryError):
+        raise cause
     checker = _Checker(layout.version)
     try:
         checker.check_struct(layout, message)
     except EncodeError as error:
         return error
-    return EncodeError(f"cannot be written: {cause!r}")
+    except ENCODE_FAILURES as error:
+        cause = error
+    else:
+        checker.path.steps.clear()
+    if isinstance(cause, Malformed):
+        return EncodeError("changed while it was being written")
+    return EncodeError(f"cannot be written: {_described(cause)}", str(checker.path))
+
+
+def _described(cause: Exception) -> str:
+    try:
+        return repr(cause)
+    except ENCODE_FAILURES:  # an exception can be anybody's, too
+        return type(cause).__name__
 
 
 class _Checker:
@@ -213,10 +248,10 @@ class _Checker:
 
     def __init__(self, version: int) -> None:
         self._version = version
-        self._path = _Path()
+        self.path = _Path()
 
     def _fail(self, reason: str) -> EncodeError:
-        return EncodeError(reason, str(self._path))
+        return EncodeError(reason, str(self.path))
 
     def _wrong(self, expected: str, value: Any) -> EncodeError:
         return self._fail(f"must be {expected}, not {type(value).__name__}")
@@ -224,7 +259,7 @@ class _Checker:
     def check_struct(self, layout: Layout, value: Any) -> None:
         if type(value) is not layout.struct:
             raise self._wrong(layout.struct.__name__, value)
-        steps = self._path.steps
+        steps = self.path.steps
         steps.append("")
         for field in layout.absent:
             steps[-1] = field.name
@@ -246,8 +281,8 @@ class _Checker:
     def _is_default(self, field: Any, value: Any) -> bool:
         try:
             return bool(field.is_default(value))
-        except (TypeError, AttributeError):
-            return False
+        except ENCODE_FAILURES as error:
+            raise self._fail(_described(error)) from None
 
     def _check_unknown_tags(self, layout: Layout, tags: Any) -> None:
         if not tags:
@@ -257,9 +292,9 @@ class _Checker:
         if not isinstance(tags, dict):
             raise self._wrong("a dict", tags)
         declared = {slot.field.tag for slot in layout.tagged}
-        for tag, value in tags.items():
+        for tag, value in dict.items(tags):
             if type(tag) is not int or not 0 <= tag <= _MAX_UVARINT:
-                raise self._fail(f"{tag!r} is not a tag")
+                raise self._fail(f"{shown(tag)} is not a tag")
             if tag in declared:
                 raise self._fail(f"tag {tag} is a declared field of version {self._version}")
             if not isinstance(value, (bytes, bytearray, memoryview)):
@@ -275,13 +310,13 @@ class _Checker:
             return
         if not isinstance(value, (list, tuple)):
             raise self._wrong("a list", value)
-        self._path.steps.append(0)
-        for index, element in enumerate(value):
-            self._path.steps[-1] = index
+        self.path.steps.append(0)
+        for index, element in enumerate(as_sequence(value)):
+            self.path.steps[-1] = index
             if element is None:
                 raise self._fail("cannot be None inside an array")
             self._check_one(slot, element)
-        self._path.steps.pop()
+        self.path.steps.pop()
 
     def _check_one(self, slot: Slot, value: Any) -> None:
         if slot.layout is not None:
@@ -294,11 +329,9 @@ class _Checker:
         elif primitive is Primitive.STRING:
             self._check_string(value)
         elif primitive is Primitive.BOOL:
-            if value not in (False, True):
-                raise self._wrong("a bool", value)
+            self._check_bool(value)
         elif primitive is Primitive.UUID:
-            if not isinstance(value, (bytes, bytearray, memoryview)) or len(bytes(value)) != 16:
-                raise self._wrong("a Uuid of 16 bytes", value)
+            self._check_uuid(value)
         elif primitive is Primitive.FLOAT64:
             self._check_float(value)
         else:
@@ -308,8 +341,24 @@ class _Checker:
         low, high = RANGES[primitive]
         if not hasattr(value, "__index__"):
             raise self._wrong("an int", value)
-        if not low <= value <= high:
-            raise self._fail(f"{value} does not fit into {primitive.value}")
+        number = integer_of(value)
+        if not low <= number <= high:
+            raise self._fail(f"{shown(number)} does not fit into {primitive.value}")
+
+    def _check_bool(self, value: Any) -> None:
+        try:
+            is_bool = value in BOOL_BYTE
+        except TypeError:  # not hashable
+            is_bool = False
+        if not is_bool:
+            raise self._wrong("a bool", value)
+
+    def _check_uuid(self, value: Any) -> None:
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise self._wrong("a Uuid of 16 bytes", value)
+        self._check_buffer(Primitive.BYTES, value)
+        if memoryview(value).nbytes != 16:
+            raise self._wrong("a Uuid of 16 bytes", value)
 
     def _check_float(self, value: Any) -> None:
         try:
@@ -321,7 +370,7 @@ class _Checker:
         if not isinstance(value, str):
             raise self._wrong("a str", value)
         try:
-            size = len(value.encode())
+            size = len(str.encode(value))
         except UnicodeEncodeError as error:
             raise self._fail(f"not UTF-8: {error.reason}") from None
         if size > MAX_STRING_BYTES:
@@ -329,11 +378,11 @@ class _Checker:
 
     def _check_buffer(self, primitive: Primitive, value: Any) -> None:
         if primitive is Primitive.RECORDS and isinstance(value, (list, tuple)):
-            self._path.steps.append(0)
-            for index, part in enumerate(value):
-                self._path.steps[-1] = index
+            self.path.steps.append(0)
+            for index, part in enumerate(as_sequence(value)):
+                self.path.steps[-1] = index
                 self._check_buffer(Primitive.BYTES, part)
-            self._path.steps.pop()
+            self.path.steps.pop()
         elif not isinstance(value, (bytes, bytearray, memoryview)):
             raise self._wrong("bytes", value)
         elif isinstance(value, memoryview):

@@ -25,6 +25,8 @@ from fencepost.wire.types import FIXED_CODES, MAX_STRING_BYTES, Primitive, Uuid
 _ENVIRONMENT: dict[str, Any] = {
     "Malformed": runtime.Malformed,
     "uvarint": runtime.uvarint,
+    "utf8": str.encode,
+    "same_float": runtime.same_float,
     "SMALL": runtime.SMALL_UVARINTS,
     "BOOL": runtime.BOOL_BYTE,
     "as_bytes": runtime.as_bytes,
@@ -141,6 +143,9 @@ class _EncodeWriter(Emitter):
             name = self.new_name("y")
             inner = [self._differs(part, f"{name}.{part.name}") for part in field.struct.fields]
             return f"(({name} := {value}).unknown_tags or {' or '.join(inner)})"
+        if field.primitive is Primitive.FLOAT64:
+            default = self.constant(f"default_{field.name}", field.default)
+            return f"not same_float({value}, {default})"
         if field.default is not MISSING and type(field.default) in (int, bool, str):
             return f"{value} != {field.default!r}"
         return f"{value} != {self.constant(f'default_{field.name}', field.default)}"
@@ -261,7 +266,7 @@ class _EncodeWriter(Emitter):
             self._measure_records(size, data, plus_one)
             return
         if slot.field.primitive is Primitive.STRING:
-            self.emit(f"{data} = {data}.encode()")
+            self.emit(f"{data} = utf8({data})")  # of a str, also when derived and overridden
         else:
             with self.block(f"if type({data}) is not bytes:"):
                 self.emit(f"{data} = as_bytes({data})")
@@ -300,23 +305,29 @@ class _EncodeWriter(Emitter):
         if primitive in FIXED_CODES and primitive is not Primitive.BOOL:
             self._write_numbers(FIXED_CODES[primitive][0], items, slot.is_compact)
             return
-        count = self.new_name("n")
+        seen, count = self.new_name("l"), self.new_name("n")
+        self.emit(f"{seen} = {items}[:]")  # writing an element may run code that changes the list
+        plus_one = " + 1" if slot.is_compact else ""
+        self.emit(f"{count} = len({seen}){plus_one}")
         if slot.is_compact:
-            self.emit(f"{count} = len({items}) + 1")
             self._uvarint(count)
         else:
-            self._add("i", f"len({items})")
+            self._add("i", count)
             self.flush()
         if primitive is Primitive.UUID:
-            self.emit(f"{self._append}(join_uuids({items}))")
-            return
-        if slot.layout is not None:
-            self._write_structs(slot.layout, items)
-            return
-        element = self.new_name("o")
-        with self.block(f"for {element} in {items}:"):
-            self._write_primitive(slot, element, False)
-            self.flush()
+            self.emit(f"{self._append}(join_uuids({seen}))")
+        elif slot.layout is not None:
+            self._write_structs(slot.layout, seen)
+        else:
+            element = self.new_name("o")
+            with self.block(f"for {element} in {seen}:"):
+                self._write_primitive(slot, element, False)
+                self.flush()
+        self._refuse_changed(items, f"{count}", plus_one)
+
+    def _refuse_changed(self, items: str, count: str, plus_one: str) -> None:
+        with self.block(f"if len({items}){plus_one} != {count}:"):
+            self.emit("raise Malformed")
 
     def _write_structs(self, layout: Layout, items: str) -> None:
         if self._is_shared(layout):
@@ -365,6 +376,7 @@ class _EncodeWriter(Emitter):
             head = f"uvarint({count} + 1)" if is_compact else f'pack(">i", {count})'
             self.emit(f"{self._append}({head})")
             self.emit(f'{self._append}(pack(f">{{{count}}}{code}", *{items}))')
+        self._refuse_changed(items, count, "")
 
 
 ZERO_BYTE = b"\x00"

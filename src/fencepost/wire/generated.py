@@ -13,6 +13,7 @@ from fencepost.wire.decode_source import decoder_source
 from fencepost.wire.diagnose import (
     explain_decode,
     explain_encode,
+    negative,
     too_many_elements,
     trailing_bytes,
 )
@@ -68,7 +69,9 @@ class GeneratedCodec:
     ) -> tuple[Any, int]:
         """The message that begins at `pos`, and the position behind it."""
         if pos < 0:
-            raise ValueError("a position is not negative")
+            raise negative("pos")
+        if max_elements < 0:
+            raise negative("max_elements")
         source, view, from_view = data, None, False
         if type(data) is not bytes:
             view = as_view(data)
@@ -95,9 +98,9 @@ class GeneratedCodec:
         out: list[Buffer] = []
         try:
             (self._encode or self._encoder(False))(message, out, None)
+            return b"".join(out)
         except ENCODE_FAILURES as error:
             raise explain_encode(self._layout, message, error) from None
-        return b"".join(out)
 
     def encode_parts(self, message: Any) -> list[Buffer]:
         """The message in pieces, with records uncopied."""

@@ -24,16 +24,8 @@ class TooMany(Exception):
 DECODE_FAILURES: Final = (Malformed, struct.error, IndexError, ValueError)
 """What bad bytes can raise in a generated decoder (UnicodeDecodeError is a ValueError)."""
 
-ENCODE_FAILURES: Final = (
-    Malformed,
-    struct.error,
-    AttributeError,
-    TypeError,
-    ValueError,
-    LookupError,
-    OverflowError,
-)
-"""What an object with bad values can raise in a generated encoder."""
+ENCODE_FAILURES: Final = Exception
+"""What an object with bad values can raise in a generated encoder: its methods are anybody's."""
 
 MAX_UVARINT: Final = 0xFFFFFFFF
 
@@ -132,25 +124,40 @@ def as_view(data: Buffer) -> memoryview:
     return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
 
 
+# Objects of derived classes are what they hold: what they make of `len`, `bytes`, iteration and the
+# like does not count.
+
+
 def as_bytes(value: Any) -> bytes:
     """An opaque value that is not already `bytes`."""
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value)
+        return memoryview(value).tobytes()
     raise Malformed
 
 
 def as_uuid(value: Any) -> bytes:
     """A uuid value that is not already a `Uuid`."""
-    if isinstance(value, (bytes, bytearray, memoryview)) and len(bytes(value)) == 16:
-        return bytes(value)
+    raw = as_bytes(value)
+    if len(raw) == 16:
+        return raw
     raise Malformed
 
 
 def as_sequence(value: Any) -> Any:
-    """An array value that is not exactly a list."""
-    if isinstance(value, (list, tuple)):
-        return value
+    """An array value that is not exactly a list: a list or tuple with its elements."""
+    if isinstance(value, list):
+        return list.copy(value)
+    if isinstance(value, tuple):
+        return tuple.__getitem__(value, slice(None))
     raise Malformed
+
+
+def same_float(value: Any, default: float) -> bool:
+    """Whether two floats are written alike, which 0.0 and -0.0 are not."""
+    return _FLOAT64.pack(value) == _FLOAT64.pack(default)
+
+
+_FLOAT64 = struct.Struct(">d")
 
 
 def join_uuids(values: Any) -> bytes:
@@ -161,16 +168,17 @@ def join_uuids(values: Any) -> bytes:
 def records_parts(value: Any) -> tuple[int, list[Buffer]]:
     """Size in bytes and pieces of a records value."""
     if isinstance(value, (list, tuple)):
-        parts = [_records_part(part) for part in value]
+        parts = [_records_part(part) for part in as_sequence(value)]
         return sum(map(len, parts)), parts
     part = _records_part(value)
     return len(part), [part]
 
 
 def _records_part(value: Any) -> Buffer:
-    if isinstance(value, (bytes, bytearray)):
+    """A piece that nobody can resize while it is held."""
+    if type(value) is bytes:
         return value
-    if isinstance(value, memoryview):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return as_view(value)
     raise Malformed
 
@@ -180,7 +188,7 @@ def tagged_section(
 ) -> bytes:
     """The tag count and all tagged fields, ascending; `declared` tags cannot come as unknown."""
     fields = dict(known)
-    for tag, value in (unknown or {}).items():
+    for tag, value in dict.items(unknown or {}):
         if type(tag) is not int or tag in declared or not 0 <= tag <= MAX_UVARINT:
             raise Malformed
         fields[tag] = value if type(value) is bytes else as_bytes(value)

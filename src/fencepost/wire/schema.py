@@ -26,6 +26,7 @@ from typing import (
     get_origin,
 )
 
+from fencepost.wire.runtime import same_float
 from fencepost.wire.types import RANGES, Primitive, Uuid
 
 if TYPE_CHECKING:
@@ -176,13 +177,19 @@ class Field(NamedTuple):
             return records_size(value) == 0
         if self.struct is not None:
             return type(value) is self.struct and is_all_default(value)
+        if self.primitive is Primitive.FLOAT64:
+            return same_float(value, self.default)
         return bool(value == self.default)
 
 
 def records_size(value: Any) -> int:
     """Bytes in a records value, which may come in parts."""
     if isinstance(value, (list, tuple)):
-        return sum(records_size(part) for part in value)
+        return sum(map(_part_size, value))
+    return _part_size(value)
+
+
+def _part_size(value: Any) -> int:
     return value.nbytes if isinstance(value, memoryview) else len(value)
 
 
