@@ -14,15 +14,18 @@ from fencepost.batch.header import (
     read_header,
     stamp_crc,
 )
+from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import (
     BatchBuilder,
     Record,
     build_batch,
+    read_batch,
+    read_first,
     read_records,
     record_bytes_max,
 )
 from fencepost.batch.validate import validate_produced
-from fencepost.batch.walk import Flaw, RecordError
+from fencepost.batch.walk import Flaw, RecordError, read_record
 from fencepost.wire.errors import ErrorCode
 
 from .samples import (
@@ -207,3 +210,49 @@ def test_buffers_of_all_kinds_are_taken_and_read():
         (record,) = read_records(buf)
         assert record == Record(0, 0, 0, b"k", b"v", (("h", b"x"),))
         assert type(record.key) is bytes
+
+
+@settings(max_examples=60)
+@given(records=lists())
+def test_the_first_records_are_those_that_go_into_the_limits(records):
+    batch = build(records, "gzip", base_offset=0)
+    header = read_header(batch)
+    weights = [1 + len(record.headers) for record in records]
+    for count in range(len(records) + 1):
+        room = sum(weights[:count])
+        found, has_more = read_first(batch, 0, header, max_items=room, max_bytes=1 << 20)
+        assert found == records[:count] and has_more == (count < len(records))
+    assert read_first(batch, 0, header, max_items=sum(weights), max_bytes=1) == ([], True)
+
+
+def test_of_records_beyond_the_limit_nothing_is_read(monkeypatch):
+    batch = build_batch([(None, None)] * 5000, timestamp_ms=0, compression="gzip")
+    looks = 0
+
+    def counted(*arguments):
+        nonlocal looks
+        looks += 1
+        return read_record(*arguments)
+
+    monkeypatch.setattr("fencepost.batch.records.read_record", counted)
+    found, has_more = read_first(batch, 0, read_header(batch), max_items=10, max_bytes=1 << 20)
+    assert len(found) == 10 and has_more and looks <= 2 * 11
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_the_first_messages_of_old_formats(codec):
+    records = [Record(offset, 5, 0, b"k", b"v" * 100) for offset in range(20)]
+    data = build_message_set(records, magic=1, compression=codec)
+    header = read_header(data)
+    whole = read_batch(data, 0, header)
+    for items in range(len(whole) + 1):
+        found, has_more = read_first(data, 0, header, max_items=items, max_bytes=1 << 20)
+        assert found == whole[:items] and has_more == (items < len(whole))
+    assert read_first(data, 0, header, max_items=20, max_bytes=100) == ([], True)
+
+
+def test_a_flaw_before_the_limit_is_an_error():
+    batch = build_batch([(b"k", b"v")] * 3, timestamp_ms=0)
+    batch[HEADER_BYTES] = 0x7F  # the length of the first
+    with pytest.raises(RecordError, match="record 0"):
+        read_first(batch, 0, read_header(batch), max_items=2, max_bytes=1 << 20)

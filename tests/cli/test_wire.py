@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fencepost.batch.records import build_batch
+from fencepost.batch.control import build_end_txn_marker
+from fencepost.batch.legacy import build_message_set
+from fencepost.batch.records import Record, build_batch
 from fencepost.cli.main import main
 from fencepost.cli.wire.bytes_input import Progress
 from fencepost.cli.wire.encode import collect_object
 from fencepost.cli.wire.names import message_names
+from fencepost.cli.wire.output import RECORDS_MAX
 from fencepost.cli.wire.packets import Endpoint
 from fencepost.wire import api
 from fencepost.wire.api import (
@@ -405,6 +408,69 @@ def test_int64_as_strings_survives_what_keeps_53_bits(wire: Wire):
     assert wire("encode", "--part", "value", stdin=ran.raw).out.strip() == value.hex()
 
 
+def shown_of(wire: Wire, *fields: bytes, options: tuple[str, ...] = ()) -> list[Any]:
+    """What --records shows of a Produce request with these records fields."""
+    data = [PartitionProduceData(records=records) for records in fields]
+    message = ProduceRequest(topic_data=[TopicProduceData(partition_data=data)])
+    words = ("decode", "--message", "ProduceRequest", "--version", "9", "--records", *options)
+    ran = wire(*words, stdin=message.encode(9))
+    assert wire("encode", stdin=ran.raw).out.strip() == message.encode(9).hex()
+    return list(ran.json["decoded_records"])
+
+
+def test_a_few_bytes_that_are_many_records_are_not_all_shown(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+):
+    from fencepost.cli.wire import batches
+
+    made = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal made
+        made += 1
+        return describe_record(*arguments)
+
+    describe_record = batches.describe_record
+    monkeypatch.setattr(batches, "describe_record", counted)
+    bomb = bytes(build_batch([(None, None)] * 15_000, timestamp_ms=5, compression="gzip"))
+    first, second = shown_of(wire, bomb + bomb, BATCH)
+    assert made == len(first["batches"][0]["records"]) == RECORDS_MAX - 1
+    assert first["batches"][0]["records_left_out"] == 15_000 - made
+    assert first["bytes_left_out"] == len(bomb) and "cut_bytes" not in first
+    assert second["batches"] == [] and second["bytes_left_out"] == len(BATCH)
+
+
+def test_how_many_records_are_shown_can_be_said(wire: Wire):
+    batch = bytes(build_batch([(b"k", b"v")] * 5, timestamp_ms=5))
+    headers = bytes(build_batch([(b"k", b"v", [("h", b"")] * 50)], timestamp_ms=5))
+    control = bytes(build_end_txn_marker(
+        committed=True, coordinator_epoch=0, producer_id=1, producer_epoch=0, timestamp_ms=5,
+    ))  # fmt: skip
+    old = build_message_set([Record(i, 5, 0, b"k", b"v") for i in range(9)], magic=1, compression=1)
+
+    def left_out(records: bytes, limit: int) -> Any:
+        (field,) = shown_of(wire, records, options=("--records-limit", str(limit)))
+        return [one.get("records_left_out", 0) for one in field["batches"]], field.get(
+            "bytes_left_out"
+        )
+
+    assert left_out(batch + batch, 12) == ([0, 0], None)
+    assert left_out(batch + batch, 11) == ([0, 1], None)
+    assert left_out(batch + batch, 6) == ([0], len(batch))
+    assert left_out(headers, 52) == ([0], None)
+    assert left_out(headers + batch, 51) == ([1], len(batch))
+    assert left_out(control * 3, 4) == ([0, 0], len(control))
+    assert left_out(bytes(old), 10) == ([0], None)
+    assert left_out(bytes(old), 9) == ([None], None)  # nothing says how many there are
+
+
+def test_large_content_of_records_is_not_all_shown(wire: Wire):
+    item = (None, bytes(5 << 20))
+    batch = bytes(build_batch([item] * 4, timestamp_ms=5, compression="gzip"))
+    (field,) = shown_of(wire, batch)
+    assert field["batches"][0]["records_left_out"] == 1
+
+
 def test_damaged_batches_are_described_as_far_as_they_go(wire: Wire):
     damaged = bytearray(BATCH)
     damaged[-1] ^= 1
@@ -585,6 +651,8 @@ def test_bad_bytes_are_one_line_and_exit_code_1(wire: Wire, words: str, stdin: b
         "--pcap x --hex 00",
         "--pcap x y",
         "--request --max-frame-bytes 0",
+        "--request --records-limit 5",
+        "--request --records --records-limit 0",
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(wire: Wire, words: str):

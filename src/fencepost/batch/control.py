@@ -16,10 +16,11 @@ from fencepost.batch.header import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    BatchHeader,
     iter_headers,
     require_crc,
 )
-from fencepost.batch.records import BatchBuilder, read_batch
+from fencepost.batch.records import BatchBuilder, Record, read_batch
 from fencepost.wire.errors import DecodeError, ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.control import (
@@ -126,21 +127,25 @@ def read_control(buf: Buffer, *, check: bool = True) -> list[ControlRecord]:
     Raises BatchError for a batch that is not sound, and CORRUPT_MESSAGE for a record in it whose
     key or value cannot be read as its type.
     """
-    found = []
+    found: list[ControlRecord] = []
     for pos, header in iter_headers(buf):
         if not header.is_control:
             continue
         if check:
             require_crc(buf, pos, header)
-        for record in read_batch(buf, pos, header):
-            try:
-                control_type = decode_control_key(record.key or b"")
-                value = decode_control_value(control_type, record.value or b"")
-            except DecodeError as error:
-                raise BatchError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"control record at offset {record.offset}: {error}",
-                    offset=header.base_offset,
-                ) from error
-            found.append(ControlRecord(record.offset, record.timestamp_ms, control_type, value))
+        found += [parse_control(record, header) for record in read_batch(buf, pos, header)]
     return found
+
+
+def parse_control(record: Record, header: BatchHeader) -> ControlRecord:
+    """What a record of the control batch with this header says. BatchError as of `read_control`."""
+    try:
+        control_type = decode_control_key(record.key or b"")
+        value = decode_control_value(control_type, record.value or b"")
+    except DecodeError as error:
+        raise BatchError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"control record at offset {record.offset}: {error}",
+            offset=header.base_offset,
+        ) from error
+    return ControlRecord(record.offset, record.timestamp_ms, control_type, value)

@@ -28,6 +28,7 @@ write (compressed twice, nothing in it, offsets that cannot be) INVALID_RECORD, 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from struct import Struct, pack_into
 from zlib import crc32
@@ -81,8 +82,11 @@ def read_messages(
     header: BatchHeader,
     *,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+    max_records: int | None = None,
 ) -> list[Record]:
     """The record of the message at `pos`, or all those in it if it is compressed.
+
+    With `max_records` only the first so many, though all are checked.
 
     `header` is what `header.read_header` gave for it, and its CRC is taken for granted; those of
     messages in a compressed one are checked. `timestamp_type` is -1 for v0, which has no times.
@@ -99,7 +103,8 @@ def read_messages(
         key, value = _read_pair(memoryview(buf)[begin:end])
         if header.compression == Codec.NONE:
             return [_outer_record(header, key, value)]
-        return _read_inner(header, _inflate(header, value, max_decompressed_bytes))
+        payload = _inflate(header, value, max_decompressed_bytes)
+        return _read_inner(header, payload, sys.maxsize if max_records is None else max_records)
     except BatchError as error:
         raise error.at(header.base_offset) from None
 
@@ -132,37 +137,40 @@ def _inflate(header: BatchHeader, value: memoryview | None, max_bytes: int) -> b
     return decompress(codec, data, max_bytes)
 
 
-def _read_inner(header: BatchHeader, payload: bytes) -> list[Record]:
-    """The records of a compressed message, from the message set in it."""
+def _read_inner(header: BatchHeader, payload: bytes, max_records: int) -> list[Record]:
+    """The first records of a compressed message, from the message set in it."""
     view = memoryview(payload)
     by_broker = header.is_log_append_time
     kind = _timestamp_type(header)
     rows: list[Record] = []
     pos, end = 0, len(payload)
+    lowest, highest, offset = OFFSET_MAX, -OFFSET_MAX, 0
     while pos < end:
         offset, magic, message_end = _check_inner(view, pos)
+        lowest, highest = min(lowest, offset), max(highest, offset)
         timestamp = NO_TIMESTAMP
         if magic == MAGIC_V1:
             (timestamp,) = _TIMESTAMP.unpack_from(payload, pos + MESSAGE_TIMESTAMP_AT)
             if by_broker:
                 timestamp = header.max_timestamp
         key, value = _read_pair(view[pos + _BODIES_AT[magic] : message_end])
-        rows.append(
-            Record(
-                offset,
-                timestamp,
-                kind,
-                None if key is None else bytes(key),
-                None if value is None else bytes(value),
-            )
-        )
         pos = message_end
-    if not rows:
+        if len(rows) < max_records:
+            rows.append(
+                Record(
+                    offset,
+                    timestamp,
+                    kind,
+                    None if key is None else bytes(key),
+                    None if value is None else bytes(value),
+                )
+            )
+    if not payload:
         raise _invalid("a compressed message with nothing in it")
-    base = _base_offset(header, rows[-1].offset)
-    for row in rows:
-        if not -1 <= base + row.offset < OFFSET_MAX:
-            raise _invalid(f"a message in it would have offset {base + row.offset}")
+    base = _base_offset(header, offset)
+    for one in (lowest, highest):
+        if not -1 <= base + one < OFFSET_MAX:
+            raise _invalid(f"a message in it would have offset {base + one}")
     return [row._replace(offset=base + row.offset) for row in rows] if base else rows
 
 

@@ -52,6 +52,7 @@ from fencepost.batch.walk import (
     add_timestamp,
     read_headers,
     read_record,
+    read_varint,
     record_error,
 )
 from fencepost.wire.errors import ErrorCode
@@ -151,6 +152,27 @@ def read_rows(payload: Buffer, header: BatchHeader) -> list[Row]:
     return rows
 
 
+def read_first(
+    buf: Buffer, pos: int, header: BatchHeader, *, max_items: int, max_bytes: int
+) -> tuple[list[Record], bool]:
+    """The first records of the batch at `pos`, for whoever shows them; whether there are more.
+
+    A record's header counts as an item like the record itself, and a record's bytes are what it
+    takes uncompressed: nothing is made of a record beyond either limit, since a few bytes can be
+    millions of records. What comes behind is not looked at. Raises BatchError as `read_batch`.
+    """
+    if header.magic != MAGIC:
+        from fencepost.batch.legacy import read_messages
+
+        messages = read_messages(buf, pos, header, max_records=max_items + 1)
+        return _within(messages, max_items, max_bytes)
+    payload = read_payload(buf, pos, header)
+    report, rows, has_more = _read_first_rows(payload, header, max_items, max_bytes)
+    if report is not None:
+        raise record_error(report, code=ErrorCode.CORRUPT_MESSAGE, offset=header.base_offset)
+    return list(map(Record._make, rows)), has_more
+
+
 def read_records(
     buf: Buffer,
     *,
@@ -206,6 +228,36 @@ def _read_rows_python(payload: Buffer, header: BatchHeader) -> tuple[_Report | N
     except Flawed as flawed:
         return (int(flawed.flaw), len(rows), pos, flawed.detail), rows
     return None, rows
+
+
+def _read_first_rows(
+    payload: Buffer, header: BatchHeader, max_items: int, max_bytes: int
+) -> tuple[_Report | None, list[Row], bool]:
+    rows: list[Row] = []
+    pos, end = 0, len(payload)
+    items = 0
+    try:
+        while len(rows) < header.records_count:
+            record = read_record(payload, pos, end)
+            headers_count, _ = read_varint(payload, record.headers_at, record.end)
+            items += 1 + max(0, headers_count)
+            if items > max_items or record.end > max_bytes:
+                return None, rows, True
+            row, pos = _read_row(payload, pos, end, header)
+            rows.append(row)
+        if pos != end:
+            raise Flawed(Flaw.BATCH_REST, end - pos)
+    except Flawed as flawed:
+        return (int(flawed.flaw), len(rows), pos, flawed.detail), rows, False
+    return None, rows, False
+
+
+def _within(messages: list[Record], max_items: int, max_bytes: int) -> tuple[list[Record], bool]:
+    for index, message in enumerate(messages):
+        max_bytes -= len(message.key or b"") + len(message.value or b"")
+        if index == max_items or max_bytes < 0:
+            return messages[:index], True
+    return messages, False
 
 
 def _read_row(payload: Buffer, pos: int, end: int, header: BatchHeader) -> tuple[Row, int]:
@@ -430,6 +482,7 @@ __all__ = [
     "build_batch",
     "first_offset",
     "read_batch",
+    "read_first",
     "read_payload",
     "read_records",
     "read_rows",

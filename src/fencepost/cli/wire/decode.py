@@ -116,6 +116,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
         ("--port", arguments.port, arguments.pcap is not None, "--pcap"),
         ("--frames", arguments.frames or None, is_framed, "--request and --response"),
         ("--records", arguments.records or None, arguments.record is None, "messages"),
+        ("--records-limit", arguments.records_limit, arguments.records, "--records"),
         ("--error-names", arguments.error_names or None, arguments.record is None, "messages"),
         ("FILE", arguments.file, arguments.pcap is None and arguments.hex is None, "other input"),
         ("--hex", arguments.hex, arguments.pcap is None, "other input"),

@@ -7,17 +7,27 @@ import json
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fencepost.cli.cluster_options import UsageError
 from fencepost.cli.wire.documents import Decoded
 from fencepost.wire.errors import error_name
 from fencepost.wire.json_form import to_json
 
+RECORDS_MAX: Final = 10_000
+"""Records that are shown of one message: a kilobyte of it can be a million of them."""
+
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what a document is to have."""
     parser.add_argument("--records", action="store_true", help="also show the records in batches")
+    parser.add_argument(
+        "--records-limit",
+        type=int,
+        metavar="N",
+        help="of --records: so many records of a message, batches and headers of records counted "
+        f"too; records_left_out and bytes_left_out say what is missing (default: {RECORDS_MAX})",
+    )
     parser.add_argument("--error-names", action="store_true", help="also name the error codes")
     parser.add_argument(
         "--int64-as-strings",
@@ -27,18 +37,28 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Wishes(NamedTuple):
-    """What a document is to have; two of them are keys for people, beside what encode reads."""
+    """What a document is to have; two of them are keys for people, beside what encode reads.
 
-    records: bool
+    `records` is how many records are shown of a message, 0 for none.
+    """
+
+    records: int
     error_names: bool
     int64_as_strings: bool
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Wishes:
-        """Those of the command line. UsageError when what reads records is not installed."""
+        """Those of the command line.
+
+        UsageError for a limit below 1, and when what reads records is not installed.
+        """
+        limit = 0
         if arguments.records:
             _batches()
-        return cls(arguments.records, arguments.error_names, arguments.int64_as_strings)
+            limit = RECORDS_MAX if arguments.records_limit is None else arguments.records_limit
+            if limit < 1:
+                raise UsageError("--records-limit must be at least 1")
+        return cls(limit, arguments.error_names, arguments.int64_as_strings)
 
 
 def shown(decoded: Decoded, wishes: Wishes) -> dict[str, Any]:
@@ -49,8 +69,10 @@ def shown(decoded: Decoded, wishes: Wishes) -> dict[str, Any]:
         document["body"] = to_json(message, version, int64_as_strings=True)
     if wishes.error_names and (names := list(_error_names(document["body"], ""))):
         document["error_names"] = names
-    if wishes.records and (records := _batches().decoded_records(message, version)):
-        document["decoded_records"] = records
+    if wishes.records:
+        records = _batches().decoded_records(message, version, wishes.records)
+        if records:
+            document["decoded_records"] = records
     return document
 
 
