@@ -13,7 +13,7 @@ from fencepost.log.cleaner.job import CleaningAbortedError
 from fencepost.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
-from fencepost.log.segment import SegmentCache
+from fencepost.log.segment_cache import SegmentCache
 
 from .cleaning import batches_of, clean, pairs_of, put, put_marker, records_of, settle
 from .helpers import NOW_MS, append, config, contents, open_log

@@ -637,7 +637,7 @@ def test_stray_snapshots_go(disk):
 
 
 def test_many_segments_with_few_open_files(disk):
-    from fencepost.log.segment import SegmentCache
+    from fencepost.log.segment_cache import SegmentCache
 
     cache = SegmentCache(files_max=4, index_bytes_max=100)
     log = open_log(disk, "/data/t-0", config(**SMALL), cache=cache)
@@ -658,7 +658,7 @@ def test_many_segments_with_few_open_files(disk):
 
 
 def test_dirty_segments_stay_open_until_they_are_synced(disk):
-    from fencepost.log.segment import SegmentCache
+    from fencepost.log.segment_cache import SegmentCache
 
     cache = SegmentCache(files_max=2)
     logs = [open_log(disk, f"/data/t-{at}", cache=cache) for at in range(6)]

@@ -58,7 +58,7 @@ from fencepost.log.names import (
 )
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS
-from fencepost.log.segment import SegmentCache
+from fencepost.log.segment_cache import SegmentCache
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)

@@ -61,7 +61,8 @@ from fencepost.log.reading import (
 from fencepost.log.recovery import LoadedLog, RecoveryReport, load_log
 from fencepost.log.replay import load_producers, note_batch, rebuild_txn_index, settle_active
 from fencepost.log.retention import segments_to_delete
-from fencepost.log.segment import UNKNOWN, Segment, SegmentCache
+from fencepost.log.segment import UNKNOWN, Segment
+from fencepost.log.segment_cache import SegmentCache
 from fencepost.log.txn_index import TxnIndex
 from fencepost.wire.records.txn_index import AbortedTxn
 from fencepost.wire.types import Uuid

@@ -42,6 +42,7 @@ from fencepost.log.errors import (
     InconsistentTopicIdError,
 )
 from fencepost.log.flush import sync_path
+from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.leftovers import settle
 from fencepost.log.meta import encode_partition_metadata, read_partition_metadata
 from fencepost.log.names import (
@@ -52,12 +53,11 @@ from fencepost.log.names import (
     SNAPSHOT_SUFFIX,
     offset_file,
 )
-from fencepost.log.offset_index import OffsetIndex
 from fencepost.log.producers import ProducerStates
 from fencepost.log.replay import load_producers, settle_active
-from fencepost.log.segment import Segment, SegmentCache
+from fencepost.log.segment import UNKNOWN, Segment
+from fencepost.log.segment_cache import SegmentCache
 from fencepost.log.segment_row import SegmentRow
-from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from fencepost.wire.types import Uuid
 
 _SCAN_CHUNK_BYTES: Final = 1 << 20
@@ -392,35 +392,26 @@ class _Loader:
     def _scan(self, segment: Segment) -> bool:
         """Read every batch, index it, and find where soundness ends; whether that is the end."""
         self.report.segments_scanned += 1
-        index, time_index, newest = OffsetIndex(), TimeIndex(), NO_TIMESTAMP
-        since, end = 0, 0
-        next_offset = segment.base_offset
-        interval_bytes = self._config.index_interval_bytes
+        built = IndexBuilder(segment.base_offset, self._config.index_interval_bytes)
+        end, next_offset = 0, segment.base_offset
         may_gap = self._config.is_compacted
         for position, header in scan(
             self._disk, segment.path(), segment.size_bytes, segment.base_offset
         ):
-            relative = header.last_offset - segment.base_offset
             if not segment.has_room_for(header.last_offset):
                 break
-            if header.max_timestamp > newest.timestamp_ms:
-                newest = TimestampOffset(header.max_timestamp, relative)
-            if since > interval_bytes:
-                index.append(relative, position)
-                time_index.maybe_append(*newest)
-                since = 0
+            built.add(position, header)
             self._note_epoch(header)
             if self._ends_at in (header.next_offset, header.base_offset if may_gap else None):
                 self._ends_at = None
-            since += header.size_bytes
             end = position + header.size_bytes
             next_offset = header.next_offset
         whole = end == segment.size_bytes
-        segment.install_indexes(index, time_index, newest, since)
+        segment.install_indexes(built)
         segment.next_offset = next_offset
         self.report.bytes_cut += segment.size_bytes - end
         segment.size_bytes = end
-        segment.first_timestamp_ms = -2 if end else -1
+        segment.first_timestamp_ms = UNKNOWN if end else -1
         segment.mark_sound()
         return whole
 

@@ -4,43 +4,31 @@ Theory of operation
 -------------------
 A segment is named after the first offset it may hold. Batches stand in its file one behind the
 other, as they came; the last segment of a log, the active one, grows. Where a batch begins is found
-through the sparse offset index and a walk over batch headers, a few kilobytes at most. Where the
-last reads ended is remembered (`_hints`), because that is where the next ones will begin.
+through the sparse offset index and a walk over batch headers (`segment_walk`), a few kilobytes at
+most. Where the last reads ended is remembered (`_hints`), because that is where the next ones will
+begin.
 
-A walk meets bytes that may have rotted. A header that cannot be one, or an index that points at
-something that is not a batch of its offset, is CorruptFileError; the owner then makes the indexes
-anew and looks again, and only if that does not help reports the log as damaged.
+An index may have rotted, too, and point at something that is not a batch of its offset. When a walk
+finds damage the indexes are made anew and the search is repeated; only if that does not help is the
+log damaged.
 
 Batches that this process appended, or scanned during recovery, are known to be sound. The others
 (of a log that was closed cleanly) have their CRC checked the first time they are read:
 `_sound_from` and `_sound_to` bound the stretch that needs no more checking.
 
-The file of a segment is opened when it is needed and closed by `SegmentCache`, which bounds open
-files and loaded indexes for a whole log directory.
+The file of a segment is opened, and its indexes are loaded, when they are needed; `SegmentCache`
+lets go of them.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from struct import Struct
 from typing import Final
-from zlib import crc32
 
-from fencepost.batch.errors import BatchError
-from fencepost.batch.header import (
-    HEADER_BYTES,
-    MAGIC,
-    MAGIC_AT,
-    MESSAGE_BYTES_MIN,
-    MESSAGE_CRC_AT,
-    MESSAGE_LENGTHS_MIN,
-    BatchHeader,
-    check_crc,
-    read_header,
-)
-from fencepost.log.disk import Buffer, Disk, File
+from fencepost.batch.header import BatchHeader, check_crc
+from fencepost.log.disk import Disk, File
 from fencepost.log.errors import CorruptFileError
+from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -49,89 +37,17 @@ from fencepost.log.names import (
     offset_file,
 )
 from fencepost.log.offset_index import OffsetIndex
+from fencepost.log.segment_cache import SegmentCache
+from fencepost.log.segment_walk import BatchAt, header_at, walk, walk_headers
 from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from fencepost.log.txn_index import TxnIndex
 
-# base offset, batch length, magic, last offset delta: all a walk needs of a batch's header
-_WALK = Struct(">qi4xb6xi")
-_WALK_BYTES: Final = _WALK.size
-_LENGTH_OVERHEAD_BYTES: Final = 12
-_BYTES_MIN: Final = {
-    magic: length + _LENGTH_OVERHEAD_BYTES for magic, length in enumerate(MESSAGE_LENGTHS_MIN)
-}
-_NO_MAGIC: Final = 1 << 32  # more than any size
-_WALK_CHUNK_BYTES: Final = 8 * 1024
-_SCAN_CHUNK_BYTES: Final = 1 << 20
+_BATCHES_CHUNK_BYTES: Final = 1 << 20
 _HINTS_KEPT: Final = 16
 _RELATIVE_MAX: Final = (1 << 31) - 1
 
-DIRTY_TIMES: Final = 4
-"""How many times as many files as there may be otherwise may be open and not synced yet."""
-
 UNKNOWN: Final = -2
 """A timestamp that has not been looked for yet; -1 is "there is none"."""
-
-BatchAt = tuple[int, int, int, int]
-"""Of a batch: position, size in bytes, base offset, last offset. For a message of before Kafka 0.11
-(formats v0, v1), which is a batch here, both are the one offset it has."""
-
-
-class SegmentCache:
-    """Bounds what the segments of a log directory keep open and in memory.
-
-    Segments are released in the order in which they were last read. A segment with appended data
-    that is not yet durable keeps its file beyond `files_max`, for the flush that will come. When
-    there are `DIRTY_TIMES` as many, because thousands of partitions were written to since their
-    last flush, the oldest are synced on the spot and closed.
-    """
-
-    def __init__(self, files_max: int = 256, index_bytes_max: int = 16 << 20) -> None:
-        self._files_max = files_max
-        self._index_bytes_max = index_bytes_max
-        self._index_bytes = 0
-        self._used: OrderedDict[Segment, int] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._used)
-
-    def touch(self, segment: Segment) -> None:
-        """The segment has just opened or loaded something, or is being read. OSError."""
-        size = segment.releasable_index_bytes
-        self._index_bytes += size - self._used.get(segment, 0)
-        self._used[segment] = size
-        self._used.move_to_end(segment)
-        self.trim(segment)
-
-    def forget(self, segment: Segment) -> bool:
-        """The segment is closed, or another cache's business; whether it held anything."""
-        if segment not in self._used:
-            return False
-        self._index_bytes -= self._used.pop(segment)
-        return True
-
-    def trim(self, keep: Segment | None = None) -> None:
-        """Release what is too much; to be called when segments have become durable."""
-        if not self._is_over():
-            return
-        for segment in list(self._used):
-            if segment is not keep and not segment.is_dirty and not segment.is_pinned:
-                self.forget(segment)
-                segment.release()
-                if not self._is_over():
-                    return
-        if len(self._used) > DIRTY_TIMES * self._files_max:
-            self._settle(keep)
-
-    def _settle(self, keep: Segment | None) -> None:
-        """Make the oldest durable, as many as there may be clean ones. OSError."""
-        for segment in list(self._used)[: self._files_max]:
-            if segment is not keep and not segment.is_pinned:
-                segment.settle()
-                self.forget(segment)
-                segment.release()
-
-    def _is_over(self) -> bool:
-        return len(self._used) > self._files_max or self._index_bytes > self._index_bytes_max
 
 
 class Segment:
@@ -330,35 +246,25 @@ class Segment:
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
         """Make both indexes from the segment file. CorruptFileError if it is damaged; OSError."""
-        index, time_index, newest = OffsetIndex(), TimeIndex(), NO_TIMESTAMP
-        since, expected = 0, self.base_offset
+        built, expected = IndexBuilder(self.base_offset, interval_bytes), self.base_offset
         for position, header in self.headers(0, self.size_bytes):
             if header.base_offset < expected or not self.has_room_for(header.last_offset):
                 raise CorruptFileError(self.path(), "offsets are out of order", position)
             expected = header.next_offset
-            relative = header.last_offset - self.base_offset
-            if header.max_timestamp > newest.timestamp_ms:
-                newest = TimestampOffset(header.max_timestamp, relative)
-            if since > interval_bytes:
-                index.append(relative, position)
-                time_index.maybe_append(*newest)
-                since = 0
-            since += header.size_bytes
-        self.install_indexes(index, time_index, newest, since)
+            built.add(position, header)
+        self.install_indexes(built)
         if not self.is_active:
             self.time_index.maybe_append(*self.largest_timestamp())
             for file in self.write_indexes():
                 file.close()
         self._cache.touch(self)
 
-    def install_indexes(
-        self, index: OffsetIndex, time_index: TimeIndex, newest: TimestampOffset, since: int
-    ) -> None:
-        """Take over indexes that a scan has made."""
-        self._index, self._time_index = index, time_index
+    def install_indexes(self, built: IndexBuilder) -> None:
+        """Take over indexes that were made of all its batches."""
+        self._index, self._time_index = built.index, built.time_index
         self._index_is_fresh = True
-        self.max_timestamp = newest
-        self.bytes_since_index = since
+        self.max_timestamp = built.newest
+        self.bytes_since_index = built.bytes_since_index
         self._hints.clear()
 
     @property
@@ -535,9 +441,9 @@ class Segment:
 
     def _find_boundary(self, start: int, limit: int) -> int:
         entry = self.index.floor_position(limit)
-        walk = self._walk_from_entry(entry) if entry[1] > start else self.walk(start, limit)
+        batches = self._walk_from_entry(entry) if entry[1] > start else walk(self, start, limit)
         reached = start
-        for at, size, base_offset, _ in walk:
+        for at, size, base_offset, _ in batches:
             if at + size > limit:
                 self.hint(base_offset, at)
                 return at
@@ -547,7 +453,7 @@ class Segment:
     def _walk_from_entry(self, entry: tuple[int, int]) -> Iterator[BatchAt]:
         """Batches from the one that an index entry names, if that is one of its offset."""
         entry_offset, position = entry
-        for batch in self.walk(position, self.size_bytes):
+        for batch in walk(self, position, self.size_bytes):
             if batch[0] == position and entry_offset not in (-1, batch[3] - self.base_offset):
                 path = self.path(INDEX_SUFFIX)
                 raise CorruptFileError(path, f"offset {entry_offset} does not lie at {position}")
@@ -555,12 +461,12 @@ class Segment:
 
     def batch_size_at(self, position: int) -> int:
         """Size of the batch that begins at `position`, 0 if none does; likewise."""
-        batch = next(self.walk(position, self.size_bytes), None)
+        batch = next(walk(self, position, self.size_bytes), None)
         return 0 if batch is None else batch[1]
 
     def base_offset_at(self, position: int) -> int | None:
         """Base offset of the batch that begins at `position`, if one does; likewise."""
-        batch = next(self.walk(position, self.size_bytes), None)
+        batch = next(walk(self, position, self.size_bytes), None)
         return None if batch is None else batch[2]
 
     def hint(self, offset: int, position: int) -> None:
@@ -569,66 +475,6 @@ class Segment:
         hints[offset] = position
         if len(hints) > _HINTS_KEPT:
             del hints[next(iter(hints))]
-
-    def walk(self, position: int, end: int) -> Iterator[BatchAt]:
-        """The batches from `position` to `end`, by their headers. CorruptFileError, OSError.
-
-        A batch that reaches beyond `end` is not given; one that reaches beyond the file is damage.
-        """
-        read_at, path = self.file.read_at, self.path()
-        chunk, chunk_at = b"", position
-        previous = -1
-        while end - position >= MESSAGE_BYTES_MIN:
-            at = position - chunk_at
-            if at + _WALK_BYTES > len(chunk):
-                chunk_at, at = position, 0
-                chunk = read_at(min(_WALK_CHUNK_BYTES, end - position), position)
-                if len(chunk) < MESSAGE_BYTES_MIN:
-                    raise CorruptFileError(path, f"ends before {end}", position)
-                chunk = chunk.ljust(_WALK_BYTES)  # the least message ends before a delta would
-            base_offset, length, magic, delta = _WALK.unpack_from(chunk, at)
-            size = length + _LENGTH_OVERHEAD_BYTES
-            least = HEADER_BYTES
-            if magic != MAGIC:
-                least, delta = _BYTES_MIN.get(magic, _NO_MAGIC), 0
-                if previous < 0 and not self._is_message(position, size):
-                    least = _NO_MAGIC
-            if size < least or delta < 0 or base_offset <= previous:
-                raise CorruptFileError(path, "no batch begins here", position)
-            if size > end - position:
-                break
-            previous = base_offset + delta
-            yield position, size, base_offset, previous
-            position += size
-        else:
-            size = MESSAGE_BYTES_MIN
-        self._check_end(position, size, end)
-
-    def _check_end(self, position: int, size: int, end: int) -> None:
-        """A walk to `end` stops at `position`, before something of `size`: may it?
-
-        What is left of the file is no batch if that is not whole: were it passed over, readers
-        would go on with the next segment, and miss what is here in silence.
-        """
-        if position < end and size > self.size_bytes - position:
-            raise CorruptFileError(self.path(), "a batch reaches beyond the end", position)
-
-    def _is_message(self, position: int, size: int) -> bool:
-        """Whether a message of format v0 or v1 lies at `position`: its CRC says. OSError.
-
-        A walk begins where an index says, and among bytes that are mostly zero anything looks like
-        a message; batches have enough in their headers to tell.
-        """
-        if not MESSAGE_BYTES_MIN <= size <= self.size_bytes - position:
-            return False
-        crc, at, end = 0, position + MAGIC_AT, position + size
-        while at < end:
-            piece = self.file.read_at(min(_SCAN_CHUNK_BYTES, end - at), at)
-            if not piece:
-                return False
-            crc = crc32(piece, crc)
-            at += len(piece)
-        return crc.to_bytes(4) == self.file.read_at(4, position + MESSAGE_CRC_AT)
 
     # ---- reading
 
@@ -642,19 +488,19 @@ class Segment:
         return data
 
     def _check(self, data: bytes, start: int, end: int) -> None:
-        position, expected = 0, self.base_offset
+        position, expected, path = 0, self.base_offset, self.path()
         while position < len(data):
-            header = self._header(data, position, start)
+            header = header_at(path, data, position, start + position)
             if not check_crc(data, position, header):
-                raise CorruptFileError(self.path(), "a batch fails its CRC", start + position)
+                raise CorruptFileError(path, "a batch fails its CRC", start + position)
             # The CRC does not cover offsets; their order does what it can.
             if header.base_offset < expected:
-                raise CorruptFileError(self.path(), "offsets are out of order", start + position)
+                raise CorruptFileError(path, "offsets are out of order", start + position)
             expected = header.next_offset
             position += header.size_bytes
         following = self.base_offset_at(end)
         if expected > (self.next_offset if following is None else following):
-            raise CorruptFileError(self.path(), "offsets are out of order", end)
+            raise CorruptFileError(path, "offsets are out of order", end)
         if start <= self._sound_to and end >= self._sound_from:
             self._sound_from = min(self._sound_from, start)
             self._sound_to = max(self._sound_to, end)
@@ -665,16 +511,11 @@ class Segment:
         """All batches have been checked."""
         self._sound_from, self._sound_to = 0, self.size_bytes
 
-    def _header(self, data: Buffer, at: int, start: int) -> BatchHeader:
-        try:
-            return read_header(data, at)
-        except BatchError as error:
-            raise CorruptFileError(self.path(), str(error), start + at) from None
-
     def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         """The whole batches between two positions, sound. CorruptFileError, OSError."""
+        path = self.path()
         while start < end:
-            stop = self.boundary_at_most(start, min(start + _SCAN_CHUNK_BYTES, end))
+            stop = self.boundary_at_most(start, min(start + _BATCHES_CHUNK_BYTES, end))
             if stop == start:  # a batch larger than a chunk, or the end
                 stop = start + self.batch_size_at(start)
                 if stop == start or stop > end:
@@ -682,7 +523,7 @@ class Segment:
             data = memoryview(self.read(start, stop))
             position = 0
             while position < len(data):
-                header = self._header(data, position, start)
+                header = header_at(path, data, position, start + position)
                 yield header, data[position : position + header.size_bytes]
                 position += header.size_bytes
             start = stop
@@ -692,18 +533,4 @@ class Segment:
 
         CorruptFileError, OSError.
         """
-        position, chunk, chunk_at = start, b"", start
-        while end - position >= MESSAGE_BYTES_MIN:
-            at = position - chunk_at
-            if at + HEADER_BYTES > len(chunk):
-                chunk_at, at = position, 0
-                chunk = self.file.read_at(min(4 * _WALK_CHUNK_BYTES, end - position), position)
-                if end - position < HEADER_BYTES and chunk[MAGIC_AT : MAGIC_AT + 1] == b"\x02":
-                    self._check_end(position, HEADER_BYTES, end)
-                    return
-            header = self._header(chunk, at, chunk_at)
-            if header.size_bytes > end - position:
-                self._check_end(position, header.size_bytes, end)
-                return
-            yield position, header
-            position += header.size_bytes
+        return walk_headers(self, start, end)

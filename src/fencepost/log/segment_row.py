@@ -26,7 +26,8 @@ from collections.abc import Iterable
 
 from fencepost.log.disk import Disk, File
 from fencepost.log.names import DELETED_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_file
-from fencepost.log.segment import Segment, SegmentCache
+from fencepost.log.segment import Segment
+from fencepost.log.segment_cache import SegmentCache
 
 
 class SegmentRow:

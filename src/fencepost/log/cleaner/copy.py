@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from fencepost.batch.errors import BatchError
-from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc, read_header
+from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc
 from fencepost.log.disk import Buffer, Disk, File
 from fencepost.log.errors import CorruptFileError
+from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
@@ -23,9 +23,9 @@ from fencepost.log.names import (
     TXN_INDEX_SUFFIX,
     offset_file,
 )
-from fencepost.log.offset_index import OffsetIndex
-from fencepost.log.segment import Segment, SegmentCache
-from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from fencepost.log.segment import Segment
+from fencepost.log.segment_cache import SegmentCache
+from fencepost.log.segment_walk import header_at
 from fencepost.log.txn_index import TxnIndex
 
 POSITION_MAX: Final = (1 << 31) - 1
@@ -45,7 +45,7 @@ def read_segment(
         while position < size_bytes:
             wanted = HEADER_BYTES
             if len(chunk) - at >= HEADER_BYTES or position + len(chunk) - at >= size_bytes:
-                header = _header(path, chunk, at, position)
+                header = header_at(path, chunk, at, position)
                 wanted = header.size_bytes
             if len(chunk) - at < wanted:
                 if wanted > size_bytes - position:
@@ -66,13 +66,6 @@ def read_segment(
         file.close()
 
 
-def _header(path: str, chunk: Buffer, at: int, position: int) -> BatchHeader:
-    try:
-        return read_header(chunk, at)
-    except BatchError as error:
-        raise CorruptFileError(path, str(error), position) from None
-
-
 class Copy:
     """The copy of some neighbouring segments, of which the first begins at `base_offset`."""
 
@@ -82,13 +75,10 @@ class Copy:
         self._disk = disk
         self._directory = directory
         self._base_offset = base_offset
-        self._interval_bytes = interval_bytes
         self._buffer_bytes = buffer_bytes
         self._buffer = bytearray()
         self._written_bytes = 0
-        self._since_index_bytes = 0
-        self._index, self._time_index = OffsetIndex(), TimeIndex()
-        self._newest = NO_TIMESTAMP
+        self._built = IndexBuilder(base_offset, interval_bytes)
         self._files: list[File] = []
         self._log = self._create(LOG_SUFFIX)
 
@@ -102,14 +92,7 @@ class Copy:
         position = self.size_bytes
         if position + len(batch) > POSITION_MAX:
             raise CorruptFileError(self._path(LOG_SUFFIX), "a segment cannot be so large", position)
-        relative = header.last_offset - self._base_offset
-        if header.max_timestamp > self._newest.timestamp_ms:
-            self._newest = TimestampOffset(header.max_timestamp, relative)
-        if self._since_index_bytes > self._interval_bytes:
-            self._index.append(relative, position)
-            self._time_index.maybe_append(*self._newest)
-            self._since_index_bytes = 0
-        self._since_index_bytes += len(batch)
+        self._built.add(position, header)
         self._buffer += batch
         if len(self._buffer) >= self._buffer_bytes:
             self._write_out()
@@ -122,10 +105,11 @@ class Copy:
         The file's age is that of the newest original. OSError.
         """
         self._write_out()
-        self._time_index.maybe_append(*self._newest)
+        built = self._built
+        built.time_index.maybe_append(*built.newest)
         indexes = [
-            (INDEX_SUFFIX, self._index.encode()),
-            (TIME_INDEX_SUFFIX, self._time_index.encode()),
+            (INDEX_SUFFIX, built.index.encode()),
+            (TIME_INDEX_SUFFIX, built.time_index.encode()),
         ]
         if txn_index:
             indexes.append((TXN_INDEX_SUFFIX, txn_index.encode()))
@@ -143,7 +127,7 @@ class Copy:
             next_offset=end_offset,
             now_ms=modified_ms,
         )
-        segment.install_indexes(self._index, self._time_index, self._newest, 0)
+        segment.install_indexes(built)
         segment.install_txn_index(txn_index)
         segment.pin(self._log)
         for file in self._files[1:]:

@@ -31,7 +31,8 @@ from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
 from fencepost.log.errors import LogError
 from fencepost.log.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_file
-from fencepost.log.segment import Segment, SegmentCache
+from fencepost.log.segment import Segment
+from fencepost.log.segment_cache import SegmentCache
 from fencepost.log.txn_index import TxnIndex
 from fencepost.wire.records.txn_index import AbortedTxn
 

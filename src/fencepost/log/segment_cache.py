@@ -1,0 +1,70 @@
+"""Bounds open files and loaded indexes for the segments of a whole log directory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from fencepost.log.segment import Segment
+
+DIRTY_TIMES: Final = 4
+"""How many times as many files as there may be otherwise may be open and not synced yet."""
+
+
+class SegmentCache:
+    """Bounds what the segments of a log directory keep open and in memory.
+
+    Segments are released in the order in which they were last read. A segment with appended data
+    that is not yet durable keeps its file beyond `files_max`, for the flush that will come. When
+    there are `DIRTY_TIMES` as many, because thousands of partitions were written to since their
+    last flush, the oldest are synced on the spot and closed.
+    """
+
+    def __init__(self, files_max: int = 256, index_bytes_max: int = 16 << 20) -> None:
+        self._files_max = files_max
+        self._index_bytes_max = index_bytes_max
+        self._index_bytes = 0
+        self._used: OrderedDict[Segment, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def touch(self, segment: Segment) -> None:
+        """The segment has just opened or loaded something, or is being read. OSError."""
+        size = segment.releasable_index_bytes
+        self._index_bytes += size - self._used.get(segment, 0)
+        self._used[segment] = size
+        self._used.move_to_end(segment)
+        self.trim(segment)
+
+    def forget(self, segment: Segment) -> bool:
+        """The segment is closed, or another cache's business; whether it held anything."""
+        if segment not in self._used:
+            return False
+        self._index_bytes -= self._used.pop(segment)
+        return True
+
+    def trim(self, keep: Segment | None = None) -> None:
+        """Release what is too much; to be called when segments have become durable."""
+        if not self._is_over():
+            return
+        for segment in list(self._used):
+            if segment is not keep and not segment.is_dirty and not segment.is_pinned:
+                self.forget(segment)
+                segment.release()
+                if not self._is_over():
+                    return
+        if len(self._used) > DIRTY_TIMES * self._files_max:
+            self._settle(keep)
+
+    def _settle(self, keep: Segment | None) -> None:
+        """Make the oldest durable, as many as there may be clean ones. OSError."""
+        for segment in list(self._used)[: self._files_max]:
+            if segment is not keep and not segment.is_pinned:
+                segment.settle()
+                self.forget(segment)
+                segment.release()
+
+    def _is_over(self) -> bool:
+        return len(self._used) > self._files_max or self._index_bytes > self._index_bytes_max
