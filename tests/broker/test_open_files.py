@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import socket
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,17 +22,22 @@ pytestmark = pytest.mark.slow
 FILES = 96
 
 
-@contextlib.contextmanager
-def frugal_cluster() -> Iterator[Cluster]:
+@pytest.fixture
+def frugal_python(tmp_path: Path) -> str:
+    """An interpreter that may have `FILES` files open; the tests' own process keeps its limit."""
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nulimit -n {FILES}\nexec "{sys.executable}" "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+@pytest.fixture
+def cluster(frugal_python: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A broker that may have `FILES` files open, and has small segments."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    cluster = Cluster(log_segment_bytes=1 << 20, **SLICE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, before[1]))
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", frugal_python)
+        cluster = Cluster(log_segment_bytes=1 << 20, **SLICE)
         cluster.start()
-        resource.prlimit(cluster.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
     with contextlib.closing(cluster):
         yield cluster
 
@@ -60,8 +66,8 @@ def work(client: Client, values: list[bytes]) -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted in /proc")
-def test_connections_cannot_take_the_files_that_logs_need():
-    with frugal_cluster() as cluster, contextlib.ExitStack() as stack:
+def test_connections_cannot_take_the_files_that_logs_need(cluster: Cluster):
+    with contextlib.ExitStack() as stack:
         client = stack.enter_context(connect(cluster))
         create(client)
         values: list[bytes] = []
