@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from fencepost.wire import api
 from fencepost.wire.api.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -496,7 +497,7 @@ RESPONSE_EXTRAS = {
 DATA_EXTRAS = {
     "last_stable_offset": 3,
     "preferred_read_replica": 3,
-    "aborted_transactions": [object()],
+    "aborted_transactions": [AbortedTransaction()],
 }
 
 
@@ -753,3 +754,28 @@ def test_answers_of_raft_leaders_come_back(
         response_to_fetch(draft, draft_version=draft_version, fetch_version=fetch_version)
         == response
     )
+
+
+def test_messages_that_cannot_be_encoded() -> None:
+    """They are refused with the name of the field, whatever is wrong."""
+    odd: Any = {1: b"", "2": b"", 10**5000: b""}
+    draft = FetchQuorumRecordsRequest(unknown_tags=odd)
+    with refused("FetchQuorumRecordsRequest"):
+        request_to_fetch(draft, draft_version=1, fetch_version=17)
+    nothing: Any = None
+    response = answer(current_leader=nothing)
+    with pytest.raises(UnmappableError, match=r"current_leader: cannot be None"):
+        response_from_fetch(response, fetch_version=17, draft_version=1)
+    del response.responses
+    with refused("responses"):
+        response_from_fetch(response, fetch_version=17, draft_version=1)
+    with refused("max_bytes"):
+        request_from_fetch(FetchRequest(max_bytes=10**5000), fetch_version=17, draft_version=1)
+
+
+@pytest.mark.parametrize("version", ["1", None, True, 1.0])
+def test_versions_are_numbers(version: Any) -> None:
+    with pytest.raises(TypeError, match="a version is a number"):
+        request_to_fetch(FetchQuorumRecordsRequest(), draft_version=version, fetch_version=17)
+    with pytest.raises(TypeError, match="a version is a number"):
+        request_from_fetch(fetch(), fetch_version=version, draft_version=1)

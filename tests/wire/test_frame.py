@@ -421,3 +421,16 @@ def test_other_spellings_are_read_as_kafka_does_and_not_written() -> None:
     explicit = FetchRequest().encode(12)[:-1] + bytes.fromhex("01 00 01 00")
     assert FetchRequest.decode(explicit, 12) == FetchRequest()  # its cluster id is null anyway
     assert FetchRequest().encode(12) != explicit
+
+
+def test_positions_of_headers() -> None:
+    for pos in (-3, -1 << 70):
+        with pytest.raises(ValueError, match="pos is negative"):
+            read_request_header(bytes(20), pos)
+
+
+def test_paths_end_in_a_name() -> None:
+    """Also where a header as a whole is wrong."""
+    with pytest.raises(DecodeError) as caught:
+        read_response_header(FetchResponse, 12, b"", 5)
+    assert caught.value.path == "header"

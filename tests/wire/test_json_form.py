@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import struct
@@ -17,7 +18,7 @@ from fencepost.wire.records.group import OffsetCommitValue
 from fencepost.wire.types import Float64, Int32, Uuid
 
 from .catalogue import MESSAGES, VERSIONS, extreme, objects, version_id
-from .samples import Leaf, Point, Sample
+from .samples import Arrays, Leaf, Point, Primitives, Sample
 
 
 class Measured(Message, kind="data", versions="0", flexible="none"):
@@ -217,3 +218,72 @@ def test_uuids_are_kafkas_text():
 
     record = TopicRecord(name="t", topic_id=Uuid(bytes(range(16))))
     assert to_json(record, 0)["topic_id"] == "AAECAwQFBgcICQoLDA0ODw"
+
+
+# What cannot be encoded has no JSON either, and what JSON has is one spelling of each value
+
+
+def odd_values() -> list[Any]:
+    view = memoryview(bytes(16))
+    view.release()
+    return [
+        view,
+        memoryview(bytes(33))[::2],
+        b"short",
+        10**5000,
+        [10**5000],
+        {1: b"", "2": b""},
+        {10**5000: b""},
+        {1: view},
+        [b"", None],
+        object(),
+    ]
+
+
+@pytest.mark.parametrize("cls", [Sample, Primitives, Arrays, Measured])
+def test_nothing_but_json_form_errors(cls: Any):
+    version = cls.max_version
+    for name in [*(entry.name for entry in cls.fields), "unknown_tags"]:
+        for value in odd_values():
+            message = cls(**{name: value})
+            with contextlib.suppress(JsonFormError):
+                json.dumps(to_json(message, version))
+            with contextlib.suppress(JsonFormError):
+                to_json(message, 0)
+        delattr(message, name)
+        with pytest.raises(JsonFormError, match=f"^{name}: was never set"):
+            to_json(message, version)
+
+
+def test_bytes_in_any_buffer_have_a_json_form():
+    view = memoryview(bytes(range(6)))[::2]
+    expected = to_json(Sample(blob=b"\0\2\4", content=b"\0\2\4\0\2\4"), 3)
+    assert to_json(Sample(blob=view, content=[view, view]), 3) == expected
+
+
+def test_tags_that_are_fields_have_no_json_form():
+    with pytest.raises(JsonFormError, match="_unknown_tags: tag 4 is the field late"):
+        to_json(Sample(unknown_tags={4: b""}), 3)
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 10**23, 1 << 20_000], ids=range(4))
+def test_numbers_that_float64_would_round(value: int):
+    with pytest.raises(JsonFormError, match=r"^value: "):
+        from_json(Measured, 0, {"value": value})
+    with pytest.raises(JsonFormError, match=r"^value: "):
+        to_json(Measured(value=value), 0)
+    assert from_json(Measured, 0, {"value": 2**60}).value == 2.0**60
+
+
+@pytest.mark.parametrize("value", ["AAAAAAAAAAAAAAAAAAAAAB", "+" * 21 + "A", "/" * 21 + "A"])
+def test_other_spellings_of_a_uuid(value: str):
+    from fencepost.wire.records.metadata import TopicRecord
+
+    with pytest.raises(JsonFormError, match=r"^topic_id: not a Uuid as it is written"):
+        from_json(TopicRecord, 0, {"topic_id": value})
+
+
+@pytest.mark.parametrize("value", ["AB==", "AAB=", "A", "AA", "AA= =", "A-__"])
+def test_other_spellings_of_bytes(value: str):
+    with pytest.raises(JsonFormError, match=r"^blob: not base64"):
+        from_json(Sample, 3, {"blob": value})

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.wire.errors import DecodeError, EncodeError, UnsupportedVersionError
+from fencepost.wire.layout import NESTED_STRUCTS_MAX
 from fencepost.wire.message import Message, Struct, VersionRange, field
 from fencepost.wire.types import Int8, Int32, String, Uuid
 
@@ -539,3 +540,89 @@ class Borrower(Message, kind="data", versions="0"):
 def test_annotations_are_resolved_in_the_module_of_their_class() -> None:
     assert Borrower.fields[0].struct is Point
     assert Borrower(point=Point(x=1)).encode(0) == b"\0\0\0\1" + b"\0" + b"\0\0" + b"\0\0\0\0"
+
+
+# Classes that cannot work are refused when they are made, or first used
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kind", "fields", "self", "encode", "unknown_tags", "min_version", "mro", "class", "A", "_x"],
+)
+def test_names_that_fields_cannot_have(name: str) -> None:
+    namespace = {"__module__": __name__, "__annotations__": {name: "Int8"}, name: field()}
+    with pytest.raises(TypeError, match=f"Odd.{name}: "):
+        type(Message)("Odd", (Message,), namespace, kind="data", versions="0")
+
+
+def test_names_of_fields_do_not_meet_those_of_the_constructor() -> None:
+    class Twins(Struct):
+        leaf: Leaf = field()
+        struct_leaf: Int8 = field()
+        default_struct_leaf: Int8 = field(default=3)
+
+    assert Twins(struct_leaf=1, default_struct_leaf=2).leaf == Leaf()
+    assert Twins().default_struct_leaf == 3
+
+
+@pytest.mark.parametrize("tag", [-1, 1 << 32, True, "1"])
+def test_tags_that_there_are_not(tag: Any) -> None:
+    with pytest.raises(TypeError, match=r"Odd\.odd: a tag is a number"):
+        declare("Int8", tag=tag)
+
+
+def test_classes_with_fields_are_final() -> None:
+    with pytest.raises(TypeError, match="Sequel is derived from Sample, but structs are final"):
+        type(Sample)("Sequel", (Sample,), {"__module__": __name__}, kind="data")
+
+
+def chain(depth: int, *, array: bool, tag: int | None) -> Any:
+    """A message in which structs nest so deep, itself counted."""
+    cls: Any = Leaf
+    for level in range(depth - 2, -1, -1):
+        message = level == 0
+        options: Any = {"kind": "data", "versions": "0", "flexible": "0+"} if message else {}
+        base: Any = Message if message else Struct
+        namespace = {
+            "__module__": __name__,
+            "__annotations__": {"inner": list[cls] if array else cls, "number": Int8},
+            "inner": field(tag=tag),
+            "number": field(),
+        }
+        cls = type(base)(f"Level{level}", (base,), namespace, **options)
+    return cls
+
+
+@pytest.mark.usefixtures("on_backend")
+@pytest.mark.parametrize("array", [True, False])
+@pytest.mark.parametrize("tag", [None, 0])
+def test_structs_nest_so_deep_and_no_deeper(array: bool, tag: int | None) -> None:
+    cls = chain(NESTED_STRUCTS_MAX, array=array, tag=tag)
+    value: Any = Leaf(name="deep")
+    classes = [cls]
+    while classes[-1] is not Leaf:
+        classes.append(classes[-1].fields[0].struct)
+    for outer in reversed(classes[:-1]):
+        value = outer(inner=[value] if array else value, number=1)
+    assert cls.decode(value.encode(0), 0) == value
+    for depth in (NESTED_STRUCTS_MAX + 1, 150):
+        with pytest.raises(TypeError, match="nests structs more than 8 deep"):
+            chain(depth, array=array, tag=tag)().encode(0)
+
+
+class Endless(Struct):
+    """A struct that has itself inside."""
+
+    inner: list[Endless] = field()
+
+
+class Endlessly(Message, kind="data", versions="0"):
+    """Its holder."""
+
+    first: Endless = field()
+
+
+@pytest.mark.usefixtures("on_backend")
+def test_structs_inside_of_themselves() -> None:
+    with pytest.raises(TypeError, match="nests structs more than 8 deep"):
+        Endlessly.decode(b"", 0)

@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.wire.errors import DecodeError, EncodeError, UnsupportedVersionError
 from fencepost.wire.message import Message
-from fencepost.wire.records import group, group_streams, metadata, share
+from fencepost.wire.records import consumer, group, group_streams, metadata, principal, share
 from fencepost.wire.records.coordinator import CoordinatorLog, UnknownRecordTypeError
 from fencepost.wire.types import Uuid
 
@@ -237,3 +237,14 @@ def test_two_types_may_have_values_of_one_class() -> None:
     data = log.encode_value(value, 0)
     for key in (share.ShareSnapshotKey(), share.ShareUpdateKey()):
         assert log.decode_value(log.decode_key(log.encode_key(key)), data) == value
+
+
+@pytest.mark.parametrize("version", [99999, -99999, 1 << 80, None])
+def test_versions_that_are_none(version: Any) -> None:
+    for encode, message in (
+        (group.encode_value, group.OffsetCommitValue()),
+        (consumer.encode_prefixed, consumer.ConsumerProtocolAssignment()),
+        (principal.encode_principal, principal.DefaultPrincipalData()),
+    ):
+        with pytest.raises(UnsupportedVersionError):
+            encode(message, version)

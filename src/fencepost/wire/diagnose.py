@@ -236,6 +236,11 @@ def explain_encode(layout: Layout, message: Any, cause: Exception) -> EncodeErro
     return EncodeError(f"cannot be written: {_described(cause)}", str(checker.path))
 
 
+def check_encodable(layout: Layout, message: Any) -> None:
+    """EncodeError, with the path, for what an encoder of `layout` would refuse."""
+    _Checker(layout.version).check_struct(layout, message)
+
+
 def _described(cause: Exception) -> str:
     try:
         return repr(cause)

@@ -31,7 +31,7 @@ from struct import Struct as Packer
 from typing import Final, TypeVar
 
 from fencepost.wire import api
-from fencepost.wire.diagnose import trailing_bytes
+from fencepost.wire.diagnose import negative, trailing_bytes
 from fencepost.wire.errors import DecodeError, EncodeError, ErrorCode
 from fencepost.wire.header import (
     API_VERSIONS_KEY,
@@ -58,8 +58,10 @@ M = TypeVar("M", bound=Message)
 def read_request_header(buf: Buffer, pos: int = 0) -> tuple[RequestHeader, int]:
     """The header of the request that begins at `pos` (behind the length), and where its body does.
 
-    DecodeError when the header is cut off or malformed.
+    DecodeError when the header is cut off or malformed, ValueError for a negative `pos`.
     """
+    if pos < 0:
+        raise negative("pos")
     if len(buf) - pos < _API.size:
         raise DecodeError("a request header takes 8 bytes or more", "header", pos)
     version = _version_before_request(*_API.unpack_from(buf, pos))
@@ -256,7 +258,8 @@ def _read_header(cls: type[M], buf: Buffer, pos: int, version: int) -> tuple[M, 
     try:
         return cls.read(buf, pos, version, max_elements=MAX_HEADER_TAGS)
     except DecodeError as error:
-        raise DecodeError(error.reason, f"header.{error.path}", error.position) from None
+        path = f"header.{error.path}" if error.path else "header"
+        raise DecodeError(error.reason, path, error.position) from None
 
 
 def _check_size(size: int) -> None:

@@ -17,8 +17,9 @@ object has the fields of one version, under their names in Python:
 Readers that keep numbers as float64 (JavaScript, jq before 1.7) change integers beyond 2**53. For
 them `to_json(..., int64_as_strings=True)` writes every int64 as a string; `from_json` takes both.
 
-Reading is strict: a key that the version does not have, a value of another type or out of range is
-a JsonFormError that says where. A field that is missing is at its default.
+Reading is strict: a key that the version does not have, a value of another type or out of range, a
+number that float64 would round, base64 other than `to_json` writes it is a JsonFormError that says
+where. A field that is missing is at its default.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ import struct
 from base64 import b64decode, b64encode
 from typing import Any, Final, TypeVar
 
+from fencepost.wire.diagnose import shown
 from fencepost.wire.errors import UnsupportedVersionError
 from fencepost.wire.layout import Layout, Slot, layout_of
-from fencepost.wire.message import Message, Struct
-from fencepost.wire.runtime import MAX_UVARINT
+from fencepost.wire.message import Field, Message, Struct
+from fencepost.wire.runtime import MAX_UVARINT, Malformed, as_bytes, as_sequence, as_uuid
 from fencepost.wire.types import MAX_STRING_BYTES, RANGES, Primitive, Uuid
 
 UNKNOWN_TAGS: Final = "_unknown_tags"
@@ -79,21 +81,32 @@ def bytes_from_json(value: Any, path: str) -> bytes:
     if not isinstance(value, str):
         raise JsonFormError(f"a base64 string is needed, not {_kind(value)}", path)
     try:
-        return b64decode(value, validate=True)
+        found = b64decode(value, validate=True)
     except ValueError as error:
         raise JsonFormError(f"not base64: {error}", path) from None
+    if b64encode(found).decode() != value:  # bits that nobody reads
+        raise JsonFormError("not base64 as it is written", path)
+    return found
 
 
-def bytes_to_json(value: Any) -> str:
-    """Bytes, a view, or records in parts as a base64 string."""
-    if isinstance(value, (list, tuple)):
-        value = b"".join(value)
-    return b64encode(value).decode()
+def bytes_to_json(value: Any, path: str = "") -> str:
+    """Bytes, a view, or records in parts as a base64 string. Raises JsonFormError."""
+    try:
+        if isinstance(value, (list, tuple)):
+            return b64encode(b"".join(map(as_bytes, as_sequence(value)))).decode()
+        return b64encode(as_bytes(value)).decode()
+    except Malformed:
+        raise JsonFormError(f"bytes are needed, not {_kind(value)}", path) from None
+    except ValueError as error:  # a released view
+        raise JsonFormError(str(error), path) from None
 
 
-def unknown_tags_to_json(tags: dict[int, bytes]) -> JsonObject:
-    """Tagged fields nobody declared, ascending."""
-    return {str(tag): bytes_to_json(tags[tag]) for tag in sorted(tags)}
+def unknown_tags_to_json(tags: dict[int, bytes], path: str = "") -> JsonObject:
+    """Tagged fields nobody declared, ascending. Raises JsonFormError."""
+    for tag in tags:
+        if type(tag) is not int or not 0 <= tag <= MAX_UVARINT:
+            raise JsonFormError(f"{shown(tag)} is no tag", path)
+    return {str(tag): bytes_to_json(tags[tag], f"{path}.{tag}") for tag in sorted(tags)}
 
 
 def unknown_tags_from_json(obj: Any, path: str) -> dict[int, bytes]:
@@ -126,19 +139,37 @@ def _struct_to_json(layout: Layout, value: Any, path: str, as_strings: bool) -> 
     if type(value) is not layout.struct:
         raise JsonFormError(f"not a {layout.struct.__name__}: {_kind(value)}", path)
     for field in layout.absent:
-        if not field.ignorable and not field.is_default(getattr(value, field.name)):
-            raise JsonFormError(
-                f"version {layout.version} has no such field", _join(path, field.name)
-            )
+        if not field.ignorable:
+            _refuse_absent(layout, field, _get(value, field.name, path), _join(path, field.name))
     obj: JsonObject = {}
     for slot in layout.plain + layout.tagged:
         name = slot.field.name
-        obj[name] = _to_json(slot, getattr(value, name), _join(path, name), as_strings)
-    if value.unknown_tags:
+        obj[name] = _to_json(slot, _get(value, name, path), _join(path, name), as_strings)
+    tags, where = _get(value, "unknown_tags", path), _join(path, UNKNOWN_TAGS)
+    if tags is not None and not isinstance(tags, dict):
+        raise JsonFormError(f"a dict is needed, not {_kind(tags)}", where)
+    if tags:
         if not layout.is_flexible:
-            raise JsonFormError("a version without tags", _join(path, UNKNOWN_TAGS))
-        obj[UNKNOWN_TAGS] = unknown_tags_to_json(value.unknown_tags)
+            raise JsonFormError("a version without tags", where)
+        obj[UNKNOWN_TAGS] = unknown_tags_to_json(tags, where)
+        _refuse_declared(layout, tags, where)
     return obj
+
+
+def _get(struct: Struct, name: str, path: str) -> Any:
+    try:
+        return getattr(struct, name)
+    except AttributeError:
+        raise JsonFormError("was never set", _join(path, name)) from None
+
+
+def _refuse_absent(layout: Layout, field: Field, value: Any, path: str) -> None:
+    try:
+        is_default = field.is_default(value)
+    except (TypeError, AttributeError, ValueError) as error:
+        raise JsonFormError(str(error), path) from None
+    if not is_default:
+        raise JsonFormError(f"version {layout.version} has no such field", path)
 
 
 def _to_json(slot: Slot, value: Any, path: str, as_strings: bool) -> Any:
@@ -152,7 +183,7 @@ def _to_json(slot: Slot, value: Any, path: str, as_strings: bool) -> Any:
         raise JsonFormError(f"an array is needed, not {_kind(value)}", path)
     return [
         _single_to_json(slot, item, f"{path}[{index}]", as_strings)
-        for index, item in enumerate(value)
+        for index, item in enumerate(as_sequence(value))
     ]
 
 
@@ -162,21 +193,41 @@ def _single_to_json(slot: Slot, value: Any, path: str, as_strings: bool) -> Any:
     primitive = slot.field.primitive
     assert primitive is not None
     if primitive in (Primitive.BYTES, Primitive.RECORDS):
-        try:
-            return bytes_to_json(value)
-        except TypeError:
-            raise JsonFormError(f"bytes are needed, not {_kind(value)}", path) from None
+        if primitive is Primitive.BYTES and isinstance(value, (list, tuple)):
+            raise JsonFormError("bytes are needed, not an array", path)
+        return bytes_to_json(value, path)
     if primitive is Primitive.UUID:
-        return str(value if isinstance(value, Uuid) else Uuid(value))
+        return _uuid_to_json(value, path)
     if primitive is Primitive.FLOAT64:
         return _float_to_json(value, path)
     checked = _checked(primitive, value, path)
     return str(checked) if as_strings and primitive is Primitive.INT64 else checked
 
 
-def _float_to_json(value: Any, path: str) -> Any:
+def _uuid_to_json(value: Any, path: str) -> str:
+    try:
+        return str(Uuid(as_uuid(value)))
+    except Malformed:
+        raise JsonFormError(f"a Uuid of 16 bytes is needed, not {_kind(value)}", path) from None
+    except ValueError as error:  # a released view
+        raise JsonFormError(str(error), path) from None
+
+
+def _exact_float(value: Any, path: str) -> float:
+    """A number as a float64, which may have to be of the same value."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise JsonFormError(f"a number is needed, not {_kind(value)}", path)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise JsonFormError("the number does not fit into float64", path) from None
+    if isinstance(value, int) and int(number) != value:
+        raise JsonFormError(f"{shown(value)} is between two values of float64", path)
+    return number
+
+
+def _float_to_json(value: Any, path: str) -> Any:
+    value = _exact_float(value, path)
     if math.isnan(value):
         digits = struct.pack(">d", value).hex()
         return "NaN" if digits == _QUIET_NAN else f"NaN:{digits}"
@@ -218,10 +269,14 @@ def _no_such_key(layout: Layout, key: str) -> str:
 
 def _free_tags(layout: Layout, obj: Any, path: str) -> dict[int, bytes]:
     tags = unknown_tags_from_json(obj, path)
+    _refuse_declared(layout, tags, path)
+    return tags
+
+
+def _refuse_declared(layout: Layout, tags: dict[int, bytes], path: str) -> None:
     for slot in layout.tagged:
         if slot.field.tag in tags:
             raise JsonFormError(f"tag {slot.field.tag} is the field {slot.field.name}", path)
-    return tags
 
 
 def _from_json(slot: Slot, value: Any, path: str) -> Any:
@@ -262,9 +317,12 @@ def _uuid_from_json(value: Any, path: str) -> Uuid:
     if not isinstance(value, str):
         raise JsonFormError(f"a string is needed, not {_kind(value)}", path)
     try:
-        return Uuid.from_string(value)
+        found = Uuid.from_string(value)
     except ValueError as error:
         raise JsonFormError(str(error), path) from None
+    if str(found) != value:  # other letters, or bits that nobody reads
+        raise JsonFormError(f"not a Uuid as it is written: {value!r}", path)
+    return found
 
 
 def _float_from_json(value: Any, path: str) -> float:
@@ -277,13 +335,10 @@ def _float_from_json(value: Any, path: str) -> float:
             number = 0.0
         if not value.startswith("NaN:") or not math.isnan(number):
             raise JsonFormError(f"{value!r} is no float64", path)
+        if f"NaN:{struct.pack('>d', number).hex()}" != value:
+            raise JsonFormError(f"{value!r} is no float64 as it is written", path)
         return float(number)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise JsonFormError(f"a number is needed, not {_kind(value)}", path)
-    try:
-        return float(value)
-    except OverflowError:
-        raise JsonFormError("the number does not fit into float64", path) from None
+    return _exact_float(value, path)
 
 
 def _checked(primitive: Primitive, value: Any, path: str) -> Any:
@@ -298,7 +353,7 @@ def _checked(primitive: Primitive, value: Any, path: str) -> Any:
         raise JsonFormError(f"a whole number is needed, not {_kind(value)}", path)
     low, high = RANGES[primitive]
     if not low <= value <= high:
-        raise JsonFormError(f"{value} does not fit into {primitive.value}", path)
+        raise JsonFormError(f"{shown(value)} does not fit into {primitive.value}", path)
     return value
 
 

@@ -70,9 +70,30 @@ class Layout(NamedTuple):
         )
 
 
+NESTED_STRUCTS_MAX = 8
+"""Structs inside of structs, the outermost counted; Kafka has come to 6.
+
+Every level costs recursion in C and blocks inside of blocks in generated Python, which are limited.
+"""
+
+
+@cache
+def _check_nesting(struct: type[Struct]) -> None:
+    level = [struct]
+    for _ in range(NESTED_STRUCTS_MAX):
+        level = [field.struct for outer in level for field in outer.fields if field.struct]
+        level = list(dict.fromkeys(level))
+    if level:
+        raise TypeError(f"{struct.__name__} nests structs more than {NESTED_STRUCTS_MAX} deep")
+
+
 @cache
 def layout_of(struct: type[Struct], version: int, is_flexible: bool) -> Layout:
-    """The layout of `struct`; of a Message too, whose version must be one of its own."""
+    """The layout of `struct`; of a Message too, whose version must be one of its own.
+
+    TypeError when structs nest too deep (or without an end), or what is tagged cannot be.
+    """
+    _check_nesting(struct)
     plain: list[Slot] = []
     tagged: list[Slot] = []
     absent: list[Field] = []

@@ -27,6 +27,7 @@ Rules that hold on both backends:
 
 from __future__ import annotations
 
+from keyword import iskeyword
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -110,6 +111,7 @@ class StructMeta(type):
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> StructMeta:
         specs = {key: value for key, value in namespace.items() if isinstance(value, FieldSpec)}
+        _check_class(mcs, name, bases, specs)
         for key in specs:
             del namespace[key]
         docs = _FieldDocs(specs)
@@ -137,6 +139,21 @@ class StructMeta(type):
         cls.kafka_name = kafka_name or name
         if options:
             raise TypeError(f"{name}: a struct takes no {', '.join(options)}")
+
+
+def _check_class(
+    meta: type, name: str, bases: tuple[type, ...], specs: dict[str, FieldSpec]
+) -> None:
+    """Refuse what would lose fields, or hide what every class has under their names."""
+    for base in bases:
+        if getattr(base, "_specs", None):
+            raise TypeError(f"{name} is derived from {base.__name__}, but structs are final")
+    for key in specs:
+        is_plain = key.isidentifier() and key.isascii() and key.islower() and key[0] != "_"
+        if not is_plain or iskeyword(key) or key == "self":
+            raise TypeError(f"{name}.{key}: not a name for a field")
+        if hasattr(meta, key) or any(hasattr(base, key) for base in bases):
+            raise TypeError(f"{name}.{key}: the name means something else in every class")
 
 
 StructMeta.__doc__ = _Described("class_doc", own=StructMeta.__doc__)  # type: ignore[assignment]
@@ -358,19 +375,19 @@ class Request(Message, Generic[R_co], kind="request"):
 
 def _make_init(cls: type[Struct]) -> Any:
     """The keyword-only constructor of `cls`, as straight-line code."""
-    environment: dict[str, Any] = {"MISSING": MISSING}
+    environment: dict[str, Any] = {"MISSING": MISSING}  # in capitals, as no field is
     parameters: list[str] = []
     stores: list[str] = []
     for entry in cls.fields:
         name = entry.name
         if entry.default is not MISSING:
-            environment[f"default_{name}"] = entry.default
-            parameters.append(f"{name}=default_{name}")
+            environment[f"DEFAULT_{name}"] = entry.default
+            parameters.append(f"{name}=DEFAULT_{name}")
             stores.append(f"    self.{name} = {name}")
             continue
         parameters.append(f"{name}=MISSING")
-        fresh = "[]" if entry.is_array else f"struct_{name}()"
-        environment[f"struct_{name}"] = entry.struct
+        fresh = "[]" if entry.is_array else f"STRUCT_{name}()"
+        environment[f"STRUCT_{name}"] = entry.struct
         stores.append(f"    self.{name} = {fresh} if {name} is MISSING else {name}")
     header = ", ".join(["self", "*", *parameters, "unknown_tags=None"])
     stores.append("    self.unknown_tags = unknown_tags")

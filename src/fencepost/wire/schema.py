@@ -26,7 +26,7 @@ from typing import (
     get_origin,
 )
 
-from fencepost.wire.runtime import same_float
+from fencepost.wire.runtime import MAX_UVARINT, same_float
 from fencepost.wire.types import RANGES, Primitive, Uuid
 
 if TYPE_CHECKING:
@@ -254,6 +254,8 @@ def _resolve(name: str, spec: FieldSpec, annotation: Any) -> Field:
         raise TypeError("nullable, but its annotation does not allow None")
     if nullable != NO_VERSIONS and primitive in _NEVER_NULL and not is_array:
         raise TypeError(f"{kafka_type} cannot be null")
+    if spec.tag is not None and (type(spec.tag) is not int or not 0 <= spec.tag <= MAX_UVARINT):
+        raise TypeError(f"a tag is a number from 0 to {MAX_UVARINT}, not {spec.tag!r}")
     if spec.tag is None:
         tagged = NO_VERSIONS
     else:

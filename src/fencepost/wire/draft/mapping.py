@@ -75,11 +75,13 @@ from fencepost.wire.api.fetch import (
     PartitionData,
     ReplicaState,
 )
+from fencepost.wire.diagnose import check_encodable, shown
 from fencepost.wire.draft.fetch_quorum_records import (
     FetchQuorumRecordsRequest,
     FetchQuorumRecordsResponse,
 )
-from fencepost.wire.errors import ErrorCode, UnsupportedVersionError
+from fencepost.wire.errors import EncodeError, ErrorCode, UnsupportedVersionError
+from fencepost.wire.layout import layout_of
 from fencepost.wire.message import Message, Struct
 from fencepost.wire.types import RANGES, Primitive, Uuid
 
@@ -387,6 +389,9 @@ def _is_set(diverging: EpochEndOffset, field: str) -> bool:
 
 
 def _check_versions(draft: type[Message], draft_version: int, fetch_version: int) -> None:
+    for version in (draft_version, fetch_version):
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise TypeError(f"a version is a number, not {version!r}")
     if not draft.min_version <= draft_version <= draft.max_version:
         raise UnsupportedVersionError(
             draft.__name__, draft_version, draft.min_version, draft.max_version
@@ -405,23 +410,28 @@ def _check_hints(dropping: Collection[str], hints: frozenset[str]) -> None:
 
 
 def _check_shape(message: Message, version: int) -> None:
-    """Nothing is set that `version` has no place for, or that nobody declared."""
-    _check_tags(message, type(message).__name__)
-    for field in type(message).fields:
+    """All of it can be encoded; and no tags are set, which nobody declared."""
+    cls = type(message)
+    _check_tags(message, cls.__name__)
+    try:
+        check_encodable(layout_of(cls, version, cls.is_flexible(version)), message)
+    except EncodeError as error:
+        raise UnmappableError(error.path, error.reason) from None
+    for field in cls.fields:  # those that an encoder drops among them
         if not field.versions.holds(version) and not field.is_default(getattr(message, field.name)):
             raise UnmappableError(field.name, f"v{version} has no such field")
 
 
 def _check_tags(struct: Struct, path: str) -> None:
     if struct.unknown_tags:
-        raise UnmappableError(path, f"has unknown tags {sorted(struct.unknown_tags)}")
+        raise UnmappableError(path, f"has unknown tags {sorted(map(shown, struct.unknown_tags))}")
 
 
 def _check_silent(struct: Struct, silent: Mapping[str, Any], dropping: Collection[str]) -> None:
     for name, expected in silent.items():
         value = getattr(struct, name)
         if value != expected and name not in dropping:
-            raise UnmappableError(name, f"{value!r} has no counterpart")
+            raise UnmappableError(name, f"{shown(value)} has no counterpart")
 
 
 def _only(elements: list[Any], path: str) -> Any:

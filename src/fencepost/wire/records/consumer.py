@@ -69,8 +69,12 @@ Prefixed = TypeVar("Prefixed", ConsumerProtocolSubscription, ConsumerProtocolAss
 
 
 def encode_prefixed(message: Message, version: int) -> bytes:
-    """The message as it travels in JoinGroup and SyncGroup: its version, then its body."""
-    return _VERSION.pack(version) + message.encode(version)
+    """The message as it travels in JoinGroup and SyncGroup: its version, then its body.
+
+    EncodeError, UnsupportedVersionError.
+    """
+    body = message.encode(version)  # first: it refuses what is no version
+    return _VERSION.pack(version) + body
 
 
 def decode_prefixed(

@@ -72,7 +72,8 @@ class CoordinatorLog:
         """
         if type(value) not in self._value_classes:
             raise EncodeError(f"{type(value).__name__} is no value of {self._topic}")
-        return _INT16.pack(version) + value.encode(version)
+        body = value.encode(version)  # first: it refuses what is no version
+        return _INT16.pack(version) + body
 
     def decode_value(self, key: Message, data: Buffer) -> Message:
         """The value in `data`, of the class that belongs to `key`. Raises DecodeError.

@@ -31,7 +31,8 @@ class DefaultPrincipalData(Message, kind="data", versions="0", flexible="0+"):
 
 def encode_principal(principal: DefaultPrincipalData, version: int = 0) -> bytes:
     """The principal behind its version. EncodeError, UnsupportedVersionError."""
-    return _VERSION.pack(version) + principal.encode(version)
+    body = principal.encode(version)  # first: it refuses what is no version
+    return _VERSION.pack(version) + body
 
 
 def decode_principal(data: Buffer) -> DefaultPrincipalData:
