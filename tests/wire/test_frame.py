@@ -434,3 +434,23 @@ def test_paths_end_in_a_name() -> None:
     with pytest.raises(DecodeError) as caught:
         read_response_header(FetchResponse, 12, b"", 5)
     assert caught.value.path == "header"
+
+
+def test_correlation_ids_that_are_no_int32() -> None:
+    class Number:
+        def __index__(self) -> int:
+            raise KeyError("no")
+
+    odd: Any
+    for odd in (1 << 31, 1 << 20_000, "1", None, Number()):
+        with pytest.raises(EncodeError, match="correlation_id"):
+            encode_response(FetchResponse(), 12, odd)
+        with pytest.raises(EncodeError, match="correlation_id"):
+            encode_request(FetchRequest(), 12, odd, "me")
+
+
+def test_errors_can_be_printed_whatever_they_are_about() -> None:
+    with pytest.raises(UnsupportedVersionError, match="no version a number of 20001 bits"):
+        FetchRequest().encode(1 << 20_000)
+    with pytest.raises(UnknownApiError, match="no API has the key a number of 20001 bits"):
+        api.request_class(1 << 20_000)

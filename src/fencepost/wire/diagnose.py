@@ -11,7 +11,7 @@ import struct
 from operator import index as integer_of
 from typing import Any
 
-from fencepost.wire.errors import DecodeError, EncodeError, TooManyElementsError
+from fencepost.wire.errors import DecodeError, EncodeError, TooManyElementsError, shown
 from fencepost.wire.layout import Layout, Slot
 from fencepost.wire.runtime import BOOL_BYTE, ENCODE_FAILURES, Malformed, as_sequence
 from fencepost.wire.types import (
@@ -23,7 +23,6 @@ from fencepost.wire.types import (
 )
 
 _MAX_UVARINT = 0xFFFFFFFF
-_SHOWN_BITS_MAX = 128
 _VALUE_NAMES = {primitive: f"a {primitive.value} value" for primitive in Primitive}
 _ONE_SIZE = {*FIXED_CODES, Primitive.UUID}
 
@@ -41,13 +40,6 @@ def too_many_elements(limit: int, position: int) -> TooManyElementsError:
 def negative(name: str) -> ValueError:
     """The error for an argument of a decoder that has to be 0 or more."""
     return ValueError(f"{name} is negative")
-
-
-def shown(value: Any) -> str:
-    """A value for an error: Python refuses to print the largest integers, and they are long."""
-    if isinstance(value, int) and int.bit_length(value) > _SHOWN_BITS_MAX:
-        return f"a number of {int.bit_length(value)} bits"
-    return repr(value)
 
 
 def explain_decode(layout: Layout, data: Buffer, pos: int, cause: Exception) -> DecodeError:

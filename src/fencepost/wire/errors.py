@@ -14,6 +14,15 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+_SHOWN_BITS_MAX = 128
+
+
+def shown(value: object) -> str:
+    """A value for an error: Python refuses to print the largest integers, and they are long."""
+    if isinstance(value, int) and int.bit_length(value) > _SHOWN_BITS_MAX:
+        return f"a number of {int.bit_length(value)} bits"
+    return repr(value)
+
 
 class WireError(Exception):
     """Base of everything `fencepost.wire` raises on purpose."""
@@ -66,7 +75,7 @@ class UnsupportedVersionError(WireError):
 
     def __str__(self) -> str:
         return (
-            f"{self.message} has no version {self.version}, "
+            f"{self.message} has no version {shown(self.version)}, "
             f"only {self.min_version} to {self.max_version}"
         )
 
@@ -79,7 +88,7 @@ class UnknownApiError(WireError, KeyError):
         self.api_key = api_key
 
     def __str__(self) -> str:
-        return f"no API has the key {self.api_key}"
+        return f"no API has the key {shown(self.api_key)}"
 
 
 class ErrorCode(IntEnum):

@@ -24,7 +24,6 @@ with a zero too many.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from functools import lru_cache
 from struct import Struct as Packer
@@ -42,6 +41,7 @@ from fencepost.wire.header import (
 )
 from fencepost.wire.layout import layout_of
 from fencepost.wire.message import Message, Request
+from fencepost.wire.runtime import ENCODE_FAILURES
 from fencepost.wire.types import ELEMENTS_UNLIMITED, FIXED_CODES, Buffer
 
 MAX_FRAME_BYTES: Final = 0x7FFFFFFF
@@ -206,9 +206,9 @@ def encode_response_parts(
     _check_size(size)
     try:
         return _prepend(head.pack(size, correlation_id), body)
-    except struct.error:
+    except ENCODE_FAILURES as error:
         ResponseHeader(correlation_id=correlation_id).encode(0)  # says what is wrong
-        raise
+        raise EncodeError(f"changed while it was being written: {error!r}") from None
 
 
 def _behind_tagged_header(

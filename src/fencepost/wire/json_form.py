@@ -30,8 +30,7 @@ import struct
 from base64 import b64decode, b64encode
 from typing import Any, Final, TypeVar
 
-from fencepost.wire.diagnose import shown
-from fencepost.wire.errors import UnsupportedVersionError
+from fencepost.wire.errors import UnsupportedVersionError, shown
 from fencepost.wire.layout import Layout, Slot, layout_of
 from fencepost.wire.message import Field, Message, Struct
 from fencepost.wire.runtime import MAX_UVARINT, Malformed, as_bytes, as_sequence, as_uuid

@@ -75,12 +75,12 @@ from fencepost.wire.api.fetch import (
     PartitionData,
     ReplicaState,
 )
-from fencepost.wire.diagnose import check_encodable, shown
+from fencepost.wire.diagnose import check_encodable
 from fencepost.wire.draft.fetch_quorum_records import (
     FetchQuorumRecordsRequest,
     FetchQuorumRecordsResponse,
 )
-from fencepost.wire.errors import EncodeError, ErrorCode, UnsupportedVersionError
+from fencepost.wire.errors import EncodeError, ErrorCode, UnsupportedVersionError, shown
 from fencepost.wire.layout import layout_of
 from fencepost.wire.message import Message, Struct
 from fencepost.wire.types import RANGES, Primitive, Uuid
