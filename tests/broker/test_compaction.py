@@ -16,6 +16,7 @@ from fencepost.client.admin import Admin, ConfigChange
 from fencepost.client.cluster import Cluster as Client
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.metadata import TopicPartition
+from fencepost.log.cleaner.job import Cleaning
 from fencepost.log.configdef import ConfigError
 from fencepost.testing import Cluster
 from fencepost.wire.errors import ErrorCode
@@ -213,6 +214,33 @@ def test_a_node_stops_amid_a_cleaning(node_factory):
     running.restart()
     assert time.monotonic() - began < DEADLINE_S
     with running.connect() as client:
+        assert {key: value for _, key, value in everything(client, topic)} == expected
+
+
+def test_a_cleaning_without_progress_backs_off_and_lets_others_go_first(node_factory, monkeypatch):
+    """No log is known to be such; one that is, all the same, must not take all the time."""
+    running = node_factory(**QUICK)
+    rounds = []
+    clean = Cleaning.run
+
+    def stuck(cleaning, offsets, put_in_place, **how):
+        if "stuck" not in cleaning._given.directory:
+            return clean(cleaning, offsets, put_in_place, **how)
+        rounds.append(cleaning)
+        return None
+
+    monkeypatch.setattr(Cleaning, "run", stuck)
+    with running.connect() as client:
+        fill(client, make_topic(client, name="stuck", **COMPACT))
+        eventually(lambda: rounds)
+        compactor = running.node.compactor
+        compactor._backoff_ms = 1 << 40
+        eventually(lambda: running.call(lambda: compactor._timer.armed and not compactor._at_work))
+        compactor._backoff_ms = 20
+        running.call(compactor._look)
+        topic = make_topic(client, **COMPACT)
+        expected = fill(client, topic)
+        wait_until_clean(running, topic)
         assert {key: value for _, key, value in everything(client, topic)} == expected
 
 

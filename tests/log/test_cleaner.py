@@ -631,3 +631,19 @@ def test_few_open_files_amid_many_segments(disk):
     clean(log)
     assert len(pairs_of(log)) == 90
     assert disk.open_files <= 4
+
+
+def test_a_batch_of_more_keys_than_the_map_holds_is_cleaned_all_the_same(disk):
+    log = compacted(disk)
+    for keys in (b"a", b"b", b"a"):
+        put(log, *((keys + b"%d" % at, b"v") for at in range(100)))
+    settle(log)
+    ends, done = [], None
+    for _ in range(3):
+        cleaning = clean(log, done, map_bytes=8 * (ENTRY_BYTES + 4))
+        assert cleaning.has_progressed
+        done = cleaning.cleaned_offset
+        ends.append(done)
+    assert ends == [100, 200, 300], "a batch each time"
+    assert [offset for offset, _, _ in pairs_of(log)] == list(range(100, 300))
+    assert not clean(log, done).has_progressed

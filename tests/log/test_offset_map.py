@@ -40,10 +40,14 @@ def test_a_full_map_says_so_and_still_takes_what_it_knows():
     assert [offsets.get(key) for key in (b"a", b"b", b"c", b"d")] == [4, 6, 5, -1]
 
 
-def test_a_map_for_nothing_takes_one_key():
+def test_a_batch_that_has_to_fit_fits():
     offsets = OffsetMap(1)
-    assert offsets.add(rows((1, b"a" * 99)), 0)
-    assert not offsets.add(rows((2, b"b")), 0)
+    assert not offsets.add(rows((1, b"a")), 0)
+    assert offsets.add(rows((1, b"a" * 99), (2, b"b")), 0, is_bounded=False)
+    assert offsets.utilization > 1
+    assert offsets.add(rows((3, b"b")), 0)
+    assert not offsets.add(rows((4, b"c")), 0)
+    assert offsets.get(b"b") == 3
 
 
 def test_it_needs_no_more_memory_than_it_says():

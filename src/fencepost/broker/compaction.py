@@ -6,7 +6,8 @@ The event loop owns all logs. Every `log.cleaner.backoff.ms` it looks how dirty 
 are, some per turn, and gives the filthiest to a cleaner's thread (`fencepost.log.cleaner`). When
 the thread has a copy that is to take the place of segments, it asks the loop to do that and waits;
 the renames and syncs that follow are the thread's again, and so is writing down how far the log is
-clean. A thread that is done is given the next log at once.
+clean. A thread that is done is given the next log at once; after a cleaning that has not got any
+further, once `log.cleaner.backoff.ms` have passed, and then the other logs come first.
 
 A log is cleaned by one thread at a time. One that turns out to be damaged is left alone from then
 on, with an error in the log; a disk that refuses takes its directory offline, as everywhere.
@@ -138,6 +139,7 @@ class Compactor:
         self._threads: list[threading.Thread] = []
         self._at_work: set[_Work] = set()
         self._uncleanable: set[PartitionLog] = set()
+        self._without_progress: set[PartitionLog] = set()
         self._calls: set[_Call] = set()
         self._calls_lock = threading.Lock()
         self._timer: Timer | None = None
@@ -189,7 +191,9 @@ class Compactor:
             return  # whoever is done first looks again
         self._is_looking = True
         waiting = [hosted for hosted in self._node.replicas.all() if hosted.log.config.is_compacted]
-        self._uncleanable &= {hosted.log for hosted in waiting}
+        compacted = {hosted.log for hosted in waiting}
+        self._uncleanable &= compacted
+        self._without_progress &= compacted
         passed_over = self._uncleanable | {work.hosted.log for work in self._at_work}
         waiting = [hosted for hosted in waiting if hosted.log not in passed_over]
         found: list[tuple[float, HostedPartition]] = []
@@ -212,7 +216,8 @@ class Compactor:
             self._node.loop.call_soon(self._measure, waiting, found)
             return
         self._is_looking = False
-        found.sort(key=lambda item: item[0], reverse=True)
+        # A log whose last cleaning has changed nothing must not keep the others from their turn.
+        found.sort(key=lambda item: (item[1].log in self._without_progress, -item[0]))
         free = self._threads_max - len(self._at_work)
         for _, hosted in found[:free]:
             self._begin(hosted)
@@ -320,9 +325,12 @@ class Compactor:
             without_key = cleaning.stats.records_without_key
             if without_key:
                 log.warning("%s: %d records without a key are gone", hosted.key, without_key)
-            self._look()
-            return
-        if isinstance(error, CleaningAbortedError):
+            if cleaning.has_progressed:
+                self._without_progress.discard(hosted.log)
+                self._look()
+                return
+            self._without_progress.add(hosted.log)
+        elif isinstance(error, CleaningAbortedError):
             log.info("the compaction of %s was called off: %s", hosted.key, error)
         elif isinstance(error, OSError):
             self._node.storage_failed(hosted, f"compaction of {hosted.key}: {error}")

@@ -117,6 +117,11 @@ class Cleaning:
         """Whether the log's owner has called it off."""
         return self._is_aborted
 
+    @property
+    def has_progressed(self) -> bool:
+        """Whether more of the log is clean than before, once `run` has come back."""
+        return self.cleaned_offset > self._given.dirt.first_dirty
+
     def abort(self) -> None:
         """Call it off; any thread. What was put in place stays."""
         self._is_aborted = True
@@ -192,7 +197,12 @@ class Cleaning:
             elif (
                 not transactions.on_data(header)
                 and header.last_offset >= first_dirty
-                and not offsets.add(_rows_of(header, batch), first_dirty)
+                and not offsets.add(
+                    _rows_of(header, batch),
+                    first_dirty,
+                    # A cleaning gets on by a batch at least, however small the map is.
+                    is_bounded=offsets.latest_offset >= first_dirty,
+                )
             ):
                 return False
             if header.last_offset >= first_dirty:

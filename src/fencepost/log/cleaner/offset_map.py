@@ -8,7 +8,8 @@ digest would be one key here, which is less likely than for Kafka, whose map has
 
 The bound is one of bytes. An entry is charged what Python needs for it when the table has just
 grown, which is the most it ever needs. When there is no room for another key the map is full; a
-cleaning then covers what was read so far, and the next one begins there.
+cleaning then covers what was read so far, and the next one begins there. The first batch of a
+cleaning may go beyond the bound, or a batch of very many keys would never be covered.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ class OffsetMap:
         self._left_bytes = self._bytes_max
         self.latest_offset = -1
 
-    def add(self, rows: Iterable[tuple[Any, ...]], start_offset: int) -> bool:
+    def add(
+        self, rows: Iterable[tuple[Any, ...]], start_offset: int, *, is_bounded: bool = True
+    ) -> bool:
         """Note the keys of records (rows of `read_rows`) from `start_offset` on.
 
-        False once there is no room for a key; those in front of it are noted. An empty map takes
-        any key.
+        False once there is no room for a key; those in front of it are noted. With `is_bounded`
+        false there is always room, for a batch that has to fit whatever its size.
         """
         offsets, left_bytes = self._offsets, self._left_bytes
         for row in rows:
@@ -66,7 +69,7 @@ class OffsetMap:
                 key = _digest(key)
             if key not in offsets:
                 cost = ENTRY_BYTES + len(key)
-                if cost > left_bytes and offsets:
+                if cost > left_bytes and is_bounded:
                     self._left_bytes = left_bytes
                     return False
                 left_bytes -= cost
