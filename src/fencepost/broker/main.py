@@ -10,6 +10,7 @@ wrong; 130 forced.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -23,7 +24,7 @@ from fencepost.broker.config import BrokerConfig
 from fencepost.broker.endpoints import BindError
 from fencepost.broker.event_loop import EventLoopError, loop_factory
 from fencepost.broker.node import Node, StartError
-from fencepost.log.errors import LogError
+from fencepost.log.errors import LogError, describe
 
 log = logging.getLogger("fencepost")
 
@@ -113,6 +114,11 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, stop_with_parent
     except (BindError, StartError, LogError, OSError) as error:
         log.error("cannot start: %s", error)
         await node.stop()
+        return 1
+    except Exception as error:
+        log.exception("cannot start: %s", describe(error))
+        with contextlib.suppress(Exception):  # half a node may not know how to stop
+            await node.stop()
         return 1
     gc.collect()
     gc.freeze()

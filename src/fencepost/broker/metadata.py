@@ -12,7 +12,8 @@ Batches are applied whole: what a controller decided together takes effect toget
 batches (leader changes) only move the image's offset.
 
 A committed record that does not decode or does not fit the image means a damaged log or a mistake
-of ours. The node must not go on with an image that nobody else has: `on_broken` is called, once.
+of ours, and so does whatever else goes wrong here. The node must not go on with an image that
+nobody else has, or that some of its parts have not heard of: `on_broken` is called.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader
 from fencepost.batch.records import read_records
 from fencepost.broker.ports import AsyncPorts
+from fencepost.log.errors import describe
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.effects import Buffer
 from fencepost.machines.image import ClusterImage, ImageDelta, ReplayError, apply_records, diff
@@ -111,13 +113,24 @@ class MetadataHost:
             delta = diff(old, new)
             for callback in self._on_image:
                 callback(new, delta)
+        except Exception as error:  # noqa: BLE001 - whatever it is, others would miss the image
+            self._break(error)
         finally:
             self._catching_up = False
 
     def _stepped(self, machine: QuorumMachine) -> None:
         self.catch_up()
-        for callback in self._on_step:
-            callback()
+        try:
+            for callback in self._on_step:
+                callback()
+        except Exception as error:  # noqa: BLE001 - nobody else would hear of it
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        """Something that nobody has foreseen: the node cannot go on as if nothing were."""
+        self._broken = True
+        log.error("following the metadata log failed", exc_info=error)
+        self._on_broken(f"the metadata log cannot be followed: {describe(error)}")
 
     def _replay(self, end_offset: int) -> ClusterImage | None:
         """The image with everything committed up to `end_offset`; None if that is impossible."""

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Hashable
-from typing import Any, Final
+from collections.abc import Awaitable, Hashable
+from typing import Final, TypeVar
 
 from fencepost.broker import apis
 from fencepost.broker.alter_partition import AlterPartitions
@@ -41,6 +41,8 @@ from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 START_TIMEOUT_S: Final = 60.0
 FAREWELL_S: Final = 0.5
@@ -133,7 +135,7 @@ class Node:
         self._wire()
         await self._lead()
         try:
-            await self.registration.join(self.advertised)
+            await self._unless_stopped(self.registration.join(self.advertised))
         except RegistrationError as error:
             raise StartError(str(error)) from error
         self._joined = True
@@ -192,6 +194,7 @@ class Node:
         self.replicas.on_moved = self.fetches.moved
         self.replicas.on_gone = self.fetches.gone
         self.replicas.on_offline = lambda reason: self.fail(f"the log directory failed: {reason}")
+        self.replicas.on_broken = self.fail
         self.replicas.on_dir_offline = lambda _: self.registration.tell_offline()
         self.replicas.on_placed = lambda placed: self.registration.tell_placed(placed)
         self.metadata = storage.metadata_host(ports, config, self.fail)
@@ -240,13 +243,13 @@ class Node:
             lambda c: c.decide_bootstrap({METADATA_VERSION.name: METADATA_VERSION.max_level}),
             lambda error, _: written.set_result(error),
         )
-        error = await written
+        error = await self._unless_stopped(written)
         if error:
             raise StartError(f"the first metadata records could not be written: {error}")
 
-    async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> None:
+    async def _unless_stopped(self, waiting: Awaitable[T]) -> T:
         """Wait for something that may take long. StartError if the node is to stop meanwhile."""
-        task = self.loop.create_task(waiting)
+        task = asyncio.ensure_future(waiting)
         await asyncio.wait((task, self._stop_reason), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             task.cancel()
@@ -254,6 +257,7 @@ class Node:
             raise StartError(self.failure)
         if self._stop_reason.done():
             raise StartError(self._stop_reason.result()[0])
+        return await task
 
     def _make_controller(self, image: ClusterImage) -> Controller:
         config = self.config

@@ -34,6 +34,7 @@ from fencepost.broker.storage import PartitionOpening, Storage
 from fencepost.broker.turns import Turns, Work
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
+from fencepost.log.errors import describe
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.image import ClusterImage, ImageDelta, LocalChanges, PartitionDelta
 from fencepost.machines.partition import (
@@ -107,6 +108,8 @@ class ReplicaManager:
         """Called when a partition is hosted here no longer."""
         self.on_offline: Callable[[str], None] = _ignore
         """Called once, with the reason, when the node cannot go on without what has failed."""
+        self.on_broken: Callable[[str], None] = _ignore
+        """Called with the reason when the node cannot go on for no fault of a directory's."""
         self.on_dir_offline: Callable[[DataDir], None] = _ignore
         """Called with each directory that has failed, when the node can go on without it."""
         self.on_placed: Callable[[list[tuple[Uuid, int, Uuid]]], None] = _ignore
@@ -155,7 +158,7 @@ class ReplicaManager:
         """Do what the change from one image to the next means for this broker, in a while."""
         self._known = image
         if self.offline_reason is None:
-            self._turns.add(self._changes(image, delta))
+            self._turns.add(self._guarded(self._changes(image, delta)))
 
     async def settled(self) -> None:
         """Wait until everything that was given to `apply` is done."""
@@ -165,6 +168,14 @@ class ReplicaManager:
         """Leave what is still to be done undone; logs that are open stay so."""
         self._turns.close()
         self._openings.close()
+
+    def _guarded(self, work: Work) -> Work:
+        """`work`; what it does not handle itself is the end, since the rest of it is not done."""
+        try:
+            yield from work
+        except Exception as error:
+            log.exception("following the cluster's metadata failed")
+            self.on_broken(f"the cluster's metadata cannot be followed: {describe(error)}")
 
     def _changes(self, image: ClusterImage, delta: ImageDelta) -> Work:
         """What `apply` has to do, in steps of one partition."""

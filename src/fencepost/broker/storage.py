@@ -34,7 +34,7 @@ from fencepost.broker.ports import AsyncPorts
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
-from fencepost.log.errors import DurableDataLostError, LogError
+from fencepost.log.errors import DurableDataLostError, LogError, describe
 from fencepost.log.log_dir import LogDir, OpenJob
 from fencepost.log.names import partition_dir, stray_dir
 from fencepost.log.partition_log import PartitionLog
@@ -148,6 +148,9 @@ class Storage:
         except OSError as error:
             self.on_failed(data_dir, str(error))
             return None
+        except Exception as error:  # noqa: BLE001 - files must not be able to end the node
+            self._cannot_set_up(data_dir, name, error)
+            return None
         data_dir.partitions.add(key)
         return PartitionOpening(data_dir, name, job)
 
@@ -172,8 +175,17 @@ class Storage:
                 )
             self.on_failed(opening.data_dir, f"a partition could not be set up: {reason}")
             return None
+        except Exception as error:  # noqa: BLE001 - files must not be able to end the node
+            self._cannot_set_up(opening.data_dir, opening.name, error)
+            return None
         _report(opening.name, opened)
         return opened
+
+    def _cannot_set_up(self, data_dir: DataDir, name: str, error: Exception) -> None:
+        """Something in a partition's files leads to an error that nobody has foreseen."""
+        log.error("opening %s failed", name, exc_info=error)
+        reason = f"{data_dir.path}/{name}: {describe(error)}"
+        self.on_failed(data_dir, f"a partition could not be set up: {reason}")
 
     def _place(
         self, key: TopicPartition, topic_id: Uuid, assigned: Uuid, is_new: bool

@@ -7,6 +7,12 @@ because whoever handles a refusing disk must handle them too. Everything else is
 from __future__ import annotations
 
 
+def describe(error: Exception) -> str:
+    """An error nobody has foreseen, as text: such ones often say nothing without their type."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 class LogError(Exception):
     """Base of errors that are not the disk's."""
 
