@@ -46,7 +46,7 @@ class World(Story):
             self.step(self.random.choice(operations))
 
     def checkpoint(self) -> None:
-        self.model.checkpointed_start = self.model.start
+        self.model.note_checkpoint()
         self.log_dir.checkpoint({("t", 0): self.model.durable_end})
 
     def restart(self) -> None:

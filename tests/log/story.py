@@ -61,6 +61,11 @@ class Model:
             dict(self.sequences),
         )
 
+    def note_checkpoint(self) -> None:
+        """The start is written down, as far as it is durable."""
+        durable = max(self.durable_end, min(self.checkpointed_start, self.end))
+        self.checkpointed_start = min(self.start, durable)
+
     def drop_below_start(self) -> None:
         self.batches = [
             (base, data)

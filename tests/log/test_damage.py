@@ -5,7 +5,7 @@ partition may be refused, records may be unreadable with an error; nothing is mi
 Formats set limits, which are Kafka's, too:
 
 * a batch's leader epoch is outside of its CRC: a flip there is served;
-* `log-start-offset-checkpoint` has no checksum: a larger number in it hides records at the front,
+* `log-start-offset-checkpoint` has no checksum: a larger number hides records, none past the end,
   and what is still served is right all the same;
 * `partition.metadata` with another topic id has the directory set aside, whole, with a warning.
 """

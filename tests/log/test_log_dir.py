@@ -189,6 +189,45 @@ def test_checkpoints_say_what_is_durable_and_no_more(disk):
     assert not [1 for operation, _ in disk.operations[writes:] if operation == "write"]
 
 
+def test_no_start_is_written_down_that_is_not_durable(disk):
+    """Or a crash would leave logs that end before they start, as only damage may."""
+    for seed in range(20):
+        disk = SimDisk(seed)
+        format_log_dir(disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid(bytes(16)))
+        log_dir = open_dir(disk)
+        log = create(log_dir)
+        append(log, make_batch(4))
+        log.flush()
+        append(log, make_batch(4))
+        log.advance_start_offset(8)
+        log_dir.checkpoint()
+        assert read_points(disk, "log-start") == {("t", 0): 4}
+        disk.power_loss()
+        log_dir = open_dir(disk)
+        log = create(log_dir)
+        assert log.end_offset in (4, 8)
+        assert log.start_offset == 4
+        log.advance_start_offset(log.end_offset)
+        log_dir.checkpoint()
+        assert read_points(disk, "log-start") == {("t", 0): log.end_offset}
+
+
+def test_one_wrong_start_offset_deletes_nothing(disk):
+    log_dir = open_dir(disk)
+    log = create(log_dir)
+    for _ in range(20):
+        append(log, make_batch(2, 50))
+    expected = contents(log)
+    log_dir.close()
+    disk.write_atomic("/data/log-start-offset-checkpoint", b"0\n1\nt 0 99999999\n")
+    log_dir = open_dir(disk)
+    assert log_dir.open_all(lambda _: CONFIG, now_ms=NOW_MS) == {}
+    assert "log-start-offset-checkpoint" in str(log_dir.failed["t", 0])
+    log = create(log_dir, accept_loss=True)
+    assert contents(log) == expected
+    assert log.start_offset == 0
+
+
 def test_a_truncation_lowers_the_checkpoint_first(disk):
     log_dir = open_dir(disk)
     log = create(log_dir)

@@ -535,15 +535,33 @@ def test_an_empty_directory_and_an_empty_file():
     assert (again.start_offset, again.end_offset) == (40, 40)
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there():
-    disk, _ = filled_disk(9, close=False)
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("start_offset", [19, 500, 99_999_999])
+def test_a_start_behind_the_end_is_refused_and_costs_no_record(clean, start_offset):
+    disk, log = filled_disk(9)
+    end = log.end_offset
+    assert end == 18
+    everything = all_batches(disk)
+    names = disk.list(LOG)
+    known = {"clean_shutdown": clean, "start_offset": start_offset, "recovery_point": end}
+    with pytest.raises(DurableDataLostError, match=f"log-start-offset-checkpoint.*{start_offset}"):
+        reopen(disk, **known)
     disk.process_death()
-    again = reopen(disk, start_offset=500)
+    assert disk.list(LOG) == names
+    again = reopen(disk, accept_loss=True, **known)
+    assert (again.start_offset, again.end_offset) == (0, end)
+    assert contents(again) == everything
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_of_no_records_begins_anew_at_its_start(clean):
+    disk, _ = filled_disk(0)
+    again = reopen(disk, start_offset=500, clean_shutdown=clean)
     assert (again.start_offset, again.end_offset) == (500, 500)
     assert again.segment_base_offsets == [500]
     append(again, epoch=4)
     again.flush()
-    disk.power_loss()
+    disk.process_death()
     assert reopen(disk, start_offset=500, recovery_point=501).end_offset == 501
 
 

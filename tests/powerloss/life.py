@@ -193,7 +193,7 @@ class Life:
     def checkpoint(self) -> None:
         there = [tale for tale in self.tales if tale.is_there]
         for tale in there:
-            tale.model.checkpointed_start = tale.model.start
+            tale.model.note_checkpoint()
             tale.announce()
         marks = {(TOPIC, tale.index): tale.model.durable_end for tale in there}
         self.log_dir.checkpoint(marks)

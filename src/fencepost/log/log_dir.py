@@ -414,13 +414,16 @@ class LogDir:
         self._cleaned.keep(self._is_there)
 
     def checkpoint_start_offsets(self) -> None:
-        """Write down where every log starts that does not start at 0. OSError."""
-        starts = {key: at for key, at in self._starts.offsets.items() if key in self._untouched}
-        starts.update(
-            (key, opened.start_offset)
-            for key, opened in self.logs.items()
-            if opened.start_offset > 0
-        )
+        """Write down where every log starts that does not start at 0. OSError.
+
+        Nothing that is not durable: after a crash, a start behind the log's end must mean damage.
+        """
+        known = self._starts.offsets
+        starts = {key: at for key, at in known.items() if key in self._untouched}
+        for key, opened in self.logs.items():
+            durable = max(opened.recovery_point, known.get(key, 0))
+            if opened.start_offset > 0 and durable > 0:
+                starts[key] = min(opened.start_offset, durable)
         self._starts.write(starts)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:

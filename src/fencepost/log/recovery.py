@@ -20,6 +20,7 @@ DurableDataLostError unless the caller accepts the loss.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -47,6 +48,7 @@ from fencepost.log.leftovers import settle
 from fencepost.log.meta import encode_partition_metadata, read_partition_metadata
 from fencepost.log.names import (
     LEADER_EPOCH_FILE,
+    LOG_START_OFFSET_FILE,
     LOG_SUFFIX,
     PARTITION_METADATA_FILE,
     SEGMENT_SUFFIXES,
@@ -59,6 +61,8 @@ from fencepost.log.segment import UNKNOWN, Segment
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.log.segment_row import SegmentRow
 from fencepost.wire.types import Uuid
+
+log = logging.getLogger(__name__)
 
 _SCAN_CHUNK_BYTES: Final = 1 << 20
 _RELATIVE_MAX: Final = (1 << 31) - 1
@@ -122,11 +126,11 @@ def load_log(
     loader.report.was_unclean = not clean_shutdown and not is_new
     loader.find_segments(start_offset)
     loader.recover(recovery_point, start_offset, clean_shutdown, accept_loss)
-    if loader.segments[-1].next_offset < start_offset:
+    if loader.segments[-1].next_offset < start_offset and not loader.holds_anything:
         loader.start_over(start_offset)
     end_offset = loader.segments[-1].next_offset
     first_base = loader.segments[0].base_offset
-    start = min(max(start_offset, first_base), end_offset)
+    start = max(start_offset, first_base) if start_offset <= end_offset else first_base
     epochs_path = f"{directory}/{LEADER_EPOCH_FILE}"
     epochs = recover_epochs(
         disk, epochs_path, loader.segments, loader.scanned_epochs, start, end_offset
@@ -233,6 +237,8 @@ class _Loader:
         """Below this the log was compacted, and durable when it was."""
         self.made_first_segment = False
         self.is_durable = False
+        self.holds_anything = False
+        """Whether any segment had a byte when it was found."""
         self.scanned_from: int | None = None
         """Base offset of the first segment that was read as a whole."""
         self.scanned_epochs: list[EpochEntry] = []
@@ -276,8 +282,10 @@ class _Loader:
         self, recovery_point: int, start_offset: int, clean_shutdown: bool, accept_loss: bool
     ) -> None:
         """Check the segments, cut at the first flaw, sync what is kept."""
+        self.holds_anything = any(segment.size_bytes for segment in self.segments)
         if clean_shutdown and self._trust_active():
             self._check_clean_end(recovery_point, accept_loss)
+            self._check_start(self.segments[-1], start_offset, accept_loss)
             self.is_durable = True
             return
         self.report.was_unclean |= clean_shutdown  # the marker says so, the files do not
@@ -312,6 +320,7 @@ class _Loader:
             self.report.lost_from_offset = end_offset
         if scanned[-1] is self.segments[-1] and not accept_loss:
             self._check_recovery_point(scanned[-1], recovery_point)
+        self._check_start(scanned[-1], start_offset, accept_loss)
         self._cut(scanned)
 
     def _check_recovery_point(self, last: Segment, recovery_point: int) -> None:
@@ -348,11 +357,27 @@ class _Loader:
                 f"the log ends at offset {end_offset}, but was closed at {recovery_point}",
             )
 
-    def start_over(self, start_offset: int) -> None:
-        """All there is lies below the log's start: nobody may see it, and its end is not the log's.
+    def _check_start(self, last: Segment, start_offset: int, accept_loss: bool) -> None:
+        """Refuse a start behind the end of what the files hold.
 
-        An unclean end can leave that, since what is deleted need not have been synced.
+        No start is written down that is not durable, so either records are gone or the number is
+        wrong, which no checksum would tell. Whoever accepts the loss gets the log as it is.
         """
+        end_offset = last.next_offset
+        if end_offset >= start_offset or not self.holds_anything:
+            return
+        reason = (
+            f"the log ends at offset {end_offset}, but {LOG_START_OFFSET_FILE} has it start at"
+            f" {start_offset}: one of them is wrong"
+        )
+        if not accept_loss:
+            raise DurableDataLostError(last.path(), reason, last.size_bytes)
+        log.warning("%s: %s; the log starts where its files do", self._directory, reason)
+        if self.report.lost_from_offset is None:
+            self.report.lost_from_offset = end_offset
+
+    def start_over(self, start_offset: int) -> None:
+        """Begin at the log's start with files that hold nothing, and whose end is not the log's."""
         while self.segments:
             self._remove_last()
         self.segments.append(self._segment(start_offset, 0))
