@@ -162,19 +162,14 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(running, client, caplog)
     assert "cannot be compacted" in caplog.text
 
 
-def test_a_disk_that_refuses_takes_the_directory_offline(running, client):
+def test_a_disk_that_refuses_takes_the_directory_offline(running, client, monkeypatch):
     topic = make_topic(client, **COMPACT, min_cleanable_dirty_ratio=1)
     fill(client, topic)
-    log = hosted(running, topic).log
 
-    class Refusing:
-        def __getattr__(self, name):
-            return getattr(log_disk, name)
+    def refuse(path, modified_ms):
+        raise OSError(errno.EIO, "injected", path)
 
-        def set_modified_ms(self, path, modified_ms):
-            raise OSError(errno.EIO, "injected", path)
-
-    log_disk, log.disk = log.disk, Refusing()
+    monkeypatch.setattr(hosted(running, topic).log.disk, "set_modified_ms", refuse)
     alter(running, topic, "min.cleanable.dirty.ratio", "0")
     eventually(lambda: running.node.failure is not None)
     assert "injected" in running.node.failure

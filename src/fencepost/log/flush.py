@@ -17,7 +17,7 @@ from fencepost.log.disk import ClosedFileError, Disk, File
 from fencepost.log.segment import Segment
 
 if TYPE_CHECKING:
-    from fencepost.log.partition_log import PartitionLog
+    from fencepost.log.durability import Durability
 
 
 def sync_path(disk: Disk, path: str) -> None:
@@ -32,12 +32,12 @@ def sync_path(disk: Disk, path: str) -> None:
 class FlushJob:
     """Work for the disk that makes a log durable up to `end_offset`.
 
-    Made by `PartitionLog.begin_flush`; `run` may be called on any thread, everything else belongs
-    to the log's owner. `end_offset` sinks if the log is cut meanwhile.
+    Made by `Durability.begin`. `run` may be called on any thread, everything else belongs to the
+    log's owner. `end_offset` sinks if the log is cut meanwhile.
     """
 
     __slots__ = (
-        "_log",
+        "_owner",
         "directories",
         "end_offset",
         "epochs",
@@ -47,8 +47,8 @@ class FlushJob:
         "new_files",
     )
 
-    def __init__(self, log: PartitionLog, end_offset: int) -> None:
-        self._log = log
+    def __init__(self, owner: Durability, end_offset: int) -> None:
+        self._owner = owner
         self.end_offset = end_offset
         self.files: list[tuple[Segment | None, File]] = []
         self.marks: list[tuple[Segment, int]] = []
@@ -60,19 +60,19 @@ class FlushJob:
 
     def run(self) -> None:
         """Do it. OSError, after which the log has failed; LogFailedError if it had before."""
-        log = self._log
-        log.check_usable()
+        owner = self._owner
+        owner.health.check()
         try:
             for segment, file in self.files:
                 self._sync(segment, file)
             for path in self.new_files:
-                sync_path(log.disk, path)
+                sync_path(owner.disk, path)
             if self.epochs is not None:
-                log.write_epochs(self.epochs[0], self.epochs[2])
+                owner.write_epochs(self.epochs[0], self.epochs[2])
             for directory in self.directories:
-                log.disk.sync_dir(directory)
+                owner.disk.sync_dir(directory)
         except OSError as error:
-            log.fail(f"a flush failed: {error}")
+            owner.health.fail(f"a flush failed: {error}")
             raise
 
     def _sync(self, segment: Segment | None, file: File) -> None:

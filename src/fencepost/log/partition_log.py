@@ -6,9 +6,11 @@ A log is a row of segments; the last one, the active one, grows. It decides wher
 a new segment is begun; it knows nothing of leaders, high watermarks or clients. One thread owns it.
 Only `FlushJob.run`, `Cleaning.run` and `Swap.run` may be called on another.
 
-What is durable is told by `recovery_point`: everything below it survives the machine. It moves only
-in `finish_flush`. A job never covers what was appended after `begin_flush`, and what is cut off
-while it runs is taken out of what it covers.
+Here is what changes where the log begins and ends; what it knows besides is kept by parts of its
+own: `segment_row` (the files), `durability`, `cleaner.owner` (compaction), `rolling`, `health`.
+
+What is durable is told by `recovery_point`: everything below it survives the machine. It moves up
+only in `finish_flush`.
 
 The disk may refuse. An append that fails leaves the log as it was, in memory and in the file; if
 even that cannot be made sure, and after any failed sync or cut, the log has failed for good: every
@@ -23,9 +25,8 @@ is called first and must have made it durable when it returns.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from fencepost.batch.header import (
     BatchHeader,
@@ -34,40 +35,41 @@ from fencepost.batch.header import (
     stamp,
     stamp_log_append_time,
 )
-from fencepost.log.cleaner.filter import ProducerTail
-from fencepost.log.cleaner.job import Cleaning, CleaningAbortedError, CleaningInput, Copied
-from fencepost.log.cleaner.plan import Dirt, measure_dirt, sources_below
+from fencepost.log.aborted import find_aborted, has_aborted
+from fencepost.log.cleaner.job import Cleaning, Copied
+from fencepost.log.cleaner.owner import CleaningOwner
+from fencepost.log.cleaner.plan import Dirt, measure_dirt
 from fencepost.log.cleaner.swap import Swap
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Buffer, Disk
+from fencepost.log.durability import Durability
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.log.errors import (
     CorruptFileError,
-    LogFailedError,
     OffsetOutOfRange,
     UnexpectedOffsetError,
 )
-from fencepost.log.flush import FlushJob, sync_path
-from fencepost.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, deleted_dir
+from fencepost.log.flush import FlushJob
+from fencepost.log.health import Health
+from fencepost.log.names import deleted_dir
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS, ProducerStates
 from fencepost.log.reading import (
     ReadResult,
     TimestampedOffset,
     find_max_timestamp,
     find_timestamp,
+    iter_batches,
     measure_batches,
     read_batches,
 )
 from fencepost.log.recovery import LoadedLog, RecoveryReport, load_log
-from fencepost.log.replay import load_producers, note_batch, rebuild_txn_index, settle_active
+from fencepost.log.replay import load_producers, note_batch, settle_active
 from fencepost.log.retention import segments_to_delete
-from fencepost.log.segment import UNKNOWN, Segment
+from fencepost.log.rolling import RELATIVE_MAX, RollRule
+from fencepost.log.segment import Segment
 from fencepost.log.segment_cache import SegmentCache
-from fencepost.log.txn_index import TxnIndex
 from fencepost.wire.records.txn_index import AbortedTxn
 from fencepost.wire.types import Uuid
-
-_RELATIVE_MAX: Final = (1 << 31) - 1
 
 
 class AppendResult(NamedTuple):
@@ -102,26 +104,13 @@ class PartitionLog:
         self.recovery: RecoveryReport = loaded.report
         """What opening the log found and did."""
         self._row = loaded.row
-        self._row.names_changed = 1 if loaded.is_new else 0
         self._lower_checkpoints = lower_checkpoints
         self._start_offset = loaded.start_offset
         self._end_offset = loaded.end_offset
-        self._recovery_point = loaded.recovery_point
-        self._failure: str | None = None
-        self._dirty_since_ms: int | None = None
-        self._is_closed = False
+        self._health = Health(directory)
+        self._durability = Durability(disk, directory, self._health, loaded)
+        self._cleaner = CleaningOwner(disk, directory, loaded.row, self._health)
         self._is_changed = loaded.report.was_unclean and loaded.row.size_bytes > 0
-        self._jobs: list[FlushJob] = []
-        self._cleaning: Cleaning | None = None
-        self._swap: Swap | None = None
-        self._names_synced = 0
-        self._parent_synced = not loaded.is_new
-        self._epochs_seen = -1 if loaded.epochs_changed else self.epochs.version
-        self._epochs_on_disk = b"" if loaded.epochs_changed else self.epochs.encode()
-        self._epochs_begun = 0
-        self._epochs_turn = 0
-        self._topic_id_synced = not loaded.topic_id_written
-        self._epochs_lock = threading.Lock()
         self.config = config
 
     @classmethod
@@ -190,12 +179,12 @@ class PartitionLog:
     @property
     def recovery_point(self) -> int:
         """Everything below is durable."""
-        return self._recovery_point
+        return self._durability.recovery_point
 
     @property
     def flush_is_due(self) -> bool:
         """Whether `flush.messages` records or more are not durable yet."""
-        return self._end_offset - self._recovery_point >= self._config.flush_messages
+        return self._end_offset - self._durability.recovery_point >= self._config.flush_messages
 
     @property
     def dirty_since_ms(self) -> int | None:
@@ -203,7 +192,7 @@ class PartitionLog:
 
         On the clock of whoever appends.
         """
-        return self._dirty_since_ms
+        return self._durability.dirty_since_ms
 
     @property
     def size_bytes(self) -> int:
@@ -218,7 +207,7 @@ class PartitionLog:
     @property
     def failure(self) -> str | None:
         """Why the log has failed; None while it works."""
-        return self._failure
+        return self._health.failure
 
     @property
     def config(self) -> LogConfig:
@@ -228,31 +217,17 @@ class PartitionLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._roll_bytes = config.roll_bytes
-        self._roll_ms = config.roll_ms - self._jitter_ms(config)
+        self._roll_rule = RollRule(config, self.topic, self.partition)
         self._index_interval_bytes = config.index_interval_bytes
-        self._index_entries_max = config.max_index_entries
-        self._time_index_entries_max = config.max_time_index_entries - 1
         self._log_append_time = config.is_log_append_time
-
-    def _jitter_ms(self, config: LogConfig) -> int:
-        # Spread by name, not by dice: the same partition rolls at the same time after a restart.
-        if not config.segment_jitter_ms:
-            return 0
-        spread = sum(self.topic.encode()) * 31 + self.partition * 7919
-        return spread % min(config.segment_jitter_ms, config.roll_ms)
 
     def fail(self, reason: str) -> None:
         """The disk has refused: from now on every call raises LogFailedError. Any thread."""
-        if self._failure is None:
-            self._failure = reason
+        self._health.fail(reason)
 
     def check_usable(self) -> None:
         """Raise LogFailedError if the log has failed or is closed."""
-        if self._failure is not None:
-            raise LogFailedError(f"{self.directory} is offline: {self._failure}")
-        if self._is_closed:
-            raise LogFailedError(f"{self.directory} is closed")
+        self._health.check()
 
     # ---- appending
 
@@ -320,20 +295,21 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        if self._failure is not None or self._is_closed:
-            self.check_usable()
+        health = self._health
+        if health.failure is not None or health.is_closed:
+            health.check()
         timestamp_ms = header.max_timestamp
         segment = self._row.active
-        if self._must_roll(segment, size, last_offset, timestamp_ms, now_ms):
+        if self._roll_rule.must_roll(segment, size, last_offset, timestamp_ms, now_ms):
             # Segments follow without a gap in their names, or recovery would take it for a loss;
             # only offsets that leap beyond what an index can say begin with themselves.
             base_offset = self._end_offset
-            if last_offset - base_offset > _RELATIVE_MAX:
+            if last_offset - base_offset > RELATIVE_MAX:
                 base_offset = first_offset
             segment = self._roll(base_offset, now_ms)
         self._is_changed = True
-        if self._dirty_since_ms is None:
-            self._dirty_since_ms = now_ms
+        if self._durability.dirty_since_ms is None:
+            self._durability.dirty_since_ms = now_ms
         file = segment.file
         try:
             file.write_at(batch, segment.size_bytes)
@@ -354,29 +330,6 @@ class PartitionLog:
             if aborted is not None:
                 segment.txn_index.append(aborted)
 
-    def _must_roll(
-        self, segment: Segment, size: int, last_offset: int, timestamp_ms: int, now_ms: int
-    ) -> bool:
-        """Whether the active segment has no room, or no time, for one more batch."""
-        if last_offset - segment.base_offset > _RELATIVE_MAX:
-            return True
-        segment_bytes = segment.size_bytes
-        if not segment_bytes:
-            return False
-        if segment_bytes > self._roll_bytes - size:
-            return True
-        begun_ms = segment.first_timestamp_ms
-        if begun_ms == UNKNOWN:
-            begun_ms = segment.rolling_timestamp_ms()
-        age_ms = timestamp_ms - begun_ms if begun_ms >= 0 else now_ms - segment.created_ms
-        if age_ms > self._roll_ms:
-            return True
-        # A full index matters only to a batch that would make an entry.
-        return segment.bytes_since_index > self._index_interval_bytes and (
-            len(segment.index) >= self._index_entries_max
-            or len(segment.time_index) >= self._time_index_entries_max
-        )
-
     def roll(self, now_ms: int) -> None:
         """Close the active segment and begin a new one, unless it is empty. OSError."""
         self.check_usable()
@@ -384,15 +337,15 @@ class PartitionLog:
             self._roll(self._end_offset, now_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
-        if self._names_synced != self._row.names_changed:
-            # Or the new segment could survive a crash without those in front of it.
-            try:
-                self._sync_names()
-            except OSError as error:
-                self.fail(f"a directory could not be synced: {error}")
-                raise
-        reserve_bytes = self._roll_bytes if self._config.preallocate else 0
-        return self._row.roll(base_offset, self.producers.encode(), now_ms, reserve_bytes)
+        try:
+            # Unless these are durable it could survive a crash without those in front of it.
+            self._durability.settle_names()
+        except OSError as error:
+            self.fail(f"a directory could not be synced: {error}")
+            raise
+        return self._row.roll(
+            base_offset, self.producers.encode(), now_ms, self._roll_rule.reserve_bytes
+        )
 
     # ---- reading
 
@@ -434,14 +387,7 @@ class PartitionLog:
         Raises OffsetOutOfRange, CorruptFileError, LogFailedError, OSError.
         """
         self._check_readable(from_offset)
-        for segment in self._row.from_offset(from_offset):
-            if segment.base_offset >= upto:
-                return
-            start = segment.position_of(from_offset)
-            for header, batch in segment.batches(start, segment.size_bytes):
-                if header.last_offset >= upto:
-                    return
-                yield header, batch
+        yield from iter_batches(self._row.from_offset(from_offset), from_offset, upto)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where readers of committed data stop: below it every transaction is decided for good."""
@@ -455,26 +401,13 @@ class PartitionLog:
         as far as the last stable offset. Raises CorruptFileError (the log), LogFailedError,
         OSError.
         """
-        aborted: list[AbortedTxn] = []
-        for index in self._txn_indexes(from_offset):
-            found = index.collect(from_offset, upper_bound_offset)
-            aborted += found.transactions
-            if found.is_complete:
-                break
-        return aborted
+        self.check_usable()
+        return find_aborted(self.disk, self._row, from_offset, upper_bound_offset)
 
     def has_aborted_transactions(self, from_offset: int) -> bool:
         """Whether any may reach `from_offset` or beyond; cheap, and raises likewise."""
-        return any(map(len, self._txn_indexes(from_offset)))
-
-    def _txn_indexes(self, from_offset: int) -> Iterator[TxnIndex]:
         self.check_usable()
-        for segment in self._row.from_offset(from_offset):
-            try:
-                yield segment.txn_index
-            except CorruptFileError:
-                rebuild_txn_index(self.disk, self._row, segment)
-                yield segment.txn_index
+        return has_aborted(self.disk, self._row, from_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record whose timestamp is not below `timestamp_ms`; None if there is none.
@@ -503,7 +436,7 @@ class PartitionLog:
         self.check_usable()
         if offset >= self._end_offset:
             return
-        self._stop_cleaning()
+        self._cleaner.stop()
         segment = self._row.from_offset(offset)[0]
         position = segment.position_of(offset)
         inside = segment.base_offset_at(position)
@@ -534,7 +467,7 @@ class PartitionLog:
             self._start_offset = offset
             self.epochs.clear()
             self._finish_cut(offset)
-            self._recovery_point = offset
+            self._durability.recovery_point = offset
         except (CorruptFileError, OSError) as error:
             self.fail(f"a truncation failed: {error}")
             raise
@@ -542,18 +475,16 @@ class PartitionLog:
     def _prepare_cut(self, offset: int, start_offset: int) -> None:
         """Take back what was promised about the offsets that are about to go. OSError."""
         self._is_changed = True
-        self._stop_cleaning()
-        if offset < self._recovery_point or start_offset < self._start_offset:
+        self._cleaner.stop()
+        if offset < self._durability.recovery_point or start_offset < self._start_offset:
             self._lower_checkpoints(offset, start_offset)
-            self._recovery_point = min(self._recovery_point, offset)
-        for job in self._jobs:
-            job.end_offset = min(job.end_offset, offset)
+        self._durability.take_back(offset)
 
     def _finish_cut(self, end_offset: int) -> None:
         self._end_offset = end_offset
         self._start_offset = min(self._start_offset, end_offset)
         self._row.remove_snapshots_above(end_offset)
-        self._sync_names()
+        self._durability.sync_names()
         self.epochs.truncate_from_end(end_offset)
         index_from = settle_active(self._row, end_offset)
         load_producers(self.disk, self._row, self.producers, end_offset, index_from)
@@ -575,7 +506,7 @@ class PartitionLog:
         The number of segments deleted. Raises LogFailedError, CorruptFileError, OSError.
         """
         self.check_usable()
-        self._settle_swap()
+        self._cleaner.settle_swap()
         row = self._row
         count = segments_to_delete(
             row.segments,
@@ -599,25 +530,14 @@ class PartitionLog:
         count = self._row.count_below(offset)
         if not count:
             return
-        self._stop_cleaning()
+        self._cleaner.stop()
         try:
-            if self._names_synced != self._row.names_changed:
-                # What takes over as the first segment must be there before the others are gone.
-                self._sync_names()
+            # What takes over as the first segment must be there before the others are gone.
+            self._durability.settle_names()
             self._row.retire_oldest(count)
         except OSError as error:
             self.fail(f"deleting a segment failed: {error}")
             raise
-
-    def _sync_names(self) -> None:
-        if not self._topic_id_synced:
-            sync_path(self.disk, f"{self.directory}/{PARTITION_METADATA_FILE}")
-            self._topic_id_synced = True
-        self.disk.sync_dir(self.directory)
-        if not self._parent_synced:
-            self.disk.sync_dir(self.directory.rpartition("/")[0] or "/")
-            self._parent_synced = True
-        self._names_synced = self._row.names_changed
 
     def delete_old_files(self, now_ms: int) -> int:
         """Unlink files deleted `file.delete.delay.ms` ago or earlier; how many. OSError.
@@ -635,13 +555,13 @@ class PartitionLog:
         CorruptFileError, OSError.
         """
         self.check_usable()
-        self._settle_swap()
+        self._cleaner.settle_swap()
         return measure_dirt(
             self._row.segments,
             self._config,
             start_offset=self._start_offset,
             end_offset=self._end_offset,
-            stable_offset=min(self.last_stable_offset(high_watermark), self._recovery_point),
+            stable_offset=min(self.last_stable_offset(high_watermark), self.recovery_point),
             cleaned_offset=cleaned_offset,
             now_ms=now_ms,
         )
@@ -652,28 +572,14 @@ class PartitionLog:
         Raises LogFailedError, CorruptFileError, OSError.
         """
         self.check_usable()
-        assert self._cleaning is None, f"{self.directory} is being cleaned"
-        self._settle_swap()
-        sources = sources_below(self._row.segments, dirt.first_uncleanable)
-        begin = sources[0].base_offset if sources else self._start_offset
-        producers = {
-            state.producer_id: ProducerTail(state.last_offset, state.producer_epoch)
-            for state in self.producers.active()
-        }
-        self._cleaning = Cleaning(
-            CleaningInput(
-                self.disk,
-                self._row.cache,
-                self.directory,
-                self._config,
-                sources,
-                dirt,
-                self.aborted_transactions(begin, dirt.first_uncleanable),
-                producers,
-                now_ms,
-            )
+        return self._cleaner.begin_cleaning(
+            dirt,
+            self._config,
+            self._start_offset,
+            self.producers,
+            self.aborted_transactions,
+            now_ms,
         )
-        return self._cleaning
 
     def begin_swap(self, cleaning: Cleaning, copied: Copied) -> Swap:
         """Read from the copy instead of the segments it was made of, from now on.
@@ -682,47 +588,17 @@ class PartitionLog:
         segments are not what they were, LogFailedError.
         """
         self.check_usable()
-        assert self._swap is None, "one at a time"
-        old = [source.segment for source in copied.sources]
-        if cleaning.is_aborted or any(segment.is_retired or segment.is_active for segment in old):
-            cleaning.abort()
-            raise CleaningAbortedError(f"{self.directory} has changed meanwhile")
-        copied.is_taken = True
-        self._row.replace(old, copied.segment)
+        swap = self._cleaner.begin_swap(cleaning, copied)
         self._is_changed = True
-        self._swap = Swap(self, [segment.base_offset for segment in old], copied.segment)
-        return self._swap
+        return swap
 
     def finish_swap(self, swap: Swap) -> None:
         """The job has run, or runs now. LogFailedError, OSError."""
-        if swap is not self._swap:
-            self.check_usable()
-            return
-        swap.run()
-        self._swap = None
-        swap.new.unpin()
-        self._row.note_deleted(swap.deleted)
-        try:
-            self._row.drop_snapshots(swap.old_bases[1:])
-        except OSError as error:
-            self.fail(f"deleting a snapshot failed: {error}")
-            raise
+        self._cleaner.finish_swap(swap)
 
     def end_cleaning(self, cleaning: Cleaning) -> None:
         """The job has run, or will not; another one may begin."""
-        if cleaning is self._cleaning:
-            self._cleaning = None
-
-    def _settle_swap(self) -> None:
-        """Have files under their own names, whatever thread is at it. OSError."""
-        if self._swap is not None:
-            self.finish_swap(self._swap)
-
-    def _stop_cleaning(self) -> None:
-        """Segments are about to be cut or deleted. OSError."""
-        if self._cleaning is not None:
-            self._cleaning.abort()
-        self._settle_swap()
+        self._cleaner.end_cleaning(cleaning)
 
     # ---- durability
 
@@ -731,66 +607,12 @@ class PartitionLog:
 
         Of a log that has failed, the job's `run` says so.
         """
-        job = FlushJob(self, self._end_offset)
-        if self._failure is not None or self._is_closed:
-            return job
-        self._dirty_since_ms = None
-        row = self._row
-        for segment in reversed(row.segments):
-            if segment.next_offset < self._recovery_point:
-                break
-            if segment.is_dirty:
-                job.files.append((segment, segment.file))
-                job.marks.append((segment, segment.size_bytes))
-        job.files.extend(row.unsynced)
-        if self._epochs_seen != self.epochs.version:
-            content = self.epochs.encode(self._end_offset)
-            if content != self._epochs_on_disk:
-                self._epochs_begun += 1
-                job.epochs = self._epochs_begun, self._epochs_version(), content
-            else:
-                self._epochs_seen = self._epochs_version()
-        if not self._topic_id_synced:
-            job.new_files.append(f"{self.directory}/{PARTITION_METADATA_FILE}")
-        job.names_changed = row.names_changed
-        if self._names_synced != row.names_changed or job.epochs is not None:
-            job.directories.append(self.directory)
-        if not self._parent_synced:
-            job.directories.append(self.directory.rpartition("/")[0] or "/")
-        self._jobs.append(job)
-        return job
-
-    def _epochs_version(self) -> int:
-        """The version that a file written now would be of; -1 if an epoch is still to be added.
-
-        An epoch without records is left out of the file, and belongs there with its first one.
-        """
-        latest = self.epochs.latest()
-        is_whole = latest is None or latest.start_offset < self._end_offset
-        return self.epochs.version if is_whole else -1
-
-    def write_epochs(self, turn: int, content: bytes) -> None:
-        """Replace the leader-epoch file, unless a later job has done so; any thread. OSError."""
-        with self._epochs_lock:
-            if turn > self._epochs_turn:
-                path = f"{self.directory}/{LEADER_EPOCH_FILE}"
-                self.disk.write_atomic(path, content, sync_directory=False)
-                self._epochs_on_disk = content
-                self._epochs_turn = turn
+        return self._durability.begin(self._end_offset)
 
     def finish_flush(self, job: FlushJob) -> None:
         """The job has run: what it covers is durable. LogFailedError."""
         self.check_usable()
-        self._jobs.remove(job)
-        self._row.note_synced(job.marks, [file for _, file in job.files])
-        if job.epochs is not None:
-            self._epochs_seen = max(self._epochs_seen, job.epochs[1])
-        if job.new_files:
-            self._topic_id_synced = True
-        if job.directories:
-            self._names_synced = max(self._names_synced, job.names_changed)
-            self._parent_synced = True
-        self._recovery_point = max(self._recovery_point, job.end_offset)
+        self._durability.finish(job)
 
     def flush(self) -> None:
         """Make everything durable, here and now. LogFailedError, OSError."""
@@ -805,13 +627,12 @@ class PartitionLog:
 
         Raises LogFailedError, OSError if that cannot be done; the files are let go of all the same.
         """
-        if self._is_closed:
+        if self._health.is_closed:
             return
         try:
-            if self._cleaning is not None:
-                self._cleaning.abort()
-            if self._failure is None:
-                self._settle_swap()
+            self._cleaner.abort()
+            if self._health.failure is None:
+                self._cleaner.settle_swap()
             if clean:
                 job = self.begin_close()
                 if job is not None:
@@ -819,7 +640,7 @@ class PartitionLog:
                     self.finish_flush(job)
                 self._row.delete_old_files(0, 0)
         finally:
-            self._is_closed = True
+            self._health.is_closed = True
             self._row.close()
 
     def begin_close(self) -> FlushJob | None:
@@ -832,11 +653,7 @@ class PartitionLog:
         if self._is_changed:
             self._is_changed = False
             self._row.seal_active(self._end_offset, self.producers.encode())
-        job = self.begin_flush()
-        if job.files or job.epochs is not None:
-            return job
-        self._jobs.remove(job)
-        return None
+        return self._durability.begin_last(self._end_offset)
 
     def delete(self, unique: str) -> str:
         """Close the log and rename its directory so that it is removed later; the new path.

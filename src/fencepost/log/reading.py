@@ -6,7 +6,7 @@ caller's to say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fencepost.batch.header import BatchHeader
@@ -88,6 +88,23 @@ def _end_of_read(
     if cut == start and min_one_batch:
         cut = start + segment.batch_size_at(start)
     return min(cut, end)
+
+
+def iter_batches(
+    segments: Sequence[Segment], from_offset: int, upto: int
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Every batch with a record from `from_offset` on that ends below `upto`, in order.
+
+    CorruptFileError, OSError.
+    """
+    for segment in segments:
+        if segment.base_offset >= upto:
+            return
+        start = segment.position_of(from_offset)
+        for header, batch in segment.batches(start, segment.size_bytes):
+            if header.last_offset >= upto:
+                return
+            yield header, batch
 
 
 def find_timestamp(

@@ -9,8 +9,8 @@ copies all closed segments below, several small ones into one, and leaves out wh
 (`filter`); then the copies take the place of the originals (`swap`).
 
 Two threads share the work. The log's owner says what may be cleaned (`plan`), and puts the finished
-copies in place; between the two a cleaner's thread reads closed segments, which never change, and
-writes files that nobody else looks at (`job`):
+copies in place (`owner`); between the two a cleaner's thread reads closed segments, which never
+change, and writes files that nobody else looks at (`job`):
 
     owner    measure_dirt -> begin_cleaning               begin_swap           finish_swap
     thread                              Cleaning.run: copy              Swap.run

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from fencepost.log.disk import Disk
+from fencepost.log.health import Health
 from fencepost.log.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -38,17 +39,18 @@ from fencepost.log.names import (
 )
 from fencepost.log.segment import Segment
 
-if TYPE_CHECKING:
-    from fencepost.log.partition_log import PartitionLog
-
 _INDEX_SUFFIXES = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_SUFFIX)
 
 
 class Swap:
     """The renames of one swap; made by `PartitionLog.begin_swap`."""
 
-    def __init__(self, log: PartitionLog, old_bases: Sequence[int], new: Segment) -> None:
-        self._log = log
+    def __init__(
+        self, disk: Disk, directory: str, health: Health, old_bases: Sequence[int], new: Segment
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._health = health
         self.old_bases = old_bases
         """Base offsets of the segments that go, in order."""
         self._lock = threading.Lock()
@@ -63,18 +65,18 @@ class Swap:
         Any thread.
         """
         with self._lock:
-            self._log.check_usable()
+            self._health.check()
             if self._is_done:
                 return
             try:
                 self._rename()
             except OSError as error:
-                self._log.fail(f"compacted segments could not be put in place: {error}")
+                self._health.fail(f"compacted segments could not be put in place: {error}")
                 raise
             self._is_done = True
 
     def _rename(self) -> None:
-        disk, directory = self._log.disk, self._log.directory
+        disk, directory = self._disk, self._directory
         base = self.new.base_offset
         for suffix in SEGMENT_SUFFIXES:
             self._move(base, suffix + CLEANED_SUFFIX, suffix + SWAP_SUFFIX)
@@ -93,7 +95,7 @@ class Swap:
 
     def _move(self, base_offset: int, suffix: str, new_suffix: str) -> str | None:
         """Give a file another suffix if it is there; its new path."""
-        disk, directory = self._log.disk, self._log.directory
+        disk, directory = self._disk, self._directory
         path = f"{directory}/{offset_file(base_offset, suffix)}"
         if not disk.exists(path):
             return None

@@ -1,0 +1,67 @@
+"""When the active segment has no room, or no time, for one more batch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.log.config import LogConfig
+from fencepost.log.segment import UNKNOWN, Segment
+
+RELATIVE_MAX: Final = (1 << 31) - 1
+"""How far an index entry of Kafka's can reach beyond the base offset of its segment."""
+
+
+class RollRule:
+    """The rule as the configs of a topic make it, for one of its partitions."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_index_entries_max",
+        "_index_interval_bytes",
+        "_ms_max",
+        "_time_index_entries_max",
+        "reserve_bytes",
+    )
+
+    def __init__(self, config: LogConfig, topic: str, partition: int) -> None:
+        self._bytes_max = config.roll_bytes
+        self._ms_max = config.roll_ms - _jitter_ms(config, topic, partition)
+        self._index_interval_bytes = config.index_interval_bytes
+        self._index_entries_max = config.max_index_entries
+        self._time_index_entries_max = config.max_time_index_entries - 1
+        self.reserve_bytes = config.roll_bytes if config.preallocate else 0
+        """Room to be set aside for a new segment."""
+
+    def must_roll(
+        self, segment: Segment, size_bytes: int, last_offset: int, timestamp_ms: int, now_ms: int
+    ) -> bool:
+        """Whether a batch of that size, last offset and time must go to a new segment.
+
+        CorruptFileError, OSError.
+        """
+        if last_offset - segment.base_offset > RELATIVE_MAX:
+            return True
+        segment_bytes = segment.size_bytes
+        if not segment_bytes:
+            return False
+        if segment_bytes > self._bytes_max - size_bytes:
+            return True
+        begun_ms = segment.first_timestamp_ms
+        if begun_ms == UNKNOWN:
+            begun_ms = segment.rolling_timestamp_ms()
+        age_ms = timestamp_ms - begun_ms if begun_ms >= 0 else now_ms - segment.created_ms
+        if age_ms > self._ms_max:
+            return True
+        # A full index matters only to a batch that would make an entry.
+        return segment.bytes_since_index > self._index_interval_bytes and (
+            len(segment.index) >= self._index_entries_max
+            or len(segment.time_index) >= self._time_index_entries_max
+        )
+
+
+def _jitter_ms(config: LogConfig, topic: str, partition: int) -> int:
+    # Spread by name, not by dice: the same partition rolls at the same time after a restart.
+    if not config.segment_jitter_ms:
+        return 0
+    spread = sum(topic.encode()) * 31 + partition * 7919
+    return spread % min(config.segment_jitter_ms, config.roll_ms)
