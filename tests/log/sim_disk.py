@@ -397,6 +397,9 @@ class SimDisk:
             return False
         return True
 
+    def is_link(self, path: str) -> bool:
+        return False  # it knows none
+
     def size(self, path: str) -> int:
         return len(self._inode(path).cached)
 

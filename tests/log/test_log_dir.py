@@ -140,6 +140,41 @@ def test_leftovers_of_deleted_partitions_go_with_a_checkpoint(disk):
     assert disk.open_files == 0
 
 
+def test_what_links_point_to_is_not_removed(tmp_path):
+    disk = OsDisk()
+    root = str(tmp_path / "data")
+    disk.mkdir(root)
+    format_log_dir(disk, root, cluster_id="c", node_id=1, directory_id=Uuid(bytes(16)))
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("kept")
+    gone = f"t-3.{'a' * 32}-delete"
+    (tmp_path / "data" / f"t-0.{'b' * 32}-delete").symlink_to(precious)
+    (tmp_path / "data" / f"t-1.{'b' * 32}-stray").symlink_to(precious)
+    (tmp_path / "data" / "my-delete").mkdir()
+    (tmp_path / "data" / "my-delete" / "file").write_text("not a partition's name")
+    (tmp_path / "data" / gone).mkdir()
+    (tmp_path / "data" / gone / "link").symlink_to(precious)
+    (tmp_path / "data" / f"t-4.{'a' * 32}-delete" / "below").mkdir(parents=True)
+    (tmp_path / "data" / f"t-4.{'a' * 32}-delete" / "file").write_text("kept")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data" / "t-9").symlink_to(tmp_path / "elsewhere")
+    log_dir = LogDir.open(disk, root)
+    log = log_dir.create("t", 9, ID_A, CONFIG, now_ms=NOW_MS)
+    append(log)
+    log_dir.delete(log)
+    for _ in range(2):
+        log_dir.checkpoint()
+    assert (precious / "file").read_text() == "kept"
+    assert (tmp_path / "data" / "my-delete" / "file").exists()
+    assert (tmp_path / "data" / f"t-4.{'a' * 32}-delete" / "file").exists()
+    assert (tmp_path / "elsewhere" / f"{0:020d}.log").exists()
+    assert not (tmp_path / "data" / gone).exists()
+    left = [name for name in disk.list(root) if name.endswith("-delete")]
+    assert left == ["my-delete", f"t-4.{'a' * 32}-delete"]
+    log_dir.close()
+
+
 def test_partitions_that_were_not_opened_keep_their_checkpoints(disk):
     log_dir = open_dir(disk)
     for partition in range(3):

@@ -115,6 +115,10 @@ class Disk(Protocol):
         """Whether there is a directory."""
         ...
 
+    def is_link(self, path: str) -> bool:
+        """Whether the name is a symbolic link, whatever it points to."""
+        ...
+
     def size(self, path: str) -> int:
         """Size of a file in bytes."""
         ...
@@ -310,6 +314,10 @@ class OsDisk:
     def is_dir(self, path: str) -> bool:
         """See `Disk`."""
         return os.path.isdir(path)
+
+    def is_link(self, path: str) -> bool:
+        """See `Disk`."""
+        return os.path.islink(path)
 
     def size(self, path: str) -> int:
         """See `Disk`."""

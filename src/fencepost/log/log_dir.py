@@ -47,11 +47,11 @@ from fencepost.log.meta import (
 )
 from fencepost.log.names import (
     CLEANER_FILE,
-    DELETE_DIR_SUFFIX,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
+    is_deleted_dir,
     parse_partition_dir,
     partition_dir,
     stray_dir,
@@ -187,6 +187,7 @@ class LogDir:
         """The epoch of the broker that closed it cleanly; -1 if it was not, or did not say."""
         self._untouched = set(self.partitions_on_disk())
         self._deleted_ms: dict[str, int] = {}
+        self._left: set[str] = set()
 
     @classmethod
     def open(
@@ -385,20 +386,36 @@ class LogDir:
     def remove_deleted(self, now_ms: int = 0, delay_ms: int = 0, most: int | None = None) -> int:
         """Remove the directories of partitions deleted `delay_ms` ago, up to `most`; how many.
 
-        The delay counts from the first call after the deletion. OSError.
+        The delay counts from the first call after the deletion. Links go without what they point
+        to. OSError.
         """
-        names = [name for name in self.disk.list(self.path) if name.endswith(DELETE_DIR_SUFFIX)]
+        names = [name for name in self.disk.list(self.path) if is_deleted_dir(name)]
         self._deleted_ms = {name: self._deleted_ms.get(name, now_ms) for name in names}
         due = [name for name in names if now_ms - self._deleted_ms[name] >= delay_ms]
         removed = 0
         for name in due[:most]:
             directory = f"{self.path}/{name}"
-            if self.disk.is_dir(directory):
-                for file in self.disk.list(directory):
-                    self.disk.unlink(f"{directory}/{file}")
-                self.disk.rmdir(directory)
-                removed += 1
+            if self.disk.is_link(directory):
+                log.warning("%s is a link: it is removed, what it points to is left", directory)
+                self.disk.unlink(directory)
+            elif self.disk.is_dir(directory):
+                removed += self._remove_dir(directory)
         return removed
+
+    def _remove_dir(self, directory: str) -> bool:
+        """Remove a directory of files; one that holds a directory is none of ours, and is left."""
+        names = self.disk.list(directory)
+        for name in names:
+            path = f"{directory}/{name}"
+            if self.disk.is_dir(path) and not self.disk.is_link(path):
+                if directory not in self._left:
+                    log.warning("%s is not removed: there is a directory in it", directory)
+                    self._left.add(directory)
+                return False
+        for name in names:
+            self.disk.unlink(f"{directory}/{name}")
+        self.disk.rmdir(directory)
+        return True
 
     # ---- what is written down
 

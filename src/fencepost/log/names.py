@@ -3,8 +3,8 @@
 A partition lives in `<topic>-<partition>`; its files are named after the first offset in them,
 twenty digits, and a suffix for what they are. Suffixes behind the suffix say what is being done:
 `.deleted` waits to be removed, `.cleaned` is a compaction's unfinished output, `.swap` its finished
-output on the way to its final name. A partition's directory that waits to be removed is named
-`<topic>-<partition>.<32 hex digits>-delete`.
+output on the way to its final name, `.swap.aside` one that was not fit for it. A partition's
+directory that waits to be removed is named `<topic>-<partition>.<32 hex digits>-delete`.
 
 Topic names come from outside and become paths, so only Kafka's own alphabet passes.
 """
@@ -23,6 +23,7 @@ DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 TEMPORARY_SUFFIX: Final = ".tmp"
+ASIDE_SUFFIX: Final = ".aside"
 DELETE_DIR_SUFFIX: Final = "-delete"
 STRAY_DIR_SUFFIX: Final = "-stray"
 
@@ -44,6 +45,7 @@ TOPIC_NAME_MAX: Final = 249
 FILE_NAME_MAX: Final = 255
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION_DIR = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})", re.DOTALL)
+_DELETED_DIR = re.compile(r".+-[0-9]{1,10}\.[^.]+-delete", re.DOTALL)
 _OFFSET_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)(\.[a-z]+)?")
 _PARTITION_MAX = (1 << 31) - 1
 _OFFSET_MAX = (1 << 63) - 1
@@ -75,6 +77,11 @@ def deleted_dir(topic: str, partition: int, unique: str) -> str:
     """Name of a partition's directory that is to be removed; `unique` sets it apart."""
     tail = f"-{partition}.{unique}{DELETE_DIR_SUFFIX}"
     return topic[: FILE_NAME_MAX - len(tail)] + tail
+
+
+def is_deleted_dir(name: str) -> bool:
+    """Whether a directory's name is one that `deleted_dir`, or Kafka, gives."""
+    return _DELETED_DIR.fullmatch(name) is not None
 
 
 def stray_dir(topic: str, partition: int, unique: str) -> str:
