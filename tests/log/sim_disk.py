@@ -48,7 +48,7 @@ import errno
 import random
 from collections.abc import Callable, Iterator
 
-from fencepost.log.disk import Buffer, ClosedFileError
+from fencepost.log.disk import FILE_BYTES_MAX, Buffer, ClosedFileError, check_size
 from fencepost.log.errors import LogDirLockedError
 
 SECTOR_BYTES = 512
@@ -363,9 +363,11 @@ class SimDisk:
             self.maybe_crash()
         return SimFile(self, path, self._inode(path))
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
         self.count("read", path)
-        return bytes(self._inode(path).cached)
+        inode = self._inode(path)
+        check_size(path, len(inode.cached), max_bytes)
+        return bytes(inode.cached)
 
     def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
         temporary = path + ".tmp"

@@ -17,9 +17,10 @@ the protocol is small and says for each operation what it promises:
 `File.sync` may run in another thread while the owner writes to the same file; everything else is
 for one thread at a time. A file that is closed while a sync runs waits for the sync.
 
-Errors of the disk are `OSError`. After a failed `sync` nobody knows what is on the disk, and a
-second `sync` that succeeds proves nothing: the kernel may have dropped the pages. Callers give the
-file up.
+Errors of the disk are `OSError`; one is that there is something else where a file should be, such
+as a directory or a pipe, which nobody waits for. After a failed `sync` nobody knows what is on the
+disk, and a second `sync` that succeeds proves nothing: the kernel may have dropped the pages.
+Callers give the file up.
 
 Paths are plain strings with `/`. Durable does not mean immune: a device that lies about flushing,
 or loses what it stored, is caught by checksums, not here.
@@ -30,13 +31,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import sys
 import threading
 from typing import Final, Protocol
 
-from fencepost.log.errors import LogDirLockedError
+from fencepost.log.errors import CorruptFileError, LogDirLockedError
 
 Buffer = bytes | bytearray | memoryview
+
+FILE_BYTES_MAX: Final = 64 << 20
+"""What is read whole is small; checkpoints of a million entries are below this."""
+INDEX_BYTES_USUAL: Final = 10 << 20
+"""To this size Kafka allocates an index of the segment that grows, whatever is in it."""
 
 _CLOSED: Final = -1
 _KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE
@@ -99,8 +106,8 @@ class Disk(Protocol):
         """The file for reading and writing; `create` makes it if it is not there."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """The whole content."""
+    def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
+        """The whole content; CorruptFileError, and nothing is read, if it is more than that."""
         ...
 
     def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
@@ -158,6 +165,39 @@ class Disk(Protocol):
     def lock(self, path: str) -> Lock:
         """Lock `path` (made if missing) against everyone else. LogDirLockedError."""
         ...
+
+
+def open_regular(path: str, flags: int) -> int:
+    """A descriptor of a regular file. OSError for whatever else there is.
+
+    Opening a pipe would wait for its other end, and reading a device need not end.
+    """
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):  # for which O_NONBLOCK means nothing
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, "Not a regular file", path)
+
+
+def check_size(path: str, size_bytes: int, max_bytes: int) -> None:
+    """Refuse a file that is too large to be what it should be. CorruptFileError."""
+    if size_bytes > max_bytes:
+        raise CorruptFileError(path, f"has {size_bytes} bytes, more than {max_bytes}")
+
+
+def index_bytes_max(log_bytes: int) -> int:
+    """What an index of a segment file of this size may have: an entry is smaller than a batch."""
+    return max(INDEX_BYTES_USUAL, log_bytes)
+
+
+def read_whole(path: str, max_bytes: int) -> bytes:
+    """The content of a regular file. CorruptFileError if that is too much, OSError."""
+    with open(open_regular(path, os.O_RDONLY), "rb") as file:
+        check_size(path, os.fstat(file.fileno()).st_size, max_bytes)
+        return file.read(max_bytes)
 
 
 def _sync_descriptor(descriptor: int) -> None:
@@ -254,7 +294,7 @@ class OsLock:
         self._path = os.path.realpath(path)
         if self._path in self._held:
             raise LogDirLockedError(f"{path} is in use by this process")
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -281,19 +321,16 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """See `Disk`."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(path, os.open(path, flags, 0o644))
+        return OsFile(path, open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0)))
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
         """See `Disk`."""
-        with open(path, "rb") as file:
-            return file.read()
+        return read_whole(path, max_bytes)
 
     def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
         """See `Disk`."""
         temporary = path + ".tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        file = OsFile(temporary, os.open(temporary, flags, 0o644))
+        file = OsFile(temporary, open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         try:
             file.write_at(data, 0)
             file.sync()

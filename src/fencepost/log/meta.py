@@ -88,7 +88,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties:
     """The directory's `meta.properties`. LogDirNotFormattedError, CorruptFileError, OSError."""
     path = f"{directory}/{META_PROPERTIES_FILE}"
     try:
-        return MetaProperties.decode(path, disk.read(path))
+        return MetaProperties.decode(path, disk.read(path, _FILE_BYTES_MAX))
     except FileNotFoundError:
         raise LogDirNotFormattedError(f"{directory} is not formatted: no {path}") from None
 
@@ -219,8 +219,8 @@ def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = -1) -> 
 def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
     """The broker epoch in the marker, -1 if it says none; None without a sound marker. OSError."""
     try:
-        data = disk.read(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
-    except FileNotFoundError:
+        data = disk.read(f"{directory}/{CLEAN_SHUTDOWN_FILE}", _FILE_BYTES_MAX)
+    except (CorruptFileError, FileNotFoundError):
         return None
     return decode_clean_shutdown(data)
 
@@ -234,7 +234,7 @@ def decode_clean_shutdown(data: bytes) -> int | None:
         return -1
     try:
         content = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(content, dict) or content.get("version") != 0:
         return None
@@ -262,7 +262,7 @@ def read_partition_metadata(disk: Disk, directory: str) -> Uuid | None:
     """
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     try:
-        data = disk.read(path)
+        data = disk.read(path, _FILE_BYTES_MAX)
     except FileNotFoundError:
         return None
     return decode_partition_metadata(path, data)

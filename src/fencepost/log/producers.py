@@ -69,6 +69,9 @@ NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 SEQUENCE_MAX: Final = (1 << 31) - 1
 
+SNAPSHOT_BYTES_MAX: Final = 256 << 20
+"""Of a snapshot file: more than five million producers."""
+
 _SNAPSHOT_HEAD = Struct(">hIi")
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION: Final = 1

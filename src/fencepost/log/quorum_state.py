@@ -34,7 +34,7 @@ class QuorumStateFile:
     def read(self) -> QuorumStateData | None:
         """The state, or None if none was ever written. CorruptFileError, OSError."""
         try:
-            data = self._disk.read(self.path)
+            data = self._disk.read(self.path, _FILE_BYTES_MAX)
         except FileNotFoundError:
             return None
         return decode_quorum_state(self.path, data)

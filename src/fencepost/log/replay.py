@@ -15,7 +15,12 @@ from fencepost.batch.header import BatchHeader
 from fencepost.log.disk import Buffer, Disk
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.names import SNAPSHOT_SUFFIX, offset_file
-from fencepost.log.producers import ProducerState, ProducerStates, decode_snapshot
+from fencepost.log.producers import (
+    SNAPSHOT_BYTES_MAX,
+    ProducerState,
+    ProducerStates,
+    decode_snapshot,
+)
 from fencepost.log.segment import Segment
 from fencepost.log.segment_row import SegmentRow
 from fencepost.log.txn_index import TxnIndex
@@ -120,7 +125,7 @@ def _read_snapshot(disk: Disk, row: SegmentRow, offset: int) -> list[ProducerSta
     """The producers of a snapshot; None if it is not sound, and then it is removed. OSError."""
     path = row.path(offset_file(offset, SNAPSHOT_SUFFIX))
     try:
-        return decode_snapshot(path, disk.read(path))
+        return decode_snapshot(path, disk.read(path, SNAPSHOT_BYTES_MAX))
     except (CorruptFileError, FileNotFoundError):
         disk.unlink(path)
         row.snapshots.discard(offset)

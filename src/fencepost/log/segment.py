@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from fencepost.batch.header import BatchHeader, check_crc
-from fencepost.log.disk import Disk, File
+from fencepost.log.disk import Disk, File, index_bytes_max
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.names import (
@@ -234,8 +234,10 @@ class Segment:
     def _load_indexes(self) -> None:
         index_path, time_path = self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)
         try:
-            index = OffsetIndex.decode(index_path, self._disk.read(index_path), self.size_bytes)
-            time_index = TimeIndex.decode(time_path, self._disk.read(time_path))
+            data = self._disk.read(index_path, index_bytes_max(self.size_bytes))
+            index = OffsetIndex.decode(index_path, data, self.size_bytes)
+            data = self._disk.read(time_path, index_bytes_max(self.size_bytes))
+            time_index = TimeIndex.decode(time_path, data)
         except (CorruptFileError, FileNotFoundError):
             self.rebuild_indexes()
             return
@@ -276,7 +278,7 @@ class Segment:
         if self._txn_index is None:
             path = self.path(TXN_INDEX_SUFFIX)
             try:
-                data = self._disk.read(path)
+                data = self._disk.read(path, index_bytes_max(self.size_bytes))
             except FileNotFoundError:
                 data = b""
             self._txn_index = TxnIndex.decode(path, data, self.base_offset)

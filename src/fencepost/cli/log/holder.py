@@ -6,10 +6,12 @@ tells who holds one without taking it (fcntl's F_GETLK); elsewhere nobody is ask
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import sys
 
+from fencepost.log.disk import open_regular
 from fencepost.log.names import LOCK_FILE
 
 # struct flock on 64-bit Linux: type, whence, start, length, process id
@@ -23,9 +25,13 @@ def holder_of(directory: str) -> int | None:
     import fcntl
 
     try:
-        descriptor = os.open(os.path.join(directory, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        descriptor = open_regular(os.path.join(directory, LOCK_FILE), os.O_RDONLY)
+    except (FileNotFoundError, IsADirectoryError):
         return None
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENXIO):
+            raise
+        return None  # a pipe, a socket, a device: nobody's lock
     try:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from fencepost.cli.cluster_options import UsageError
@@ -84,12 +85,13 @@ def _warn_if_live(directory: str) -> bool:
 
 
 def _segment_bytes(directory: str) -> int:
-    return sum(
-        os.path.getsize(os.path.join(place, name))
-        for place, _, names in os.walk(directory)
-        for name in names
-        if name.endswith(LOG_SUFFIX)
-    )
+    total = 0
+    for place, _, names in os.walk(directory):
+        for name in names:
+            if name.endswith(LOG_SUFFIX):
+                with suppress(OSError):  # which is for the check to report
+                    total += os.path.getsize(os.path.join(place, name))
+    return total
 
 
 def _json_line(problem: Problem) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from fencepost.log.disk import FILE_BYTES_MAX, open_regular
 from fencepost.log.dump import kinds
 from fencepost.log.dump.batches import Readable
 from fencepost.log.dump.documents import (
@@ -25,9 +26,10 @@ from fencepost.log.dump.indexes import (
 )
 from fencepost.log.dump.items import Item, damage
 from fencepost.log.dump.segments import DumpOptions, dump_segment
+from fencepost.log.producers import SNAPSHOT_BYTES_MAX
 
-DOCUMENT_BYTES_MAX: Final = 64 << 20
-"""Text files beyond this are no text files of a broker."""
+INDEX_BYTES_MAX: Final = (1 << 31) - 1
+"""Of a segment, and so of its indexes."""
 
 _INDEXES: Final[dict[str, Callable[[Readable, int], Iterator[Item]]]] = {
     kinds.OFFSET_INDEX: dump_offset_index,
@@ -48,7 +50,7 @@ class PlainFile:
     """A file of the operating system that is only read; a `Readable`."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = open_regular(path, os.O_RDONLY)
 
     def __enter__(self) -> PlainFile:
         return self
@@ -80,14 +82,21 @@ def dump(file: Readable, path: str, kind: str, options: DumpOptions) -> Iterator
     base_offset = kinds.offset_in_name(path)
     if kind in kinds.SEGMENT_KINDS:
         yield from dump_segment(file, base_offset, options)
+    elif (size := file.size()) > _bytes_max(kind):
+        yield damage(0, f"{size} bytes are too many for a {kind} file")
     elif kind in _INDEXES:
         yield from _INDEXES[kind](file, base_offset or 0)
     elif kind == kinds.PRODUCERS:
         yield from dump_snapshot(file)
-    elif (size := file.size()) > DOCUMENT_BYTES_MAX:
-        yield damage(0, f"{size} bytes are too many for a {kind} file")
     else:
         yield from _DOCUMENTS[kind](path, file.read_at(size, 0))
+
+
+def _bytes_max(kind: str) -> int:
+    """Beyond this no file of a broker is of the kind."""
+    if kind in _INDEXES:
+        return INDEX_BYTES_MAX
+    return SNAPSHOT_BYTES_MAX if kind == kinds.PRODUCERS else FILE_BYTES_MAX
 
 
 def files_of(path: str) -> list[str]:

@@ -17,7 +17,7 @@ from fencepost.log.names import (
 )
 from fencepost.log.verify.facts import DirectoryFacts
 from fencepost.log.verify.files import Files
-from fencepost.log.verify.problems import Problem, Severity
+from fencepost.log.verify.problems import Problem, Severity, unreadable
 
 
 class CheckpointReader:
@@ -31,7 +31,7 @@ class CheckpointReader:
         """The partitions of each file."""
 
     def facts(self, *, is_live: bool) -> DirectoryFacts:
-        """What the files say of partitions. OSError."""
+        """What the files say of partitions."""
         is_clean = self._is_clean() and not is_live
         return DirectoryFacts(
             is_clean,
@@ -46,6 +46,11 @@ class CheckpointReader:
         try:
             epoch = decode_clean_shutdown(self._files.read(path))
         except FileNotFoundError:
+            return False
+        except CorruptFileError:
+            epoch = None
+        except OSError as error:
+            self.problems.append(unreadable(path, "document", error))
             return False
         if epoch is None:
             reason = "cannot be read, so the next start takes it for an unclean end"
@@ -63,6 +68,9 @@ class CheckpointReader:
         except CorruptFileError as error:
             self.problems.append(Problem(path, None, Severity.WARNING, "checkpoint", error.reason))
             return {}
+        except OSError as error:
+            self.problems.append(unreadable(path, "checkpoint", error))
+            return {}
         self.named[path] = set(offsets)
         return offsets
 
@@ -75,7 +83,7 @@ class CheckpointReader:
 
 
 def read_identity(files: Files, directory: str) -> MetaProperties | Problem:
-    """Whose directory it is, by `meta.properties`. OSError."""
+    """Whose directory it is, by `meta.properties`."""
     path = f"{directory}/{META_PROPERTIES_FILE}"
     try:
         return MetaProperties.decode(path, files.read(path))
@@ -83,6 +91,8 @@ def read_identity(files: Files, directory: str) -> MetaProperties | Problem:
         return Problem(path, None, Severity.ERROR, "document", "is not there")
     except CorruptFileError as error:
         return Problem(path, None, Severity.ERROR, "document", error.reason)
+    except OSError as error:
+        return unreadable(path, "document", error)
 
 
 def compare_identities(identities: dict[str, MetaProperties]) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from fencepost.log.checkpoints import TopicPartition
@@ -31,7 +32,7 @@ from fencepost.log.verify.facts import DirectoryFacts, PartitionFacts
 from fencepost.log.verify.files import Files
 from fencepost.log.verify.metadata_log import METADATA_DIR, check_snapshot, topic_ids
 from fencepost.log.verify.partition import PartitionVerifier, Progress
-from fencepost.log.verify.problems import Counts, Problem, Severity
+from fencepost.log.verify.problems import Counts, Problem, Severity, unreadable
 from fencepost.wire.types import Uuid
 
 LOOKS_AGAIN: Final = 3
@@ -86,7 +87,8 @@ class Verifier:
         for directory in filter(self.is_log_dir, directories):
             metadata = f"{directory}/{METADATA_DIR}"
             if self._files.is_dir(metadata):
-                self._metadata_ids |= topic_ids(self._files, metadata)
+                with suppress(OSError):  # which is a problem of that partition, later
+                    self._metadata_ids |= topic_ids(self._files, metadata)
         for directory in directories:
             if self.is_log_dir(directory):
                 yield from self._log_dir(directory)
@@ -142,7 +144,10 @@ class Verifier:
                 yield Problem(path, None, Severity.NOTE, "leftover", text)
                 return
         if name == BOOTSTRAP_FILE:
-            yield from check_snapshot(self._files, path)
+            try:
+                yield from check_snapshot(self._files, path)
+            except OSError as error:
+                yield unreadable(path, "snapshot", error)
         elif name.endswith(TEMPORARY_SUFFIX):
             yield Problem(path, None, Severity.WARNING, "leftover", "was being written")
         elif kind_of(path) is None and name != LOCK_FILE:
@@ -190,8 +195,7 @@ class Verifier:
             )
             yield from verifier.run()
         except OSError as error:
-            reason = f"cannot be read: {error.strerror or error}"
-            yield Problem(error.filename or path, None, Severity.ERROR, "file", reason)
+            yield unreadable(error.filename or path, "file", error)
             return
         if verifier.topic_id is not None:
             yield from self._check_topic_id(path, key[0], verifier.topic_id)

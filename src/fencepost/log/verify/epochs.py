@@ -13,7 +13,7 @@ from fencepost.log.epochs import EpochEntry, LeaderEpochCache, decode_epochs
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.verify.facts import PartitionFacts
 from fencepost.log.verify.files import Files
-from fencepost.log.verify.problems import Problem, Severity
+from fencepost.log.verify.problems import Problem, Severity, unreadable
 
 
 class EpochCheck:
@@ -24,7 +24,7 @@ class EpochCheck:
         self._facts = facts
         self._latest = -1
         self._told: set[int] = set()
-        self._flaw: str | None = None
+        self._flaw: Problem | None = None
         self._entries: list[EpochEntry] | None = None
         try:
             if data := files.read(path):  # Kafka makes the file before it has anything to write
@@ -32,13 +32,15 @@ class EpochCheck:
         except FileNotFoundError:
             pass
         except CorruptFileError as error:
-            self._flaw = error.reason
+            self._flaw = Problem(path, None, Severity.WARNING, "epochs", error.reason)
+        except OSError as error:
+            self._flaw = unreadable(path, "epochs", error)
         self._known = LeaderEpochCache(self._entries or ())
 
     def begin(self) -> Iterator[Problem]:
         """What the file shows by itself."""
         if self._flaw is not None:
-            yield Problem(self._path, None, Severity.WARNING, "epochs", self._flaw)
+            yield self._flaw
 
     def batch(self, log_path: str, position: int, header: BatchHeader) -> Iterator[Problem]:
         """A batch, in order."""

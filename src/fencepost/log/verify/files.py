@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
+from fencepost.log.disk import FILE_BYTES_MAX, read_whole
 from fencepost.log.dump.batches import Readable
 from fencepost.log.dump.files import PlainFile
 
@@ -24,8 +25,8 @@ class Files(Protocol):
         """The file for reading."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """The whole content."""
+    def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
+        """The whole content; CorruptFileError if it is more than that."""
         ...
 
     def list(self, directory: str) -> list[str]:
@@ -48,10 +49,9 @@ class PlainFiles:
         """See `Files`."""
         return PlainFile(path)
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
         """See `Files`."""
-        with open(path, "rb") as file:
-            return file.read()
+        return read_whole(path, max_bytes)
 
     def list(self, directory: str) -> list[str]:
         """See `Files`."""

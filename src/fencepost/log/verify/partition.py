@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from itertools import zip_longest
-from typing import Final
+from typing import Final, TypeVar
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader
 from fencepost.batch.records import read_batch
+from fencepost.log.disk import index_bytes_max
 from fencepost.log.dump.batches import Flaw, FoundBatch, scan_batches
 from fencepost.log.dump.kinds import kind_of
 from fencepost.log.errors import CorruptFileError
@@ -38,9 +39,11 @@ from fencepost.log.verify.files import Files, OpenFile
 from fencepost.log.verify.indexes import OffsetIndexCheck, TimeIndexCheck
 from fencepost.log.verify.metadata_log import METADATA_DIR, check_snapshot, is_snapshot
 from fencepost.log.verify.offsets import OffsetCheck
-from fencepost.log.verify.problems import Counts, Problem, Severity
+from fencepost.log.verify.problems import Counts, Problem, Severity, unreadable
 from fencepost.log.verify.transactions import TransactionCheck
 from fencepost.wire.types import Uuid
+
+T = TypeVar("T")
 
 SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
 """Positions in indexes have 31 bits."""
@@ -171,7 +174,7 @@ class PartitionVerifier:
                     yield from index.end()
         if self._offsets.is_thinned:
             transactions.lose_sight()
-        yield from transactions.end(base, is_settled=is_settled)
+        yield from transactions.end(base, size, is_settled=is_settled)
 
     def _wants_data(self, header: BatchHeader) -> bool:
         return self._is_deep or (header.is_control and header.producer_id >= 0)
@@ -227,6 +230,13 @@ class PartitionVerifier:
                 if size_bytes:
                     yield Problem(path, None, Severity.WARNING, "index", "is not there")
                 continue
+            except OSError as error:
+                yield unreadable(path, "index", error)
+                continue
+            if (size := file.size()) > (most := index_bytes_max(size_bytes)):
+                reason = f"has {size} bytes, more than {most}"
+                yield Problem(path, None, Severity.WARNING, "index", reason)
+                continue
             if suffix == INDEX_SUFFIX:
                 checks.append(OffsetIndexCheck(path, file, base))
             else:
@@ -259,21 +269,29 @@ class PartitionVerifier:
 
     def _check_documents(self) -> Iterator[Problem]:
         path = self._path(PARTITION_METADATA_FILE)
-        if self._files.exists(path):
-            try:
-                self.topic_id = decode_partition_metadata(path, self._files.read(path))
-            except CorruptFileError as error:
-                yield Problem(path, None, Severity.ERROR, "document", error.reason)
+        found = self._document(path, decode_partition_metadata)
+        if isinstance(found, Problem):
+            yield found
+        else:
+            self.topic_id = found
         path = self._path(QUORUM_STATE_FILE)
-        if self._files.exists(path):
-            try:
-                state = decode_quorum_state(path, self._files.read(path))
-            except CorruptFileError as error:
-                yield Problem(path, None, Severity.ERROR, "document", error.reason)
-                return
-            if state.leader_epoch < self._latest_epoch:
-                reason = f"epoch {state.leader_epoch}, but the log has {self._latest_epoch}"
-                yield Problem(path, None, Severity.ERROR, "document", reason)
+        state = self._document(path, decode_quorum_state)
+        if isinstance(state, Problem):
+            yield state
+        elif state is not None and state.leader_epoch < self._latest_epoch:
+            reason = f"epoch {state.leader_epoch}, but the log has {self._latest_epoch}"
+            yield Problem(path, None, Severity.ERROR, "document", reason)
+
+    def _document(self, path: str, decode: Callable[[str, bytes], T]) -> T | Problem | None:
+        """What a small file says, or what is wrong with it; None if it is not there."""
+        try:
+            return decode(path, self._files.read(path))
+        except FileNotFoundError:
+            return None
+        except CorruptFileError as error:
+            return Problem(path, None, Severity.ERROR, "document", error.reason)
+        except OSError as error:
+            return unreadable(path, "document", error)
 
 
 def _nobody_looks(_: int) -> None:

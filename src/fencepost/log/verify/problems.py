@@ -43,6 +43,11 @@ class Problem(NamedTuple):
         return {**self._asdict(), "severity": self.severity.name.lower()}
 
 
+def unreadable(path: str, check: str, error: OSError) -> Problem:
+    """The problem of a file that the disk does not give, or of what stands in its place."""
+    return Problem(path, None, Severity.ERROR, check, f"cannot be read: {error.strerror or error}")
+
+
 class Counts:
     """How much was looked at."""
 

@@ -13,14 +13,20 @@ from collections.abc import Iterator
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader
+from fencepost.log.disk import index_bytes_max
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.names import SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, offset_file
-from fencepost.log.producers import ProducerState, ProducerStates, decode_snapshot
+from fencepost.log.producers import (
+    SNAPSHOT_BYTES_MAX,
+    ProducerState,
+    ProducerStates,
+    decode_snapshot,
+)
 from fencepost.log.replay import note_batch
 from fencepost.log.txn_index import TxnIndex
 from fencepost.log.verify.facts import PartitionFacts
 from fencepost.log.verify.files import Files
-from fencepost.log.verify.problems import Problem, Severity
+from fencepost.log.verify.problems import Problem, Severity, unreadable
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.records.txn_index import ENTRY_BYTES, AbortedTxn
 
@@ -76,30 +82,38 @@ class TransactionCheck:
 
     # -- indexes
 
-    def end(self, base_offset: int, *, is_settled: bool) -> Iterator[Problem]:
-        """The segment ends: its index, if it is to be there yet."""
+    def end(self, base_offset: int, log_bytes: int, *, is_settled: bool) -> Iterator[Problem]:
+        """The segment ends, which has so many bytes: its index, if it is to be there yet.
+
+        An index that cannot be read is made anew; one that can, and says what is not so, is
+        believed by every start, and readers are kept from records or given aborted ones.
+        """
         if not is_settled:
             return
         path = f"{self._directory}/{offset_file(base_offset, TXN_INDEX_SUFFIX)}"
         try:
-            index = TxnIndex.decode(path, self._files.read(path), base_offset)
+            data = self._files.read(path, index_bytes_max(log_bytes))
+            index = TxnIndex.decode(path, data, base_offset)
         except FileNotFoundError:
             index = TxnIndex()
         except CorruptFileError as error:
             yield Problem(path, error.position, Severity.WARNING, "txnindex", error.reason)
+            return
+        except OSError as error:
+            yield unreadable(path, "txnindex", error)
             return
         wanted = {one.last_offset: one for one in self._aborted}
         for number, entry in enumerate(index):
             flaw = self._flaw_of(entry, wanted.pop(entry.last_offset, None))
             if flaw is not None:
                 position = number * ENTRY_BYTES
-                yield Problem(path, position, Severity.WARNING, "txnindex", flaw)
+                yield Problem(path, position, Severity.ERROR, "txnindex", flaw)
         for missing in wanted.values():
             reason = (
                 f"lacks the transaction that producer {missing.producer_id} aborted at"
                 f" {missing.last_offset}"
             )
-            yield Problem(path, None, Severity.WARNING, "txnindex", reason)
+            yield Problem(path, None, Severity.ERROR, "txnindex", reason)
 
     def _flaw_of(self, entry: AbortedTxn, wanted: AbortedTxn | None) -> str | None:
         where = f"producer {entry.producer_id} at {entry.last_offset}"
@@ -133,9 +147,11 @@ class TransactionCheck:
     def _load(self, offset: int) -> list[ProducerState] | Problem:
         path = self._path(offset)
         try:
-            return decode_snapshot(path, self._files.read(path))
+            return decode_snapshot(path, self._files.read(path, SNAPSHOT_BYTES_MAX))
         except CorruptFileError as error:
             return Problem(path, error.position, Severity.WARNING, "snapshot", error.reason)
+        except OSError as error:
+            return unreadable(path, "snapshot", error)
 
     def _check_snapshot(self, offset: int) -> Iterator[Problem]:
         if not self._facts.is_settled(offset):
