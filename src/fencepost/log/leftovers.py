@@ -8,19 +8,24 @@ directory is brought to one side or the other:
 |-----------------------------|-------------------------------------|------------------------------|
 | `.deleted`                  | a deletion that took place          | removed                      |
 | `.cleaned`                  | an unfinished compaction            | removed                      |
-| `.swap`                     | a finished one: the new files count | what they replace is removed |
-|                             |                                     | and they get their names     |
-| `.swap` at or behind a      | an unfinished split of a segment    | removed                      |
-| `.cleaned`                  |                                     |                              |
+| `.swap`                     | a finished one: the new files count | what they replace goes, and  |
+|                             |                                     | they get their names         |
+| `.swap` at or behind a      | an unfinished compaction            | removed; set aside if there  |
+| `.cleaned`                  |                                     | is no segment of its name    |
+| `.swap` that is no copy     | damage                              | set aside                    |
 | `.tmp`                      | a file that was being replaced      | removed                      |
 | an index without its `.log` | a deletion that got half-way        | removed                      |
+
+A `.swap` replaces segments only if it is sound as a whole and every batch of it is one of theirs
+(`swaps`). Otherwise the segments count, those that had been renamed to `.deleted` already get their
+names back, and the `.swap` becomes `.swap.aside`, which nobody reads. What a `.swap` replaces is
+unlinked only when that has its name for good.
 
 Snapshots of the metadata log (`<offset>-<epoch>.checkpoint`) are not touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fencepost.log.disk import Disk
@@ -32,10 +37,10 @@ from fencepost.log.names import (
     PARTITION_METADATA_FILE,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     parse_offset_file,
 )
+from fencepost.log.swaps import ReadSegment, settle_swaps
 
 _UNFINISHED = frozenset({DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX})
 _UNFINISHED_NAMES = frozenset(
@@ -53,12 +58,14 @@ class FoundFiles:
     """Offsets of producer snapshots."""
 
 
-def settle(disk: Disk, directory: str, end_of_segment: Callable[[str, int], int]) -> FoundFiles:
+def settle(disk: Disk, directory: str, read_segment: ReadSegment) -> FoundFiles:
     """Settle what is unfinished and say what there is. OSError.
 
-    `end_of_segment(path, base_offset)` is the offset behind the last record of a segment file.
+    `read_segment(path, base_offset)` gives position and header of a file's sound batches. Raises
+    DurableDataLostError if there is neither a sound `.swap` nor what it was made of.
     """
-    _finish_swaps(disk, directory, _remove_unfinished(disk, directory), end_of_segment)
+    settle_swaps(disk, directory, read_segment)
+    _remove_unfinished(disk, directory)
     found = FoundFiles()
     indexes: list[tuple[int, str]] = []
     for name in disk.list(directory):
@@ -79,46 +86,10 @@ def settle(disk: Disk, directory: str, end_of_segment: Callable[[str, int], int]
     return found
 
 
-def _remove_unfinished(disk: Disk, directory: str) -> list[str]:
-    """Remove what never took effect; the `.swap` files that do."""
-    swaps: list[tuple[int, str]] = []
-    cleaned: list[int] = []
+def _remove_unfinished(disk: Disk, directory: str) -> None:
+    """Remove what never took effect, or does not any more."""
     for name in disk.list(directory):
         parsed = parse_offset_file(name)
         stage = "" if parsed is None else parsed[2]
-        if parsed is not None and stage == SWAP_SUFFIX:
-            swaps.append((parsed[0], name))
-            continue
-        if parsed is not None and stage == CLEANED_SUFFIX:
-            cleaned.append(parsed[0])
         if stage in _UNFINISHED or name in _UNFINISHED_NAMES:
             disk.unlink(f"{directory}/{name}")
-    kept = []
-    for offset, name in swaps:
-        if cleaned and offset >= min(cleaned):
-            disk.unlink(f"{directory}/{name}")
-        else:
-            kept.append(name)
-    return kept
-
-
-def _finish_swaps(
-    disk: Disk, directory: str, names: list[str], end_of_segment: Callable[[str, int], int]
-) -> None:
-    if not names:
-        return
-    replaced: list[tuple[int, int]] = []
-    for name in names:
-        parsed = parse_offset_file(name)
-        if parsed is not None and parsed[1] == LOG_SUFFIX:
-            replaced.append((parsed[0], end_of_segment(f"{directory}/{name}", parsed[0])))
-    for name in disk.list(directory):
-        parsed = parse_offset_file(name)
-        if parsed is None or parsed[2] or parsed[1] not in SEGMENT_SUFFIXES:
-            continue
-        if any(first <= parsed[0] < end for first, end in replaced):
-            disk.unlink(f"{directory}/{name}")
-    disk.sync_dir(directory)  # the old ones must be gone before the new ones have their names
-    for name in names:
-        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
-    disk.sync_dir(directory)

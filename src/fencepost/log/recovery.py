@@ -250,7 +250,7 @@ class _Loader:
 
     def find_segments(self, start_offset: int) -> None:
         """Settle unfinished business, and name the segments that are there."""
-        found = settle(self._disk, self._directory, self._end_of_segment)
+        found = settle(self._disk, self._directory, self._read_segment)
         self.snapshots = found.snapshots
         for base in found.base_offsets:
             size_bytes = self._disk.size(self._path(offset_file(base, LOG_SUFFIX)))
@@ -272,11 +272,8 @@ class _Loader:
             now_ms=self._now_ms,
         )
 
-    def _end_of_segment(self, path: str, base_offset: int) -> int:
-        end_offset = base_offset + 1
-        for _, header in scan(self._disk, path, self._disk.size(path), base_offset):
-            end_offset = header.next_offset
-        return end_offset
+    def _read_segment(self, path: str, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        return scan(self._disk, path, self._disk.size(path), base_offset)
 
     def recover(
         self, recovery_point: int, start_offset: int, clean_shutdown: bool, accept_loss: bool
