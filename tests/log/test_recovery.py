@@ -511,6 +511,105 @@ def test_a_crash_at_every_step_of_finishing_a_compaction():
             assert contents(reopen(disk)) == expected
 
 
+def damaged_copies(log: PartitionLog, data: bytes) -> dict[str, bytes]:
+    """What may have become of a copy of the first three segments."""
+    last = max(position for position, _ in iter_headers(data))
+    huge = bytearray(data)
+    huge[last : last + 8] = (1 << 30).to_bytes(8)  # the CRC does not cover it
+    beyond = bytearray(data)
+    beyond[last : last + 8] = (log.segment_base_offsets[4]).to_bytes(8)
+    rotten = bytearray(data)
+    rotten[len(data) // 2] ^= 1
+    lower = bytearray(data)
+    lower[last : last + 8] = (read_header(data, last).base_offset - 1).to_bytes(8)
+    return {
+        "empty": b"",
+        "cut": data[:-7],
+        "without its last batch's records": data[: last + 61],
+        "huge": bytes(huge),
+        "beyond": bytes(beyond),
+        "lower": bytes(lower),
+        "rotten": bytes(rotten),
+        "longer": data + bytes(10),
+    }
+
+
+@pytest.mark.parametrize("already_deleted", [0, 1, 2, 3])
+def test_a_damaged_copy_replaces_nothing(already_deleted, caplog):
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    data, _ = compacted(disk, log, 3)
+    for what, damaged in damaged_copies(log, data).items():
+        disk, log = filled_disk()
+        name = segment_name(log, 0) + ".swap"
+        set_content(disk, name, damaged)
+        for at in range(already_deleted):
+            for suffix in (".log", ".index", ".timeindex"):
+                old = segment_name(log, at, suffix)
+                disk.rename(f"{LOG}/{old}", f"{LOG}/{old}.deleted")
+        caplog.clear()
+        again = reopen(disk, recovery_point=log.end_offset)
+        assert contents(again) == everything, what
+        assert again.segment_base_offsets == log.segment_base_offsets
+        assert f"{name} is set aside" in caplog.text
+        assert disk.read(f"{LOG}/{name}.aside") == damaged
+        disk.process_death()
+        assert contents(reopen(disk)) == everything
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_damaged_copy_of_segments_that_are_damaged_too_is_refused(is_gone):
+    disk, log = filled_disk()
+    data, _ = compacted(disk, log, 3)
+    set_content(disk, segment_name(log, 0) + ".swap", data[:-1])
+    name = segment_name(log, 0)
+    if is_gone:
+        disk.unlink(f"{LOG}/{name}")
+    else:
+        disk.rename(f"{LOG}/{name}", f"{LOG}/{name}.deleted")
+        disk.flip_bit(f"{LOG}/{name}.deleted", 900)
+    names = disk.list(LOG)
+    with pytest.raises(DurableDataLostError, match="swap" if is_gone else "deleted"):
+        reopen(disk)
+    assert disk.list(LOG) == names
+
+
+def test_a_cleaned_file_does_not_undo_a_finished_compaction_whose_segments_are_renamed():
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    data, _ = compacted(disk, log, 3)
+    set_content(disk, segment_name(log, 0) + ".swap", data)
+    set_content(disk, segment_name(log, 0) + ".cleaned", b"")
+    for at in range(3):
+        name = segment_name(log, at)
+        disk.rename(f"{LOG}/{name}", f"{LOG}/{name}.deleted")
+    assert contents(reopen(disk)) == everything
+
+
+def test_a_crash_at_every_step_of_setting_a_copy_aside():
+    from .sim_disk import Crash
+
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    data, _ = compacted(disk, log, 3)
+    for crash_at in range(1, 25):
+        for seed in range(4):
+            disk, log = filled_disk()
+            disk.random.seed(seed * 100 + crash_at)
+            set_content(disk, segment_name(log, 0) + ".swap", data[:-1])
+            for at in range(2):
+                name = segment_name(log, at)
+                disk.rename(f"{LOG}/{name}", f"{LOG}/{name}.deleted")
+            disk.sync_dir(LOG)
+            disk.crash_at = disk.changes + crash_at
+            try:
+                reopen(disk)
+                disk.crash_at = None
+            except Crash:
+                disk.power_loss()
+            assert contents(reopen(disk)) == everything
+
+
 def test_a_segment_whose_offsets_do_not_fit_is_cut():
     """A header that claims offsets beyond what the segment's index can name is damage."""
     disk, log = filled_disk(3)
