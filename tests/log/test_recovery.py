@@ -511,6 +511,28 @@ def test_a_crash_at_every_step_of_finishing_a_compaction():
             assert contents(reopen(disk)) == expected
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_closed_segment_that_was_emptied_is_noticed(clean, caplog):
+    disk, log = filled_disk()
+    everything = all_batches(disk)
+    low, high = log.segment_base_offsets[1:3]
+    set_content(disk, segment_name(log, 1), b"")
+    known = {"clean_shutdown": clean, "recovery_point": log.end_offset}
+    with pytest.raises(DurableDataLostError, match=f"is empty.*{high}"):
+        reopen(disk, **known)
+    disk.process_death()
+    rest = [batch for batch in everything if not low <= batch[0] < high]
+    assert contents(reopen(disk, accept_loss=True, **known)) == rest
+    disk.process_death()
+    caplog.clear()
+    assert contents(reopen(disk, cleaned_offset=high, **known)) == rest
+    assert f"{segment_name(log, 1)} is empty" in caplog.text
+    disk.process_death()
+    assert contents(reopen(disk, start_offset=high, **known)) == [
+        batch for batch in rest if batch[0] >= high
+    ]
+
+
 def damaged_copies(log: PartitionLog, data: bytes) -> dict[str, bytes]:
     """What may have become of a copy of the first three segments."""
     last = max(position for position, _ in iter_headers(data))

@@ -26,6 +26,7 @@ Snapshots of the metadata log (`<offset>-<epoch>.checkpoint`) are not touched.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 
 from fencepost.log.disk import Disk
@@ -41,6 +42,8 @@ from fencepost.log.names import (
     parse_offset_file,
 )
 from fencepost.log.swaps import ReadSegment, settle_swaps
+
+log = logging.getLogger(__name__)
 
 _UNFINISHED = frozenset({DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX})
 _UNFINISHED_NAMES = frozenset(
@@ -82,6 +85,7 @@ def settle(disk: Disk, directory: str, read_segment: ReadSegment) -> FoundFiles:
     present = set(found.base_offsets)
     for offset, name in indexes:
         if offset not in present:
+            log.warning("%s/%s is removed: there is no segment of that offset", directory, name)
             disk.unlink(f"{directory}/{name}")
     return found
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from fencepost.batch.errors import BatchError
@@ -280,6 +281,7 @@ class _Loader:
     ) -> None:
         """Check the segments, cut at the first flaw, sync what is kept."""
         self.holds_anything = any(segment.size_bytes for segment in self.segments)
+        self._check_empty(recovery_point, start_offset, accept_loss)
         if clean_shutdown and self._trust_active():
             self._check_clean_end(recovery_point, accept_loss)
             self._check_start(self.segments[-1], start_offset, accept_loss)
@@ -353,6 +355,22 @@ class _Loader:
                 self.segments[-1].path(),
                 f"the log ends at offset {end_offset}, but was closed at {recovery_point}",
             )
+
+    def _check_empty(self, recovery_point: int, start_offset: int, accept_loss: bool) -> None:
+        """Closed segments without a byte: Kafka's compaction may leave one, nothing else does.
+
+        What the last process may have left torn is read anyway, and cut.
+        """
+        for segment, following in pairwise(self.segments):
+            end_offset = following.base_offset
+            if segment.size_bytes or not start_offset < end_offset <= recovery_point:
+                continue
+            reason = f"is empty, although the next segment begins at {end_offset}"
+            is_thinned = self._config.is_compacted or end_offset <= self.cleaned_offset
+            is_leap = end_offset - segment.base_offset > _RELATIVE_MAX + 1
+            if not (is_thinned or is_leap or accept_loss):
+                raise DurableDataLostError(segment.path(), reason, 0)
+            log.warning("%s %s", segment.path(), reason)
 
     def _check_start(self, last: Segment, start_offset: int, accept_loss: bool) -> None:
         """Refuse a start behind the end of what the files hold.
