@@ -197,6 +197,17 @@ def test_overlapping_offsets(disk):
     assert any("offsets 16-18 where those from 18 on belong" in one.text for one in found)
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_an_emptied_segment_is_a_problem_even_where_compaction_has_been(disk, is_compacted):
+    change(disk, f"{MIDDLE}.log", b"")
+    if is_compacted:
+        change(disk, f"{ROOT}/cleaner-offset-checkpoint", encode_lines(["orders 0 18"]))
+    found = [one for one in problems(disk) if one.check == "offsets"]
+    at_segment = [one for one in found if one.path == f"{MIDDLE}.log"]
+    assert is_at(at_segment[0], f"{MIDDLE}.log", "offsets", "holds no batch")
+    assert any("are missing" in one.text for one in found) != is_compacted
+
+
 def test_gaps_of_compaction_are_notes(disk):
     path = f"{PLAIN}/{12:020d}.log"
     _, second, third = batches_of(disk, path)[:3]
@@ -315,6 +326,7 @@ def test_a_transaction_index_where_nothing_was_aborted(disk):
     entry = AbortedTxn(producer_id=1, first_offset=12, last_offset=14, last_stable_offset=15)
     change(disk, path, TxnIndex([entry]).encode())
     assert is_at(only(disk), path, "txnindex", "no transaction was aborted by producer 1 at 14")
+    assert only(disk).severity is Severity.ERROR, "no start repairs it"
 
 
 def test_a_snapshot_that_is_damaged_or_of_another_state(disk):

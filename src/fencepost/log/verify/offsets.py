@@ -29,11 +29,15 @@ class OffsetCheck:
         self._cleaned_offset = cleaned_offset or 0
         self._base = 0
         self._path = ""
+        self._has_batches = False
         self._gaps: list[tuple[int, int, int]] = []
 
     def begin(self, path: str, base_offset: int) -> Iterator[Problem]:
         """A segment begins."""
-        self._path, self._base = path, base_offset
+        if self._path and not self._has_batches and base_offset - self._base <= _RELATIVE_MAX:
+            reason = f"holds no batch, although the next segment begins at {base_offset}"
+            yield Problem(self._path, None, Severity.WARNING, "offsets", reason)
+        self._path, self._base, self._has_batches = path, base_offset, False
         expected = self.next_offset
         if expected is None or base_offset - expected > _RELATIVE_MAX:
             self.next_offset = base_offset
@@ -46,6 +50,7 @@ class OffsetCheck:
 
     def batch(self, position: int, header: BatchHeader) -> Iterator[Problem]:
         """A batch of the segment."""
+        self._has_batches = True
         expected = self.next_offset
         assert expected is not None, "begin was called"
         first, last = header.base_offset, header.last_offset
