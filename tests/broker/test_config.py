@@ -52,6 +52,7 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         ("num.partitions", "many", "int, at least 1"),
         ("num.partitions", "0", "at least 1"),
         ("num.partitions", "99999999999", "int"),
+        ("log.segment.bytes", "99999999999", "at least 1048576, at most 2147483647"),
         ("auto.create.topics.enable", "yes", "boolean"),
         ("process.roles", "controller", "broker,controller"),
         ("listeners", "127.0.0.1:9092", "NAME://HOST:PORT"),

@@ -369,6 +369,12 @@ def test_an_empty_metadata_directory_beside_others_is_no_new_cluster(tmp_path):
     assert not (tmp_path / "a").exists()
 
 
+def test_a_file_in_place_of_the_first_directory_stops_the_start(tmp_path):
+    (tmp_path / "a").write_text("")
+    with pytest.raises(LogError, match="a is not a directory"):
+        opened(tmp_path)
+
+
 def test_a_directory_with_files_of_nobodys_stops_the_start(tmp_path):
     make(tmp_path / "a")
     (tmp_path / "b").mkdir()

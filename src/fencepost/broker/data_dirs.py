@@ -115,6 +115,8 @@ def _read_all(disk: Disk, opened: DataDirs, node_id: int) -> dict[str, MetaPrope
             metas[one.path] = read_meta_properties(disk, one.path)
         except LogDirNotFormattedError:
             continue
+        except NotADirectoryError:
+            _must_work(opened, one, LogError(f"{one.path} is not a directory"))
         except (CorruptFileError, OSError) as error:
             _must_work(opened, one, error)
     owners: dict[Uuid, str] = {}

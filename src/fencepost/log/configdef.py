@@ -136,6 +136,12 @@ class ConfigDef:
         kind = self.type.name.lower()
         return f"{kind}, {self.validator.describes}" if self.validator else kind
 
+    @property
+    def _allowed_width(self) -> str:
+        """Likewise, with the largest number the type has room for, for values it cannot hold."""
+        bits = _WIDTH_BITS.get(self.type)
+        return self.allowed if bits is None else f"{self.allowed}, at most {(1 << bits - 1) - 1}"
+
     def parse(self, value: object) -> Any:
         """The typed value of `value`, which is text or already of the right type.
 
@@ -144,7 +150,7 @@ class ConfigDef:
         try:
             typed = _read(self.type, value)
         except ValueError:
-            raise ConfigError(self.name, self.redacted(value), self.allowed) from None
+            raise ConfigError(self.name, self.redacted(value), self._allowed_width) from None
         if self.validator is not None and not self.validator.accepts(typed):
             raise ConfigError(self.name, self.redacted(value), self.allowed)
         return typed
