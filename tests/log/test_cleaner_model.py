@@ -21,11 +21,15 @@ from hypothesis.stateful import (
 
 from fencepost.batch.control import read_control
 from fencepost.batch.records import read_batch
+from fencepost.log.checkpoints import OffsetCheckpoint
 from fencepost.log.cleaner.offset_map import ENTRY_BYTES
+from fencepost.log.meta import format_log_dir
+from fencepost.log.names import CLEANER_FILE
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.verify.directory import Verifier
 from fencepost.log.verify.problems import Severity
 from fencepost.wire.records.control import ControlType
+from fencepost.wire.types import Uuid
 
 from .cleaning import clean, put, put_marker
 from .helpers import NOW_MS, config, open_log
@@ -62,6 +66,7 @@ class CompactedLog(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.disk = SimDisk()
+        format_log_dir(self.disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid.random())
         self.disk.mkdir("/data")
         self.disk.sync_dir("/")
         self.log: PartitionLog = open_log(self.disk, "/data/t-0", CONFIG)
@@ -223,6 +228,9 @@ class CompactedLog(RuleBasedStateMachine):
         point = self.log.recovery_point
         if is_clean:
             self.log.close()
+            if self.cleaned is not None:
+                checkpoint = OffsetCheckpoint(self.disk, f"/data/{CLEANER_FILE}")
+                checkpoint.write({("t", 0): self.cleaned})
             problems = Verifier(self.disk, is_live=lambda _: False).run(["/data/t-0"])
             assert [str(one) for one in problems if one.severity is Severity.ERROR] == []
         else:

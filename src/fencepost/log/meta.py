@@ -273,4 +273,7 @@ def decode_partition_metadata(path: str, data: bytes) -> Uuid:
     match = _PARTITION_METADATA.fullmatch(data.decode("latin-1"))
     if match is None:
         raise CorruptFileError(path, "is not of version 0 with a topic id")
-    return Uuid.from_string(match[1])
+    topic_id = Uuid.from_string(match[1])
+    if str(topic_id) != match[1]:  # its last letter has bits to spare, which nobody sets
+        raise CorruptFileError(path, f"{match[1]} is not how a topic id is written")
+    return topic_id
