@@ -114,7 +114,12 @@ class Bystander:
         self.received: list[int] = []
         self.slowest_s = 0.0
         self._stop = threading.Event()
-        common = {"bootstrap.servers": bootstrap_servers, "error_cb": self._on_error}
+        # No log: librdkafka would go on about a broker that is gone, in other tests' output.
+        common = {
+            "bootstrap.servers": bootstrap_servers,
+            "error_cb": self._on_error,
+            "log_level": 0,
+        }
         self._producer = Producer({**common, "linger.ms": 0, "enable.idempotence": True})
         self._consumer = Consumer(
             {
