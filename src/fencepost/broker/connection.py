@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.piecework import TURN_S, Piecework
 from fencepost.broker.refusals import MIN_FRAME_BYTES, explain_length
-from fencepost.broker.registry import API_VERSIONS_KEY, ROUTES, RequestContext
+from fencepost.broker.registry import API_VERSIONS_KEY, RequestContext
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.frame import read_request_header
 from fencepost.wire.message import Message
@@ -78,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: Listener, listener_name: str) -> None:
         self._listener = listener
         self._limit_bytes = listener.max_frame_bytes
+        self.routes = listener.routes
         self.listener_name = listener_name
         self.client_host = "?"
         self.client_port = 0
@@ -324,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
     def _dispatch(self, frame: memoryview) -> None:
         """Hand one frame to its handler."""
         api_key, version, correlation_id = _HEAD.unpack_from(frame, 0)
-        route = ROUTES.get(api_key)
+        route = self.routes.get(api_key)
         if route is None:
             self.close(f"api key {api_key} (version {version}) is not served here")
             return

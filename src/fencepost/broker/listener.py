@@ -28,12 +28,14 @@ import logging
 import resource
 import socket
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.held import Held
 from fencepost.broker.refusals import Refusals
+from fencepost.broker.registry import ROUTES, Route
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -50,9 +52,14 @@ class Listener:
     """Accepts connections for a node and keeps their number and idleness in check."""
 
     def __init__(
-        self, node: Node, loop: asyncio.AbstractEventLoop, limits: ConnectionLimits
+        self,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        limits: ConnectionLimits,
+        routes: Mapping[int, Route] = ROUTES,
     ) -> None:
         self.node = node
+        self.routes = routes
         self.loop = loop
         self.limits = limits
         self.max_frame_bytes = limits.max_frame_bytes

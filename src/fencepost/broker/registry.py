@@ -5,6 +5,10 @@ Theory of operation
 A module under `broker/apis/` serves one API: it decorates a function with `handles`. What is
 registered is what ApiVersions advertises; there is no second list.
 
+A node has listeners of two kinds, for clients (`BROKER`) and for the quorum (`CONTROLLER`), and an
+API is served on those that `handles` names. The same API may mean different things on them, and has
+two handlers then (Fetch reads topics from a broker, the metadata log from a controller).
+
 A handler is called synchronously from the bytes' arrival with a `RequestContext` and the decoded
 request, and either returns the response or returns None and answers later through the context:
 
@@ -26,9 +30,9 @@ good until the handler returns. Everything else in a request is the handler's to
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts
@@ -43,6 +47,8 @@ Buffer = bytes | bytearray | memoryview
 Pieces = Generator[None, None, Message | None]
 Handler = Callable[["RequestContext", Any], Message | Pieces | None]
 
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
 API_VERSIONS_KEY = 18
 MAX_ELEMENTS = 100_000
 """Array elements a request may have, unless its handler says otherwise."""
@@ -67,6 +73,10 @@ class DuplicateRouteError(Exception):
 
 
 ROUTES: dict[int, Route] = {}
+"""What is served to clients, by API key."""
+CONTROLLER_ROUTES: dict[int, Route] = {}
+"""What is served on controller listeners, by API key."""
+ROUTES_BY_KIND: Final = {BROKER: ROUTES, CONTROLLER: CONTROLLER_ROUTES}
 
 
 def parse_versions(versions: str) -> tuple[int, int]:
@@ -81,12 +91,14 @@ def handles(
     versions: str,
     advertise_from: int | None = None,
     max_elements: int = MAX_ELEMENTS,
+    listeners: tuple[str, ...] = (BROKER,),
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function as the handler of `request_class` in `versions`.
 
     `advertise_from` is a lower minimum to advertise than is served (Produce, KAFKA-18659).
     Clients whose requests have more than `max_elements` array elements are hung up on: nothing else
-    happens in the node while a request is being decoded and handled.
+    happens in the node while a request is being decoded and handled. `listeners` are the kinds of
+    listeners that serve it.
     """
     min_version, max_version = parse_versions(versions)
     assert request_class.min_version <= min_version <= max_version <= request_class.max_version
@@ -94,9 +106,7 @@ def handles(
     assert api_key is not None
 
     def register(handler: Handler) -> Handler:
-        if api_key in ROUTES:
-            raise DuplicateRouteError(f"api key {api_key} has two handlers")
-        ROUTES[api_key] = Route(
+        route = Route(
             api_key=api_key,
             name=request_class.__name__.removesuffix("Request"),
             request_class=request_class,
@@ -106,6 +116,10 @@ def handles(
             handler=handler,
             max_elements=max_elements,
         )
+        for kind in listeners:
+            if api_key in ROUTES_BY_KIND[kind]:
+                raise DuplicateRouteError(f"api key {api_key} has two handlers for {kind}s")
+            ROUTES_BY_KIND[kind][api_key] = route
         return handler
 
     return register
@@ -122,6 +136,11 @@ class Replier(Protocol):
     @property
     def listener_name(self) -> str:
         """The listener the client came in by."""
+        ...
+
+    @property
+    def routes(self) -> Mapping[int, Route]:
+        """What the listener serves, by API key."""
         ...
 
     @property
@@ -193,6 +212,11 @@ class RequestContext:
     def listener_name(self) -> str:
         """The listener the client came in by: its endpoints are the ones to tell it."""
         return self.connection.listener_name
+
+    @property
+    def routes(self) -> Mapping[int, Route]:
+        """What is served where the request came in, by API key."""
+        return self.connection.routes
 
     @property
     def disconnected(self) -> bool:
@@ -293,7 +317,6 @@ def error_response(route: Route, version: int, error: ErrorCode) -> Message | No
     return None
 
 
-def advertised_routes(routes: Iterable[Route] | None = None) -> list[tuple[int, int, int]]:
+def advertised_routes(routes: Iterable[Route]) -> list[tuple[int, int, int]]:
     """(api key, min version, max version) of everything served, by key."""
-    chosen = ROUTES.values() if routes is None else routes
-    return sorted((r.api_key, r.advertised_min_version, r.max_version) for r in chosen)
+    return sorted((r.api_key, r.advertised_min_version, r.max_version) for r in routes)

@@ -103,6 +103,7 @@ class Caller:
     """The connection a request came in by."""
 
     client_host = "127.0.0.1"
+    routes = ROUTES
     closed = False
     room_bytes = 1 << 26
 

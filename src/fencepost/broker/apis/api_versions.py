@@ -11,7 +11,14 @@ from __future__ import annotations
 import re
 
 from fencepost.broker.features import SUPPORTED_FEATURES
-from fencepost.broker.registry import RequestContext, Route, advertised_routes, handles
+from fencepost.broker.registry import (
+    BROKER,
+    CONTROLLER,
+    RequestContext,
+    Route,
+    advertised_routes,
+    handles,
+)
 from fencepost.wire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -24,7 +31,7 @@ from fencepost.wire.errors import ErrorCode
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@handles(ApiVersionsRequest, versions="0-4")
+@handles(ApiVersionsRequest, versions="0-4", listeners=(BROKER, CONTROLLER))
 def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Answer with ranges and features; 42 for a malformed client name or version (v3+)."""
     if context.api_version >= 3 and not (
@@ -36,7 +43,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, low, high in advertised_routes()
+            for key, low, high in advertised_routes(context.routes.values())
         ],
         supported_features=[
             SupportedFeatureKey(name=feature.name, min_version=low, max_version=feature.max_level)
