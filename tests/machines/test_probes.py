@@ -36,7 +36,7 @@ def test_every_probe_in_the_product_is_a_literal_of_its_own() -> None:
     seen: Counter[str] = Counter()
     for path in sorted(Path(fencepost.__file__).parent.rglob("*.py")):
         text = path.read_text()
-        if "probe(" not in text:
+        if "machines.probes import" not in text:
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "probe":
