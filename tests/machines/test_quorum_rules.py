@@ -684,5 +684,5 @@ def test_our_own_mistakes_are_asserted() -> None:
     unflushed = QuorumMachine(1, (1, 2), log, QuorumState(), CONFIG)
     with pytest.raises(AssertionError, match="flushed"):
         unflushed.step(Start([3]), 0)
-    with pytest.raises(AssertionError, match="not a set"):
-        QuorumMachine(1, (1, 1), log, QuorumState(), CONFIG)
+    with pytest.raises(AssertionError, match="somebody to ask"):
+        QuorumMachine(1, (), log, QuorumState(), CONFIG)

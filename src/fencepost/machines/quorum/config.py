@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.types import Uuid
 
 MAX_PENDING_APPENDS = 10_000
@@ -22,6 +23,12 @@ class QuorumConfig:
 
     `cluster_id` and `directory_id` are checked against requests that name them. An election timeout
     is drawn from [election_timeout_ms, 2 * election_timeout_ms).
+
+    `listener` names the listener that voters reach each other on, and `endpoints` are this node's
+    own. It can run the levels of kraft.version from `min_kraft_version` to `max_kraft_version`.
+    `can_become_voter` says that it is a controller, `auto_join` that it asks to be made a voter
+    (`controller.quorum.auto.join.enable`, KIP-1186). `bootstrap_servers` is how many addresses
+    there are to ask when no leader is known (`controller.quorum.bootstrap.servers`).
     """
 
     cluster_id: str | None = None
@@ -34,6 +41,13 @@ class QuorumConfig:
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1 << 20
     observer_session_ms: int = 300_000
+    listener: str = "CONTROLLER"
+    endpoints: tuple[Endpoint, ...] = ()
+    min_kraft_version: int = 0
+    max_kraft_version: int = 1
+    can_become_voter: bool = True
+    auto_join: bool = False
+    bootstrap_servers: int = 0
 
     @property
     def check_quorum_timeout_ms(self) -> int:

@@ -37,6 +37,8 @@ from fencepost.machines.quorum.config import QuorumConfig
 from fencepost.machines.quorum.roles import Body, Leader, Role, Unattached
 from fencepost.machines.quorum.state import NOBODY, QuorumState
 from fencepost.machines.quorum.view import LogView
+from fencepost.machines.quorum.voter_history import VoterHistory
+from fencepost.machines.quorum.voters import ReplicaKey, VoterSet
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.vote import VoteRequest
 from fencepost.wire.message import Message
@@ -48,15 +50,17 @@ class QuorumCore(ABC):
     def __init__(
         self,
         node_id: int,
-        voters: Sequence[int],
+        history: VoterHistory | Sequence[int],
         log_view: LogView,
         state: QuorumState,
         config: QuorumConfig,
     ) -> None:
-        assert len(set(voters)) == len(voters) > 0, f"voters {voters!r} are not a set"
-        assert all(voter >= 0 for voter in voters) and node_id >= 0, "ids are not negative"
+        if not isinstance(history, VoterHistory):
+            history = VoterHistory(VoterSet.of_ids(history))
+        assert node_id >= 0, "ids are not negative"
+        assert history.latest.voters or config.bootstrap_servers, "there is somebody to ask"
         self._node_id = node_id
-        self._voters = tuple(sorted(voters))
+        self._history = history
         self._log = log_view
         self._state = state
         self._config = config
@@ -84,12 +88,32 @@ class QuorumCore(ABC):
     @property
     def voters(self) -> tuple[int, ...]:
         """The ids of the voters, ascending."""
-        return self._voters
+        return self.voter_set.ids
+
+    @property
+    def voter_set(self) -> VoterSet:
+        """The voters in force, whether their record is committed or not."""
+        return self._history.latest
+
+    @property
+    def voter_history(self) -> VoterHistory:
+        """The voter sets and levels of kraft.version along the log; to look at, not to change."""
+        return self._history
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of kraft.version in force: 0 for static voters, 1 for dynamic ones."""
+        return self._history.kraft_version
+
+    @property
+    def key(self) -> ReplicaKey:
+        """This node with its disk."""
+        return ReplicaKey(self._node_id, self._config.directory_id)
 
     @property
     def is_voter(self) -> bool:
         """Whether this node has a vote; otherwise it observes."""
-        return self._node_id in self._voters
+        return self.voter_set.contains(self.key)
 
     @property
     def role(self) -> Role:
@@ -286,11 +310,17 @@ class QuorumCore(ABC):
 
     @property
     def _majority(self) -> int:
-        return len(self._voters) // 2 + 1
+        return self.voter_set.majority
+
+    @property
+    def _voters(self) -> tuple[int, ...]:
+        return self.voter_set.ids
 
     @property
     def _others(self) -> tuple[int, ...]:
-        return tuple(voter for voter in self._voters if voter != self._node_id)
+        """The voters but for this node. A voter with our id and another disk is not us."""
+        mine = self.key
+        return tuple(voter.id for voter in self.voter_set.voters if not voter.is_replica(mine))
 
 
 def _speaks_of_log(message: Message) -> bool:
