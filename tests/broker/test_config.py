@@ -36,6 +36,9 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
     config = BrokerConfig.load(path, {"num.partitions": "4"})
     assert config.node_id == 7
     assert [e.name for e in config.listeners] == ["PLAINTEXT"]
+    assert [str(e) for e in config.controller_listeners] == ["localhost:9093"]
+    assert [str(server) for server in config.quorum.servers] == ["localhost:9093"]
+    assert not config.formats_itself
     assert config.get("num.partitions") == 4
     assert config.log_config({}).retention_ms == 24 * 3_600_000
     assert config.log_config({"retention.ms": "5"}).retention_ms == 5
@@ -54,7 +57,10 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         ("num.partitions", "99999999999", "int"),
         ("log.segment.bytes", "99999999999", "at least 1048576, at most 2147483647"),
         ("auto.create.topics.enable", "yes", "boolean"),
-        ("process.roles", "controller", "broker,controller"),
+        ("process.roles", "", "broker, controller, or both"),
+        ("process.roles", "broker,broker", "broker, controller, or both"),
+        ("process.roles", "zookeeper", "broker, controller, or both"),
+        ("controller.listener.names", "C,c", "each name once"),
         ("listeners", "127.0.0.1:9092", "NAME://HOST:PORT"),
         ("listeners", "PLAINTEXT://127.0.0.1", "NAME://HOST:PORT"),
         ("listeners", "PLAINTEXT://127.0.0.1:70000", "NAME://HOST:PORT"),
@@ -64,8 +70,16 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         ("advertised.listeners", "OTHER://h:1", "one of the listeners"),
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:1", "clients can connect to"),
         ("listener.security.protocol.map", "PLAINTEXT:SSL", "PLAINTEXT"),
-        ("controller.quorum.voters", "1@a:1,2@b:1", "this node alone"),
         ("controller.quorum.voters", "nobody", "ID@HOST:PORT"),
+        ("controller.quorum.voters", "1@a", "ID@HOST:PORT"),
+        ("controller.quorum.voters", "1@:9", "ID@HOST:PORT"),
+        ("controller.quorum.voters", "1@a:0", "ID@HOST:PORT"),
+        ("controller.quorum.voters", "-1@a:9", "ID@HOST:PORT"),
+        ("controller.quorum.voters", "1@::1:9", "ID@HOST:PORT"),
+        ("controller.quorum.voters", "1@a:9,1@b:9", "each id once"),
+        ("controller.quorum.bootstrap.servers", "a", "HOST:PORT"),
+        ("controller.quorum.bootstrap.servers", "a:99999", "HOST:PORT"),
+        ("fencepost.draft.fetch.quorum.records.api.key", "53", "1000 to 32767"),
         ("log.dirs", "/a,/a", "each directory once"),
         ("default.replication.factor", "3", "one replica"),
         ("log.cleanup.policy", "shred", "compact"),
@@ -120,3 +134,81 @@ def test_keys_are_either_effective_or_ignored_or_refused():
         if definition.default is not None:
             assert definition.parse(definition.default) == definition.default
         assert definition.doc
+
+
+CONTROLLER = {
+    "node.id": "1",
+    "process.roles": "controller",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "CONTROLLER://127.0.0.1:9093",
+    "controller.quorum.voters": "1@127.0.0.1:9093,2@[::1]:9094,3@c:9095",
+}
+BROKER = {
+    **CONTROLLER,
+    "node.id": "9",
+    "process.roles": "broker",
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+}
+BOTH = {
+    **CONTROLLER,
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+}
+
+
+def test_a_controller_opens_its_listener_and_nothing_for_clients():
+    config = BrokerConfig.load(None, CONTROLLER)
+    assert config.is_controller and not config.is_broker and not config.formats_itself
+    assert config.listeners == config.advertised == []
+    assert [str(one) for one in config.controller_listeners] == ["127.0.0.1:9093"]
+    assert config.quorum.static_voters.ids == (1, 2, 3)
+    second = config.quorum.voters.get(2)
+    assert second is not None and second.endpoints[0] == ("CONTROLLER", "::1", 9094)
+
+
+def test_a_broker_knows_the_voters_and_is_none_of_them():
+    config = BrokerConfig.load(None, BROKER)
+    assert config.is_broker and not config.is_controller and not config.formats_itself
+    assert config.controller_listeners == []
+    assert [one.name for one in config.advertised] == ["PLAINTEXT"]
+
+
+def test_both_roles_have_listeners_of_both_kinds():
+    config = BrokerConfig.load(None, BOTH)
+    assert config.is_broker and config.is_controller and not config.formats_itself
+    assert [one.name for one in config.listeners] == ["PLAINTEXT"]
+    assert [one.name for one in config.controller_listeners] == ["CONTROLLER"]
+    assert config.advertised_controllers(config.controller_listeners) == config.controller_listeners
+
+
+def test_a_lone_node_formats_its_directories_and_votes_for_itself():
+    for overrides in ({}, {"controller.quorum.voters": "1@127.0.0.1:9093"}):
+        config = BrokerConfig.load(None, overrides)
+        assert config.formats_itself
+        assert config.quorum.static_voters.ids == (1,)
+
+
+@pytest.mark.parametrize(
+    ("base", "key", "value", "named", "says"),
+    [
+        (CONTROLLER, "controller.quorum.voters", "", "controller.quorum.voters", "the voters"),
+        (CONTROLLER, "controller.quorum.voters", "2@b:1", None, "node.id=1 in it"),
+        (CONTROLLER, "controller.listener.names", "", None, "name of the controllers'"),
+        (CONTROLLER, "controller.listener.names", "CONTROLLER,C", None, "names out of `listeners`"),
+        (CONTROLLER, "listeners", "CONTROLLER://h:1,PLAINTEXT://h:2", None, "only listeners"),
+        (CONTROLLER, "advertised.listeners", "PLAINTEXT://h:2", None, "only listeners"),
+        (CONTROLLER, "advertised.listeners", "CONTROLLER://0.0.0.0:2", None, "can connect to"),
+        (BROKER, "controller.quorum.voters", "9@a:1", None, "node.id=9"),
+        (BROKER, "controller.listener.names", "", None, "name of the controllers'"),
+        (BROKER, "listeners", "PLAINTEXT://h:1,CONTROLLER://h:2", None, "without CONTROLLER"),
+        (BROKER, "advertised.listeners", "CONTROLLER://h:2", None, "no controller"),
+        (BOTH, "listeners", "PLAINTEXT://h:1", "controller.listener.names", "names out of"),
+        (BOTH, "listeners", "CONTROLLER://h:1", None, "at least one listener"),
+        (BOTH, "controller.quorum.voters", "2@b:1", None, "node.id=1 in it"),
+    ],
+)
+def test_roles_and_quorum_must_fit_each_other(base, key, value, named, says):
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(None, {**base, key: value})
+    assert caught.value.key == (named or key)
+    assert says in str(caught.value)

@@ -15,6 +15,15 @@ from typing import Any
 
 from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
 from fencepost.broker.endpoints import WILDCARDS, ConnectionLimits, Endpoint, is_loopback
+from fencepost.broker.quorum_config import (
+    NAMES_KEY,
+    SERVERS_KEY,
+    VOTERS_KEY,
+    QuorumPart,
+    check_advertised,
+    check_listeners,
+    quorum_part,
+)
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigError
 from fencepost.log.errors import CorruptFileError
@@ -39,9 +48,16 @@ class BrokerConfig:
         """Where partitions are kept."""
         self.metadata_log_dir = self._check_metadata_log_dir()
         """Where the metadata log is kept: `metadata.log.dir`, or the first of `log_dirs`."""
-        self.listeners = self._check_listeners()
-        self.advertised = self._check_advertised()
-        self._check_quorum()
+        self.quorum: QuorumPart = quorum_part(
+            self.node_id,
+            self.get("process.roles"),
+            self.get(NAMES_KEY),
+            self.get(VOTERS_KEY),
+            self.get(SERVERS_KEY),
+        )
+        """This node's roles, the voters, and whom to ask for the leader."""
+        self._opened = self._check_listeners()
+        self._told = self._check_advertised()
         self._check_pairs()
         self.topic_defaults = self._topic_defaults()
 
@@ -81,6 +97,39 @@ class BrokerConfig:
         return LogConfig.from_props(overrides, self.topic_defaults)
 
     @property
+    def is_broker(self) -> bool:
+        """Whether this node holds topics."""
+        return self.quorum.is_broker
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node may vote and decide."""
+        return self.quorum.is_controller
+
+    @property
+    def formats_itself(self) -> bool:
+        """Whether empty directories may be made this node's: it is the whole of its cluster.
+
+        The nodes of any other cluster have to agree on its id, so somebody has to format them.
+        """
+        return self.quorum.is_lone
+
+    @property
+    def listeners(self) -> list[Endpoint]:
+        """Where clients are listened for; none on a node that is only a controller."""
+        return self._of_clients(self._opened)
+
+    @property
+    def controller_listeners(self) -> list[Endpoint]:
+        """Where the quorum is listened for; none on a node that is only a broker."""
+        return self._of_controllers(self._opened)
+
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """What clients are told of `listeners`."""
+        return self._of_clients(self._told)
+
+    @property
     def flush_before_ack(self) -> bool:
         """Whether appends count only when fsynced."""
         return bool(self.get("log.flush.before.ack"))
@@ -100,15 +149,21 @@ class BrokerConfig:
 
     def exposed_listeners(self) -> list[Endpoint]:
         """Listeners that other machines can reach, in plain text."""
-        return [endpoint for endpoint in self.listeners if not is_loopback(endpoint.host)]
+        return [endpoint for endpoint in self._opened if not is_loopback(endpoint.host)]
 
     def advertised_endpoints(self, bound: list[Endpoint]) -> list[Endpoint]:
         """What clients are told, given where the listeners were `bound` (port 0 is then known)."""
-        ports = {endpoint.name: endpoint.port for endpoint in bound}
-        return [
-            Endpoint(told.name, told.host, told.port or ports[told.name])
-            for told in self.advertised
-        ]
+        return _with_ports(self.advertised, bound)
+
+    def advertised_controllers(self, bound: list[Endpoint]) -> list[Endpoint]:
+        """What the quorum is told of this controller's listeners; likewise."""
+        return _with_ports(self._of_controllers(self._told), bound)
+
+    def _of_clients(self, endpoints: list[Endpoint]) -> list[Endpoint]:
+        return [one for one in endpoints if one.name not in self.quorum.listener_names]
+
+    def _of_controllers(self, endpoints: list[Endpoint]) -> list[Endpoint]:
+        return [one for one in endpoints if one.name in self.quorum.listener_names]
 
     # -- checks ----------------------------------------------------------------------------
 
@@ -128,20 +183,15 @@ class BrokerConfig:
         found = [_endpoint("listeners", text) for text in self.get("listeners")]
         _check_distinct("listeners", found)
         self._check_protocols(found)
-        controllers = set(self.get("controller.listener.names"))
-        unknown = controllers - {endpoint.name for endpoint in found}
-        if unknown and self.is_set("listeners"):
-            raise ConfigError(
-                "controller.listener.names", ",".join(sorted(unknown)), "names out of `listeners`"
-            )
-        brokers = [endpoint for endpoint in found if endpoint.name not in controllers]
-        if not brokers:
+        if self.is_set("listeners") or not self.quorum.is_lone:
+            check_listeners(self.quorum, found)
+        if self.is_broker and not self._of_clients(found):
             raise ConfigError(
                 "listeners",
                 ",".join(self.get("listeners")),
                 "at least one listener that controller.listener.names does not name",
             )
-        return brokers
+        return found
 
     def _check_protocols(self, endpoints: list[Endpoint]) -> None:
         protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}
@@ -150,7 +200,7 @@ class BrokerConfig:
             if not colon:
                 raise ConfigError("listener.security.protocol.map", pair, "NAME:PROTOCOL")
             protocols[name.upper()] = protocol.upper()
-        controllers = set(self.get("controller.listener.names"))
+        controllers = self.quorum.listener_names
         for endpoint in endpoints:
             default = "PLAINTEXT" if endpoint.name in controllers else None
             protocol = protocols.get(endpoint.name, default)
@@ -170,12 +220,11 @@ class BrokerConfig:
     def _check_advertised(self) -> list[Endpoint]:
         texts = self.get("advertised.listeners")
         if texts is None:
-            return [self._reachable(endpoint) for endpoint in self.listeners]
+            return [self._reachable(endpoint) for endpoint in self._opened]
         told = [_endpoint("advertised.listeners", text) for text in texts]
         _check_distinct("advertised.listeners", told)
-        controllers = set(self.get("controller.listener.names"))
-        told = [endpoint for endpoint in told if endpoint.name not in controllers]
-        names = {endpoint.name for endpoint in self.listeners}
+        check_advertised(self.quorum, told)
+        names = {endpoint.name for endpoint in self._opened}
         for endpoint in told:
             if endpoint.name not in names:
                 raise ConfigError(
@@ -190,7 +239,7 @@ class BrokerConfig:
                     "an address that clients can connect to",
                 )
         told_names = {endpoint.name for endpoint in told}
-        told += [self._reachable(e) for e in self.listeners if e.name not in told_names]
+        told += [self._reachable(e) for e in self._opened if e.name not in told_names]
         return told
 
     def _reachable(self, endpoint: Endpoint) -> Endpoint:
@@ -198,19 +247,6 @@ class BrokerConfig:
         if endpoint.host in WILDCARDS:
             return Endpoint(endpoint.name, socket.getfqdn(), endpoint.port)
         return endpoint
-
-    def _check_quorum(self) -> None:
-        voters = self.get("controller.quorum.voters")
-        for voter in voters:
-            voter_id, at, address = voter.partition("@")
-            if not at or not voter_id.isdecimal() or not address.rpartition(":")[2].isdecimal():
-                raise ConfigError("controller.quorum.voters", voter, "ID@HOST:PORT")
-        if voters and [int(voter.partition("@")[0]) for voter in voters] != [self.node_id]:
-            raise ConfigError(
-                "controller.quorum.voters",
-                ",".join(voters),
-                f"this node alone ({self.node_id}@HOST:PORT); a quorum of several is not offered",
-            )
 
     def _check_pairs(self) -> None:
         map_bytes, threads = (
@@ -279,6 +315,11 @@ def _endpoint(key: str, text: str) -> Endpoint:
     elif ":" in host or "/" in host or "[" in host:
         raise ConfigError(key, text, allowed + ", with an IPv6 address in brackets")
     return Endpoint(name.upper(), host, int(port))
+
+
+def _with_ports(told: list[Endpoint], bound: list[Endpoint]) -> list[Endpoint]:
+    ports = {endpoint.name: endpoint.port for endpoint in bound}
+    return [Endpoint(one.name, one.host, one.port or ports[one.name]) for one in told]
 
 
 def _check_distinct(key: str, endpoints: list[Endpoint]) -> None:

@@ -11,7 +11,8 @@ Different defaults, each because one node in a test or on a laptop is the common
   auto-tuning is better at it.
 
 Own keys: `log.flush.before.ack` (true: acks=all means fsynced; false: Kafka's page-cache
-behaviour), `fencepost.event.loop` and `fencepost.accept.loss`.
+behaviour), `fencepost.event.loop`, `fencepost.accept.loss` and
+`fencepost.draft.fetch.quorum.records.api.key`.
 
 `WITHOUT_EFFECT` names keys of Kafka that are accepted with a log line, because a file written for
 Kafka has them and leaving them out changes nothing that a client could see. `REFUSED` are keys
@@ -23,6 +24,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
+from fencepost.broker.quorum_config import ROLES
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import (
     INT_MAX,
@@ -43,6 +45,8 @@ _LONG = ConfigType.LONG
 _SHORT = ConfigType.SHORT
 _STRING = ConfigType.STRING
 
+DRAFT_KEYS = range(1000, 1 << 15)
+"""API keys that Kafka is far from using."""
 DEFAULT_LISTENER = "PLAINTEXT://127.0.0.1:9092"
 DEFAULT_LOG_DIR = "fencepost-data"
 
@@ -59,24 +63,13 @@ _NODE = (
         "process.roles",
         _LIST,
         ("broker", "controller"),
-        Validator("broker,controller", lambda roles: set(roles) == {"broker", "controller"}),
-        "What this process is; one node is its own controller.",
+        Validator(
+            "broker, controller, or both",
+            lambda roles: set(roles) <= set(ROLES) and 0 < len(roles) == len(set(roles)),
+        ),
+        "What this process is: it holds topics, votes and decides, or both.",
     ),
     _key("broker.rack", _STRING, None, None, "Rack of this node, for replica placement."),
-    _key(
-        "controller.quorum.voters",
-        _LIST,
-        (),
-        None,
-        "Voters of the metadata quorum as id@host:port: this node, or empty for the same.",
-    ),
-    _key(
-        "controller.listener.names",
-        _LIST,
-        (),
-        None,
-        "Listeners of the controller. A quorum of one voter needs none, so they are not opened.",
-    ),
     _key("log.dirs", _LIST, None, non_empty(), "The data directories, separated by commas."),
     _key("log.dir", _STRING, DEFAULT_LOG_DIR, non_empty(), "Likewise, if log.dirs is not set."),
     _key(
@@ -274,6 +267,37 @@ _METADATA_LOG = (
     ),
 )
 
+_SNAPSHOTS = (
+    _key(
+        "metadata.log.max.record.bytes.between.snapshots",
+        _LONG,
+        20 << 20,
+        at_least(1),
+        "Bytes of committed metadata after which a snapshot is written.",
+    ),
+    _key(
+        "metadata.log.max.snapshot.interval.ms",
+        _LONG,
+        3_600_000,
+        at_least(0),
+        "Time after which one is written anyway, if anything is new; 0: never for that.",
+    ),
+    _key(
+        "metadata.max.retention.bytes",
+        _LONG,
+        100 << 20,
+        None,
+        "Size of the metadata log and its snapshots above which the oldest go; negative: any.",
+    ),
+    _key(
+        "metadata.max.retention.ms",
+        _LONG,
+        604_800_000,
+        None,
+        "Age at which metadata that a newer snapshot stands for may go; negative: any.",
+    ),
+)
+
 _FETCH = (
     _key("fetch.max.bytes", _INT, 57_671_680, at_least(1024), "Most bytes of one fetch response."),
     _key(
@@ -321,6 +345,37 @@ _GROUPS = (
 _CONTROLLER = (
     _key("broker.heartbeat.interval.ms", _INT, 2000, at_least(1), "Between two heartbeats."),
     _key("broker.session.timeout.ms", _INT, 9000, at_least(1), "A silent broker is fenced then."),
+)
+
+_QUORUM = (
+    _key(
+        "controller.quorum.voters",
+        _LIST,
+        (),
+        None,
+        "Static voters of the metadata quorum as id@host:port; none: a lone node, or dynamic ones.",
+    ),
+    _key(
+        "controller.quorum.bootstrap.servers",
+        _LIST,
+        (),
+        None,
+        "Controllers to ask who leads, as host:port, where the voters are dynamic (KIP-853).",
+    ),
+    _key(
+        "controller.listener.names",
+        _LIST,
+        (),
+        None,
+        "Names of the controllers' listeners. A lone node needs none.",
+    ),
+    _key(
+        "controller.quorum.auto.join.enable",
+        _BOOLEAN,
+        False,
+        None,
+        "Whether a controller that is no voter asks to become one, where the voters are dynamic.",
+    ),
     _key(
         "controller.quorum.election.timeout.ms",
         _INT,
@@ -328,8 +383,46 @@ _CONTROLLER = (
         at_least(1),
         "How long a voter waits for a leader before it stands for election.",
     ),
+    _key(
+        "controller.quorum.election.backoff.max.ms",
+        _INT,
+        1000,
+        at_least(1),
+        "How long the last in line waits before it stands when a leader has resigned.",
+    ),
     _key("controller.quorum.fetch.timeout.ms", _INT, 2000, at_least(1), "Leader silence allowed."),
     _key("controller.quorum.request.timeout.ms", _INT, 2000, at_least(1), "Quorum requests."),
+    _key(
+        "controller.quorum.retry.backoff.ms",
+        _INT,
+        20,
+        at_least(0),
+        "How long to wait before a request to another controller is made again.",
+    ),
+    _key(
+        "controller.quorum.fetch.max.bytes",
+        _INT,
+        1 << 20,
+        at_least(1),
+        "Most bytes of the metadata log in one response (KIP-1219).",
+    ),
+    _key(
+        "controller.quorum.fetch.snapshot.max.bytes",
+        _INT,
+        1 << 20,
+        at_least(1),
+        "Most bytes of a metadata snapshot in one response.",
+    ),
+    _key(
+        "fencepost.draft.fetch.quorum.records.api.key",
+        _INT,
+        -1,
+        Validator(
+            "-1 (not served), or a key from 1000 to 32767",
+            lambda key: key == -1 or key in DRAFT_KEYS,
+        ),
+        "API key at which controllers serve FetchQuorumRecords, a draft that never had one.",
+    ),
 )
 
 
@@ -362,10 +455,12 @@ BROKER_CONFIGS: Final[dict[str, ConfigDef]] = {
         *_TOPICS,
         *_LOG,
         *_METADATA_LOG,
+        *_SNAPSHOTS,
         *_CLEANER,
         *_FETCH,
         *_GROUPS,
         *_CONTROLLER,
+        *_QUORUM,
     )
 }
 """Every broker config that has an effect here, by name."""
@@ -378,9 +473,7 @@ background.threads num.io.threads num.network.threads
 num.replica.fetchers num.replica.alter.log.dirs.threads queued.max.requests
 queued.max.request.bytes request.timeout.ms connection.failed.authentication.delay.ms
 max.connections.per.ip.overrides max.connection.creation.rate early.start.listeners
-controller.quorum.bootstrap.servers controller.quorum.append.linger.ms
-controller.quorum.election.backoff.max.ms controller.quorum.fetch.snapshot.max.bytes
-controller.quorum.retry.backoff.ms controller.quorum.auto.join.enable
+controller.quorum.append.linger.ms
 controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
 initial.broker.registration.timeout.ms server.max.startup.time.ms reserved.broker.max.id
 replica.lag.time.max.ms replica.fetch.max.bytes replica.fetch.wait.max.ms
@@ -390,9 +483,7 @@ replica.socket.receive.buffer.bytes replica.selector.class
 leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
 auto.leader.rebalance.enable unclean.leader.election.interval.ms
 log.dir.failure.timeout.ms
-metadata.max.retention.bytes
-metadata.max.retention.ms metadata.max.idle.interval.ms
-metadata.log.max.snapshot.interval.ms
+metadata.max.idle.interval.ms
 transactional.id.expiration.ms transaction.max.timeout.ms transaction.state.log.min.isr
 transaction.state.log.replication.factor transaction.state.log.num.partitions
 transaction.state.log.segment.bytes transaction.state.log.load.buffer.size
@@ -403,7 +494,6 @@ share.coordinator.state.topic.replication.factor share.coordinator.state.topic.m
 share.coordinator.state.topic.num.partitions
 group.coordinator.threads group.coordinator.append.linger.ms
 group.coordinator.cached.buffer.max.bytes
-metadata.log.max.record.bytes.between.snapshots
 group.consumer.migration.policy
 group.consumer.assignors
 group.consumer.max.size
