@@ -1,0 +1,193 @@
+"""The driver's ports as far as they need no event loop: hosting, disk work, replies, watchers.
+
+Theory of operation
+-------------------
+A machine is hosted together with its log (`host`). Appends go to that log's page cache; a reply's
+token is a function of one argument, called with the value. After every step the machine's watcher
+is called, which is how the rest of the node learns that a high watermark or a role moved.
+
+Time, timers, threads and the network belong to whoever runs the node: a broker process adds them
+with asyncio (`ports.py`), the simulator with a queue and a seed. Both carry out with this class
+what machines ask of the disk, so that the simulator tries the code that the broker runs.
+
+Exceptions: OSError from a log belongs to the driver, which tells the machine. Anything that a reply
+or watcher raises is logged with its traceback and goes no further, so that one request's trouble
+does not stop the machine that answered it.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fencepost.batch.header import read_header
+from fencepost.log.partition_log import PartitionLog
+from fencepost.machines.driver import Driver
+from fencepost.machines.effects import Append, Machine, Truncate
+
+log = logging.getLogger(__name__)
+
+Watcher = Callable[[Any], None]
+
+
+class ArmedTimer(Protocol):
+    """A timer that may be called off."""
+
+    def cancel(self) -> None:
+        """Never fire; harmless when it has fired."""
+        ...
+
+
+class TimerQueue(Protocol):
+    """Deadlines on the node's clock."""
+
+    def at(self, deadline_ms: int, callback: Callable[[], None]) -> ArmedTimer:
+        """Run `callback` once the clock has reached `deadline_ms`."""
+        ...
+
+    def after(self, delay_ms: int, callback: Callable[[], None]) -> ArmedTimer:
+        """Run `callback` `delay_ms` from now."""
+        ...
+
+
+@dataclass(slots=True)
+class Hosted:
+    """What belongs to one hosted machine."""
+
+    log: PartitionLog
+    watch: Watcher
+    write_state: Callable[[Any], None] | None
+    always_flush: bool
+    timers: dict[str, ArmedTimer] = field(default_factory=dict)
+
+
+class MachinePorts(ABC):
+    """See the module docstring. A subclass adds `send`, `request_flush` and what is abstract."""
+
+    timers: TimerQueue
+
+    def __init__(self, on_failed: Callable[[Hashable, str], None]) -> None:
+        self.driver = Driver(self)
+        self._hosts: dict[Hashable, Hosted] = {}
+        self._step_ms = 0
+        self._on_failed = on_failed
+
+    # -- left to whoever runs the node -------------------------------------------------------
+
+    @abstractmethod
+    def clock_ms(self) -> int:
+        """Milliseconds since the Unix epoch on the node's clock."""
+
+    @abstractmethod
+    def request_flush(self, key: Hashable) -> None:
+        """Make the log durable soon, then tell the driver."""
+
+    @abstractmethod
+    def forget_flush(self, key: Hashable) -> None:
+        """The machine is gone: what was still to be flushed for it is nobody's business."""
+
+    @abstractmethod
+    def send(self, key: Hashable, to: Any, message: Any) -> None:
+        """Send to another node, or to the controller."""
+
+    # -- hosting -----------------------------------------------------------------------------
+
+    def host(
+        self,
+        key: Hashable,
+        machine: Machine,
+        partition_log: PartitionLog,
+        watch: Watcher,
+        write_state: Callable[[Any], None] | None = None,
+        *,
+        always_flush: bool = False,
+    ) -> None:
+        """Host `machine` on `partition_log`; `watch(machine)` is called after each step.
+
+        `always_flush`: appends count only when fsynced, whatever `log.flush.before.ack` says.
+        """
+        self._hosts[key] = Hosted(partition_log, watch, write_state, always_flush)
+        self.driver.add(key, machine)
+
+    def unhost(self, key: Hashable) -> None:
+        """Forget the machine, its timers and what was still to be flushed for it."""
+        self.driver.remove(key)
+        self.forget_flush(key)
+        host = self._hosts.pop(key, None)
+        if host is not None:
+            for timer in host.timers.values():
+                timer.cancel()
+
+    # -- machines.driver.Ports ---------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch, on the node's clock."""
+        self._step_ms = self.clock_ms()
+        return self._step_ms
+
+    def append(self, key: Hashable, work: Append) -> int:
+        """Append to the page cache; the new end offset. OSError.
+
+        At the time of the step that decided it: answers carry that time (LogAppendTime).
+        """
+        partition_log = self._hosts[key].log
+        now_ms = self._step_ms
+        for batch in work.batches:
+            if work.as_leader:
+                assert not isinstance(batch, bytes), "a leader stamps batches in place"
+                partition_log.append_as_leader(batch, read_header(batch), work.leader_epoch, now_ms)
+            else:
+                partition_log.append_as_follower(batch, now_ms)
+        return partition_log.end_offset
+
+    def truncate(self, key: Hashable, work: Truncate) -> None:
+        """Cut the log, durably. OSError."""
+        partition_log = self._hosts[key].log
+        if work.start_over:
+            partition_log.truncate_fully_and_start_at(work.end_offset)
+        else:
+            partition_log.truncate_to(work.end_offset)
+
+    def write_state(self, key: Hashable, state: Any) -> None:
+        """Replace the machine's durable state. OSError."""
+        write = self._hosts[key].write_state
+        assert write is not None, f"machine {key!r} has no durable state"
+        write(state)
+
+    def reply(self, token: Any, value: Any) -> None:
+        """Call the token with the value."""
+        if token is None:
+            return
+        try:
+            token(value)
+        except Exception:
+            log.exception("a reply failed")
+
+    def set_timer(self, key: Hashable, name: str, deadline_ms: int | None) -> None:
+        """Arm or disarm the machine's timer of that name."""
+        host = self._hosts.get(key)
+        if host is None:  # unhosted by an earlier effect of the same step
+            return
+        timers = host.timers
+        armed = timers.pop(name, None)
+        if armed is not None:
+            armed.cancel()
+        if deadline_ms is not None:
+            timers[name] = self.timers.at(deadline_ms, lambda: self.driver.timer_fired(key, name))
+
+    def stepped(self, key: Hashable, machine: Machine) -> None:
+        """Let the machine's watcher look at what moved."""
+        host = self._hosts.get(key)
+        if host is None:
+            return
+        try:
+            host.watch(machine)
+        except Exception:
+            log.exception("watching %s failed", key)
+
+    def failed(self, key: Hashable, reason: str) -> None:
+        """The machine gave up: its log goes offline."""
+        self._on_failed(key, reason)
