@@ -1,8 +1,8 @@
 """What partition machines ask of the controller: other in-sync sets (KIP-497).
 
-The controller is in this process, so a machine's `AlterPartition` becomes a decision submitted to
-it, and the decision's answer an input of the machine. A machine asks again by its own timer when no
-answer comes or the answer says "later".
+A machine's `AlterPartition` becomes a request to the active controller, in this process or another,
+and the answer an input of the machine. A machine asks again by its own timer when no answer comes
+or the answer says "later".
 
 With one broker in the cluster the only such request is the one that ends the recovery after an
 unclean election (KIP-704), as a directory that Kafka wrote may call for.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from fencepost.broker.controller_host import ControllerHost
+from fencepost.broker.controller_channel import ControllerChannel
 from fencepost.broker.replicas import ReplicaManager
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import AlterPartition, AlterPartitionAnswered
@@ -25,6 +25,9 @@ from fencepost.wire.api.alter_partition import (
 )
 from fencepost.wire.errors import ErrorCode
 
+TIMEOUT_MS = 5_000
+"""How long a request is tried; the partition then looks again whether it still wants the same."""
+
 
 class AlterPartitions:
     """Takes partitions' requests to the controller and the answers back."""
@@ -32,13 +35,13 @@ class AlterPartitions:
     def __init__(
         self,
         driver: Driver,
-        controller: ControllerHost,
+        channel: ControllerChannel,
         replicas: ReplicaManager,
         broker_id: int,
         broker_epoch: Callable[[], int],
     ) -> None:
         self._driver = driver
-        self._controller = controller
+        self._channel = channel
         self._replicas = replicas
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -67,7 +70,7 @@ class AlterPartitions:
         def on_reply(error: ErrorCode, response: AlterPartitionResponse | None) -> None:
             self._driver.feed(key, _answer(error, response))
 
-        self._controller.submit(lambda c: c.decide_alter_partition(request), on_reply)
+        self._channel.ask(request, on_reply, timeout_ms=TIMEOUT_MS, purpose="partitions")
 
 
 def _answer(error: ErrorCode, response: AlterPartitionResponse | None) -> AlterPartitionAnswered:

@@ -345,6 +345,13 @@ _GROUPS = (
 _CONTROLLER = (
     _key("broker.heartbeat.interval.ms", _INT, 2000, at_least(1), "Between two heartbeats."),
     _key("broker.session.timeout.ms", _INT, 9000, at_least(1), "A silent broker is fenced then."),
+    _key(
+        "initial.broker.registration.timeout.ms",
+        _INT,
+        60_000,
+        at_least(1),
+        "How long a starting broker looks for a controller that takes it.",
+    ),
 )
 
 _QUORUM = (
@@ -475,7 +482,7 @@ queued.max.request.bytes request.timeout.ms connection.failed.authentication.del
 max.connections.per.ip.overrides max.connection.creation.rate early.start.listeners
 controller.quorum.append.linger.ms
 controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
-initial.broker.registration.timeout.ms server.max.startup.time.ms reserved.broker.max.id
+server.max.startup.time.ms reserved.broker.max.id
 replica.lag.time.max.ms replica.fetch.max.bytes replica.fetch.wait.max.ms
 replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.backoff.ms
 replica.socket.timeout.ms

@@ -23,10 +23,13 @@ from fencepost.broker import apis
 from fencepost.broker.alter_partition import AlterPartitions
 from fencepost.broker.compaction import Compactor
 from fencepost.broker.config import BrokerConfig
+from fencepost.broker.controller_channel import ControllerChannel
 from fencepost.broker.controller_host import ControllerHost
+from fencepost.broker.controller_service import ControllerService
 from fencepost.broker.endpoints import Endpoint
 from fencepost.broker.features import METADATA_VERSION
 from fencepost.broker.fetching import FetchHost
+from fencepost.broker.forwarding import Forwarder
 from fencepost.broker.group_host import GroupHost
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.listener import Listener
@@ -36,6 +39,7 @@ from fencepost.broker.producer_ids import ProducerIds
 from fencepost.broker.registration import Registration, RegistrationError
 from fencepost.broker.replicas import HostedPartition, ReplicaManager
 from fencepost.broker.storage import Storage, open_storage
+from fencepost.broker.topic_creation import fill_in_configs
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
@@ -61,6 +65,9 @@ class Node:
     storage: Storage
     metadata: MetadataHost
     controller: ControllerHost
+    service: ControllerService
+    channel: ControllerChannel
+    forwarder: Forwarder
     replicas: ReplicaManager
     fetches: FetchHost
     producer_ids: ProducerIds
@@ -200,9 +207,19 @@ class Node:
         self.metadata = storage.metadata_host(ports, config, self.fail)
         self.metadata.on_image(self.replicas.apply)
         self.controller = ControllerHost(ports, self.metadata, self._make_controller)
+        self.service = ControllerService(
+            self.controller,
+            self.now_ms,
+            lambda request, reply: fill_in_configs(config, self.image, request, reply),
+        )
+        self.channel = ControllerChannel(
+            self.service, self.metadata.machine, ports.timers, self.now_ms
+        )
+        self.metadata.on_step(self.channel.note_leader)
+        self.forwarder = Forwarder(self.channel)
         self.registration = Registration(
             config,
-            self.controller,
+            self.channel,
             ports.timers,
             self.now_ms,
             lambda: self.image,
@@ -210,7 +227,7 @@ class Node:
         )
         self.ports.to_controller = AlterPartitions(
             ports.driver,
-            self.controller,
+            self.channel,
             self.replicas,
             config.node_id,
             lambda: self.registration.broker_epoch,

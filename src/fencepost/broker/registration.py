@@ -1,10 +1,26 @@
 """This broker's life in the cluster: it registers, is unfenced, sends heartbeats, and leaves.
 
-The controller is in this process, so the requests are decisions submitted to it; their contents and
-rules are those of KIP-631. Two things follow from the two being one process, and from the lock on
-the log directory: a former life of this broker that the metadata log still calls alive is over for
-certain, so it is fenced at once instead of after its session; and a stopping broker leaves in one
-step, since there is nobody to hand its partitions to.
+The rules are those of KIP-631; the requests go to the active controller, wherever it is.
+
+Theory of operation
+-------------------
+`join` registers, waits until this node's metadata has the registration, and is unfenced by the
+heartbeat that says so. From then on a heartbeat goes out in every interval, one at a time: the next
+does not wait for a controller to be found for the one before, which is given up after an interval.
+Leaders come and go meanwhile, that is the channel's affair. What a heartbeat may be answered with:
+
+* this life is not registered (STALE_BROKER_EPOCH): the controller has forgotten the broker, or an
+  administrator has unregistered it. It registers again, under the same incarnation.
+* fenced: the controller has not heard of the broker for a session's time, or it has just
+  registered. The heartbeats go on, and unfence it as soon as it has read its registration.
+
+A registration that is refused because another incarnation of this broker is alive
+(DUPLICATE_BROKER_REGISTRATION) is tried again until the other's session is over, or
+`initial.broker.registration.timeout.ms`. If the other is a former life on these log directories,
+whose lock this process holds, it is over for certain and is fenced at once.
+
+`leave` gives up the leaderships before the end, if there are brokers that could take them
+(controlled shutdown), and is fenced.
 """
 
 from __future__ import annotations
@@ -13,15 +29,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any, Final
 
 from fencepost.broker.config import BrokerConfig
-from fencepost.broker.controller_host import ControllerHost
+from fencepost.broker.controller_channel import ControllerChannel
 from fencepost.broker.endpoints import Endpoint
 from fencepost.broker.features import SUPPORTED_FEATURES
 from fencepost.broker.storage import Storage
 from fencepost.broker.timers import Timer, Timers
-from fencepost.machines.controller import Controller
-from fencepost.machines.image import ClusterImage
+from fencepost.machines.image import BrokerImage, ClusterImage
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -41,6 +57,7 @@ from fencepost.wire.api.broker_registration import (
     Listener,
 )
 from fencepost.wire.errors import ErrorCode, error_name
+from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
@@ -48,17 +65,27 @@ log = logging.getLogger(__name__)
 PLAINTEXT = 0
 """Number of the security protocol in registrations."""
 
-
 ASSIGNED_AT_ONCE = 2000
 """Partitions in one AssignReplicasToDirs request; Kafka's brokers stop at 2250."""
 
+LOOK_AGAIN_S: Final = 0.02
+"""How often a broker looks whether it has read its registration, or may stop."""
+DUPLICATE_RETRY_S: Final = 0.5
+HANDOVER_S: Final = 10.0
+"""How long a broker that leaves waits for others to take what it leads."""
+FAREWELL_TIMEOUT_MS: Final = 3_000
+"""How long a leaving broker looks for a controller to take its leave of."""
 
 Placed = tuple[Uuid, int, Uuid]
 """Topic id and number of a partition, and the id of the directory it is in."""
 
 
 class RegistrationError(Exception):
-    """The controller refuses this broker."""
+    """The controller refuses this broker, or there is none."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(f"{what}: {error_name(code)}")
+        self.code = code
 
 
 class Registration:
@@ -67,47 +94,52 @@ class Registration:
     def __init__(
         self,
         config: BrokerConfig,
-        controller: ControllerHost,
+        channel: ControllerChannel,
         timers: Timers,
         now_ms: Callable[[], int],
         image: Callable[[], ClusterImage],
         storage: Storage,
     ) -> None:
         self._config = config
-        self._controller = controller
+        self._channel = channel
         self._timers = timers
         self._now_ms = now_ms
         self._image = image
         self._storage = storage
         self._incarnation_id = Uuid.random()
+        self._advertised: list[Endpoint] = []
         self._timer: Timer | None = None
         self._stopping = False
+        self._is_beating = False
+        self._is_registering = False
+        self._beat_again = False
+        self._is_fenced = True
         self._untold: list[Placed] = []
         self.broker_epoch = -1
 
     async def join(self, advertised: list[Endpoint]) -> None:
         """Register and be unfenced. RegistrationError."""
-        former = self._image().brokers.get(self._config.node_id)
-        if former is not None and not former.fenced:
-            log.info(
-                "broker %d was not stopped in order: fencing its former life", former.broker_id
-            )
-            await self._heartbeat(former.epoch, want_fence=True, want_shut_down=True)
-        response = await self._register(advertised)
-        self.broker_epoch = response.broker_epoch
-        heartbeat = await self._heartbeat(self.broker_epoch)
-        if heartbeat.is_fenced:
-            raise RegistrationError("the controller keeps this broker fenced")
+        self._advertised = advertised
+        await self._register_for_the_first_time()
+        await self._become_unfenced()
+        self._is_fenced = False
         self._tell_untold()
         self._arm()
 
     async def leave(self) -> None:
-        """Be fenced, for good: no client is to be sent here any more. RegistrationError."""
+        """Hand over what is led and be fenced, for good. RegistrationError."""
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
-        if self.broker_epoch >= 0:
-            await self._heartbeat(self.broker_epoch, want_fence=True, want_shut_down=True)
+        if self.broker_epoch < 0:
+            return
+        deadline = asyncio.get_running_loop().time() + HANDOVER_S
+        while self._others_are_alive() and asyncio.get_running_loop().time() < deadline:
+            reply = await self._heartbeat(FAREWELL_TIMEOUT_MS, want_shut_down=True)
+            if reply.should_shut_down:
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
+        await self._heartbeat(FAREWELL_TIMEOUT_MS, want_fence=True, want_shut_down=True)
 
     def fetch_producer_ids(self, on_block: Callable[[ErrorCode, int, int], None]) -> None:
         """Ask the controller for a block of producer ids."""
@@ -122,7 +154,7 @@ class Registration:
                 error = ErrorCode(reply.error_code)
                 on_block(error, reply.producer_id_start, reply.producer_id_len)
 
-        self._controller.submit(lambda c: c.decide_allocate_producer_ids(request), on_reply)
+        self._channel.ask(request, on_reply)
 
     def tell_offline(self) -> None:
         """A log directory has failed: the next heartbeat says so, and is sent now (KIP-858)."""
@@ -140,10 +172,7 @@ class Registration:
         for start in range(0, len(untold), ASSIGNED_AT_ONCE):
             some = untold[start : start + ASSIGNED_AT_ONCE]
             request = assignment_request(self._config.node_id, self.broker_epoch, some)
-            self._controller.submit(
-                partial(Controller.decide_assign_replicas_to_dirs, request=request),
-                partial(self._note_told, some),
-            )
+            self._channel.ask(request, partial(self._note_told, some))
 
     def _note_told(
         self, told: list[Placed], error: ErrorCode, reply: AssignReplicasToDirsResponse | None
@@ -157,16 +186,84 @@ class Registration:
             log.warning("the controller does not note where partitions are: %s", error_name(code))
             self._untold += told
 
-    # -- inside ----------------------------------------------------------------------------
+    # -- registering -----------------------------------------------------------------------
 
-    async def _register(self, advertised: list[Endpoint]) -> BrokerRegistrationResponse:
-        request = BrokerRegistrationRequest(
+    async def _register_for_the_first_time(self) -> None:
+        loop = asyncio.get_running_loop()
+        timeout_ms: int = self._config.get("initial.broker.registration.timeout.ms")
+        deadline = loop.time() + timeout_ms / 1000
+        await self._fence_former_life(timeout_ms)
+        while True:
+            reply = await self._answer_to(self._registration_request(), timeout_ms)
+            if reply.error_code == ErrorCode.NONE:
+                self.broker_epoch = reply.broker_epoch
+                return
+            is_duplicate = reply.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            if not is_duplicate or loop.time() > deadline:
+                raise RegistrationError("registration was refused", reply.error_code)
+            log.info("another broker %d is alive, or was just now", self._config.node_id)
+            await asyncio.sleep(DUPLICATE_RETRY_S)
+            await self._fence_former_life(timeout_ms)
+
+    async def _become_unfenced(self) -> None:
+        """Read the metadata up to the registration, and say so."""
+        loop = asyncio.get_running_loop()
+        timeout_ms: int = self._config.get("initial.broker.registration.timeout.ms")
+        deadline = loop.time() + timeout_ms / 1000
+        while loop.time() < deadline:
+            if self._image().offset >= self.broker_epoch:
+                heartbeat = await self._heartbeat(timeout_ms)
+                if not heartbeat.is_fenced:
+                    return
+            await asyncio.sleep(LOOK_AGAIN_S)
+        raise RegistrationError("the broker stays fenced", ErrorCode.REQUEST_TIMED_OUT)
+
+    async def _fence_former_life(self, timeout_ms: int) -> None:
+        """Fence an earlier process on these directories, if the metadata still has it alive."""
+        former = self._image().brokers.get(self._config.node_id)
+        if former is None or former.fenced or not self._was_here(former):
+            return
+        log.info("broker %d was not stopped in order: fencing its former life", former.broker_id)
+        request = self._heartbeat_request(former.epoch, want_fence=True, want_shut_down=True)
+        reply = await self._answer_to(request, timeout_ms)
+        if reply.error_code not in (ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH):
+            raise RegistrationError("the former life cannot be fenced", reply.error_code)
+
+    def _was_here(self, former: BrokerImage) -> bool:
+        """Whether that life of the broker used directories that are locked by this process.
+
+        With the controller in this process the metadata log is such a directory.
+        """
+        return self._channel.is_local or bool(
+            set(former.log_dirs) & set(self._storage.online_ids())
+        )
+
+    def _register_again(self) -> None:
+        """The controller does not know this life: tell it of the broker once more."""
+        if self._is_registering:
+            return
+        self._is_registering = True
+        log.warning("the controller has forgotten this broker: registering again")
+
+        def on_reply(error: ErrorCode, reply: BrokerRegistrationResponse | None) -> None:
+            self._is_registering = False
+            code = int(error) if reply is None else reply.error_code
+            if code or reply is None:
+                log.error("registering again was refused: %s", error_name(code))
+                return
+            self.broker_epoch = reply.broker_epoch
+            self._beat()
+
+        self._channel.ask(self._registration_request(), on_reply)
+
+    def _registration_request(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
             broker_id=self._config.node_id,
             cluster_id=self._storage.cluster_id,
             incarnation_id=self._incarnation_id,
             listeners=[
                 Listener(name=e.name, host=e.host, port=e.port, security_protocol=PLAINTEXT)
-                for e in advertised
+                for e in self._advertised
             ],
             features=[
                 Feature(
@@ -179,47 +276,50 @@ class Registration:
             rack=self._config.get("broker.rack"),
             log_dirs=self._storage.online_ids(),
         )
-        answer: asyncio.Future[tuple[ErrorCode, BrokerRegistrationResponse | None]]
-        answer = asyncio.get_running_loop().create_future()
-        self._controller.submit(
-            lambda c: c.decide_register_broker(request, self._now_ms()),
-            lambda error, reply: answer.set_result((error, reply)),
+
+    # -- heartbeats ------------------------------------------------------------------------
+
+    def _heartbeat_request(
+        self, broker_epoch: int, *, want_fence: bool = False, want_shut_down: bool = False
+    ) -> BrokerHeartbeatRequest:
+        return BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=broker_epoch,
+            current_metadata_offset=self._image().offset,
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+            offline_log_dirs=self._storage.offline_ids(),
         )
-        error, reply = await answer
-        if reply is None or reply.error_code:
-            code = int(error) if reply is None else reply.error_code
-            raise RegistrationError(f"registration was refused: {error_name(code)}")
-        return reply
 
     async def _heartbeat(
-        self, broker_epoch: int, *, want_fence: bool = False, want_shut_down: bool = False
+        self, timeout_ms: int, *, want_fence: bool = False, want_shut_down: bool = False
     ) -> BrokerHeartbeatResponse:
-        answer: asyncio.Future[tuple[ErrorCode, BrokerHeartbeatResponse | None]]
-        answer = asyncio.get_running_loop().create_future()
-        self._submit_heartbeat(
-            BrokerHeartbeatRequest(
-                broker_id=self._config.node_id,
-                broker_epoch=broker_epoch,
-                current_metadata_offset=self._image().offset,
-                want_fence=want_fence,
-                want_shut_down=want_shut_down,
-            ),
-            lambda error, reply: answer.set_result((error, reply)),
+        request = self._heartbeat_request(
+            self.broker_epoch, want_fence=want_fence, want_shut_down=want_shut_down
         )
-        error, reply = await answer
-        if reply is None or reply.error_code:
-            code = int(error) if reply is None else reply.error_code
-            raise RegistrationError(f"a heartbeat was refused: {error_name(code)}")
+        reply: BrokerHeartbeatResponse = await self._answer_to(request, timeout_ms)
+        if reply.error_code:
+            raise RegistrationError("a heartbeat was refused", reply.error_code)
         return reply
 
-    def _submit_heartbeat(
-        self,
-        request: BrokerHeartbeatRequest,
-        on_reply: Callable[[ErrorCode, BrokerHeartbeatResponse | None], None],
-    ) -> None:
-        self._controller.submit(
-            lambda c: c.decide_broker_heartbeat(request, self._now_ms()), on_reply
-        )
+    async def _answer_to(self, request: Message, timeout_ms: int) -> Any:
+        """The controller's response. RegistrationError if there is none."""
+        answer: asyncio.Future[tuple[ErrorCode, Any]] = asyncio.get_running_loop().create_future()
+
+        def on_reply(error: ErrorCode, reply: Any) -> None:
+            if not answer.done():
+                answer.set_result((error, reply))
+
+        self._channel.ask(request, on_reply, timeout_ms=timeout_ms)
+        error, reply = await answer
+        if reply is None:
+            raise RegistrationError("no answer of a controller", error)
+        return reply
+
+    def _others_are_alive(self) -> bool:
+        """Whether there are brokers that could take over what this one leads."""
+        own_id = self._config.node_id
+        return any(b.is_active and b.broker_id != own_id for b in self._image().brokers.values())
 
     def _arm(self) -> None:
         if not self._stopping:
@@ -233,22 +333,38 @@ class Registration:
         self._arm()
 
     def _beat(self) -> None:
-        """A heartbeat between `join` and `leave`."""
+        """A heartbeat between `join` and `leave`; if one is under way, another follows it."""
+        if self._stopping:
+            return
+        if self._is_beating:
+            self._beat_again = True
+            return
+        self._is_beating, self._beat_again = True, False
+        request = self._heartbeat_request(self.broker_epoch)
+        interval_ms: int = self._config.get("broker.heartbeat.interval.ms")
+        self._channel.ask(request, self._note_beat, timeout_ms=interval_ms)
 
-        def on_reply(error: ErrorCode, reply: BrokerHeartbeatResponse | None) -> None:
-            code = int(error) if reply is None else reply.error_code
-            if code:
-                log.warning("a heartbeat was refused: %s", error_name(code))
+    def _note_beat(self, error: ErrorCode, reply: BrokerHeartbeatResponse | None) -> None:
+        self._is_beating = False
+        code = int(error) if reply is None else reply.error_code
+        if code == ErrorCode.STALE_BROKER_EPOCH:
+            self._register_again()
+        elif code or reply is None:
+            log.warning("a heartbeat was refused: %s", error_name(code))
+        else:
+            self._note_fenced(reply.is_fenced)
+        if self._beat_again:
+            self._beat()
 
-        self._submit_heartbeat(
-            BrokerHeartbeatRequest(
-                broker_id=self._config.node_id,
-                broker_epoch=self.broker_epoch,
-                current_metadata_offset=self._image().offset,
-                offline_log_dirs=self._storage.offline_ids(),
-            ),
-            on_reply,
-        )
+    def _note_fenced(self, is_fenced: bool) -> None:
+        if is_fenced is self._is_fenced:
+            return
+        self._is_fenced = is_fenced
+        if is_fenced:
+            log.warning("the controller has fenced this broker")
+            self._timers.after(int(LOOK_AGAIN_S * 1000), self._beat)
+        else:
+            log.info("the controller has unfenced this broker")
 
 
 def assignment_request(

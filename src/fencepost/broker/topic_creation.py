@@ -2,8 +2,9 @@
 
 Metadata creates the topics clients ask for, FindCoordinator the one that groups live in. Both give
 names; what a topic of that name looks like is decided here: the internal ones as their owner needs
-them, all others by the broker's defaults. Ids and the place where placement begins are drawn here,
-because the controller has no randomness.
+them, all others by the broker's defaults. The request goes to the active controller, in this
+process or another. Ids and the place where placement begins are drawn here, because the controller
+has no randomness.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from fencepost.machines.controller import Controller, Decision
+from fencepost.broker.config_view import topic_entries
+from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicConfigs,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -30,6 +33,8 @@ OnCreated = Callable[[dict[str, ErrorCode]], None]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _PLACEMENT_STARTS = 1 << 30
+WITHOUT_CONFIGS = 4
+"""The last version of CreateTopics whose answer is without the configs in force."""
 
 
 def new_topic_ids() -> Iterator[Uuid]:
@@ -67,13 +72,11 @@ def topic_as_needed(config: BrokerConfig, name: str) -> CreatableTopic:
 def create_topics(node: Node, names: Iterable[str], on_created: OnCreated) -> None:
     """Have the topics created; call back, perhaps at once, when the metadata has them.
 
-    `on_created` is told an error code per name; that a topic exists already is none.
+    `on_created` is told an error code per name; that a topic exists already is none. A controller
+    in another process may have committed what this node's image does not have yet.
     """
     wanted = [topic_as_needed(node.config, name) for name in dict.fromkeys(names)]
     request = CreateTopicsRequest(topics=wanted)
-
-    def decide(controller: Controller) -> Decision:
-        return controller.decide_create_topics(request, new_topic_ids(), placement_start())
 
     def on_reply(error: ErrorCode, reply: Any) -> None:
         if error is not ErrorCode.NONE:
@@ -81,7 +84,7 @@ def create_topics(node: Node, names: Iterable[str], on_created: OnCreated) -> No
         else:
             on_created(_outcomes(reply))
 
-    node.controller.submit(decide, on_reply)
+    node.channel.ask(request, on_reply, api_version=WITHOUT_CONFIGS, purpose="creation")
 
 
 def _outcomes(reply: CreateTopicsResponse) -> dict[str, ErrorCode]:
@@ -90,3 +93,32 @@ def _outcomes(reply: CreateTopicsResponse) -> dict[str, ErrorCode]:
         name: ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
         for name, code in outcomes.items()
     }
+
+
+def fill_in_configs(
+    config: BrokerConfig,
+    image: ClusterImage,
+    request: CreateTopicsRequest,
+    reply: CreateTopicsResponse,
+) -> None:
+    """Tell the configs in force of the topics that were created (CreateTopics v5 and later)."""
+    asked = {topic.name: topic for topic in request.topics}
+    for result in reply.topics:
+        if result.error_code == ErrorCode.NONE:
+            result.configs = _configs(config, image, asked[result.name])
+
+
+def _configs(
+    config: BrokerConfig, image: ClusterImage, topic: CreatableTopic
+) -> list[CreatableTopicConfigs]:
+    own = {item.name: item.value for item in topic.configs if item.value is not None}
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.text,
+            read_only=entry.read_only,
+            config_source=int(entry.source),
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in topic_entries(config, image, own)
+    ]

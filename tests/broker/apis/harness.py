@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.broker.config import BrokerConfig
+from fencepost.broker.controller_channel import ControllerChannel
+from fencepost.broker.controller_service import ControllerService
+from fencepost.broker.forwarding import Forwarder
 from fencepost.broker.registry import ROUTES, RequestContext, Route
+from fencepost.broker.topic_creation import fill_in_configs
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.wire.api import response_class
@@ -43,11 +47,34 @@ class StillNode:
 
     def __post_init__(self) -> None:
         self.controller = PromptController(self)
+        self.service = ControllerService(
+            self.controller,
+            lambda: 0,
+            lambda request, reply: fill_in_configs(self.config, self.image, request, reply),
+        )
+        self.channel = ControllerChannel(self.service, NoOtherNode(), NoTimers(), lambda: 0)
+        self.forwarder = Forwarder(self.channel)
 
     def learn(self, *records: Message) -> StillNode:
         """Apply metadata records as if they had been committed."""
         self.image = apply_records(self.image, records, self.image.offset + len(records))
         return self
+
+
+class NoOtherNode:
+    """A quorum of one node, to `ControllerChannel`."""
+
+    node_id = leader_id = 1
+
+    def address_of(self, node_id: int) -> None:
+        return None
+
+
+class NoTimers:
+    """Timers nobody arms: without other nodes nothing is tried twice."""
+
+    def after(self, delay_ms: int, callback: Callable[[], None]) -> Any:
+        raise AssertionError("nothing is tried twice")
 
 
 class PromptController:
@@ -62,6 +89,11 @@ class PromptController:
         self._waiting: deque[Callable[[], None]] = deque()
         self.error = ErrorCode.NONE
         self.held = False
+
+    @property
+    def controller(self) -> Any:
+        """Something, as long as it is active."""
+        return self if self.error is ErrorCode.NONE else None
 
     def submit(
         self, decide: Callable[[Controller], Decision], on_reply: Callable[[ErrorCode, Any], None]

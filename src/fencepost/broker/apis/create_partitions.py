@@ -12,8 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.broker.registry import RequestContext, handles
-from fencepost.broker.topic_creation import placement_start
-from fencepost.machines.controller import Controller, Decision
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -26,13 +24,10 @@ from fencepost.wire.errors import ErrorCode
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
     """Let the controller decide; answer when that is committed."""
 
-    def decide(controller: Controller) -> Decision:
-        return controller.decide_create_partitions(request, placement_start())
-
     def on_reply(error: ErrorCode, reply: Any) -> None:
         context.reply(reply if error is ErrorCode.NONE else _refused(request, error))
 
-    context.node.controller.submit(decide, on_reply)
+    context.node.forwarder.forward(context, request, on_reply)
 
 
 def _refused(request: CreatePartitionsRequest, error: ErrorCode) -> CreatePartitionsResponse:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.broker.registry import RequestContext, handles
-from fencepost.machines.controller import Controller, Decision
 from fencepost.wire.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -32,13 +31,10 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopic
             return _refused(request, ErrorCode.INVALID_REQUEST)
         return _refused(request, ErrorCode.TOPIC_DELETION_DISABLED)
 
-    def decide(controller: Controller) -> Decision:
-        return controller.decide_delete_topics(request)
-
     def on_reply(error: ErrorCode, reply: Any) -> None:
         context.reply(reply if error is ErrorCode.NONE else _refused(request, error))
 
-    context.node.controller.submit(decide, on_reply)
+    context.node.forwarder.forward(context, request, on_reply)
     return None
 
 

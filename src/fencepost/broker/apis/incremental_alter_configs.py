@@ -28,7 +28,6 @@ from fencepost.broker.config_view import DYNAMIC_BROKER_KEYS, topic_defaults
 from fencepost.broker.registry import RequestContext, handles
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
-from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.image import RESOURCE_BROKER
 from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
@@ -86,9 +85,6 @@ def _forward(
     """Have the controller decide over `forwarded`; its results go where `results` has none."""
     asked = IncrementalAlterConfigsRequest(resources=forwarded, validate_only=request.validate_only)
 
-    def decide(controller: Controller) -> Decision:
-        return controller.decide_incremental_alter_configs(asked)
-
     def on_reply(error: ErrorCode, reply: Any) -> None:
         if error is not ErrorCode.NONE:
             decided = iter([_result(resource, error) for resource in forwarded])
@@ -97,7 +93,7 @@ def _forward(
         responses = [next(decided) if result is None else result for result in results]
         context.reply(IncrementalAlterConfigsResponse(responses=responses))
 
-    context.node.controller.submit(decide, on_reply)
+    context.node.forwarder.forward(context, asked, on_reply)
 
 
 def _result(
