@@ -16,7 +16,13 @@ from fencepost.batch.records import build_batch
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.log.producers import ProducerStates
 from fencepost.machines.driver import Driver
-from fencepost.machines.effects import Append, Truncate
+from fencepost.machines.effects import (
+    Append,
+    DropPrefix,
+    InstallSnapshot,
+    StoreSnapshot,
+    Truncate,
+)
 
 
 class MemoryLog:
@@ -135,6 +141,15 @@ class World:
 
     def write_state(self, key: Hashable, state: Any) -> None:
         self.states[key] = state
+
+    def store_snapshot(self, key: Hashable, work: StoreSnapshot) -> None:
+        raise AssertionError("partitions have no snapshots")
+
+    def install_snapshot(self, key: Hashable, work: InstallSnapshot) -> None:
+        raise AssertionError("partitions have no snapshots")
+
+    def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
+        raise AssertionError("partitions have no snapshots")
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         self.sent.append((key, to, message))

@@ -10,15 +10,17 @@ every step. What a violation says is for people.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.batch.header import read_header, stamp
+from fencepost.batch.crc import crc32c
+from fencepost.batch.header import BatchHeader, iter_headers, read_header, stamp
 from fencepost.batch.records import build_batch
 from fencepost.log.epochs import LeaderEpochCache
+from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.driver import Driver
-from fencepost.machines.effects import Append, Truncate
+from fencepost.machines.effects import Append, DropPrefix, InstallSnapshot, StoreSnapshot, Truncate
 from fencepost.machines.quorum import (
     AppendOutcome,
     AppendRecords,
@@ -59,6 +61,67 @@ class Entry:
     data: bytes
 
 
+def _entry(header: BatchHeader, data: bytes) -> Entry:
+    return Entry(header.base_offset, header.next_offset, header.partition_leader_epoch, data)
+
+
+class Shelf:
+    """The snapshots of one node: each is all batches below its end, and a checksum."""
+
+    def __init__(self) -> None:
+        self.files: dict[SnapshotId, bytes] = {}
+        self.times_ms: dict[SnapshotId, int] = {}
+        self.partial: tuple[SnapshotId, bytearray] | None = None
+
+    def ids(self) -> list[SnapshotId]:
+        return sorted(self.files)
+
+    def latest(self) -> SnapshotId | None:
+        return max(self.files, default=None)
+
+    def earliest(self) -> SnapshotId | None:
+        return min(self.files, default=None)
+
+    def size_bytes(self, snapshot_id: SnapshotId) -> int | None:
+        data = self.files.get(snapshot_id)
+        return None if data is None else len(data)
+
+    def timestamp_ms(self, snapshot_id: SnapshotId) -> int | None:
+        return self.times_ms.get(snapshot_id)
+
+    def put(self, snapshot_id: SnapshotId, entries: Sequence[Entry], time_ms: int = 0) -> None:
+        data = b"".join(entry.data for entry in entries)
+        self.files[snapshot_id] = data + crc32c(data).to_bytes(4, "big")
+        self.times_ms[snapshot_id] = time_ms
+
+    def store(self, work: StoreSnapshot) -> None:
+        if work.position_bytes == 0:
+            self.partial = (work.snapshot_id, bytearray())
+        assert self.partial is not None and self.partial[0] == work.snapshot_id, "it was begun"
+        assert len(self.partial[1]) == work.position_bytes, "pieces follow each other"
+        self.partial[1].extend(work.data)
+
+    def finish(self, snapshot_id: SnapshotId) -> str | None:
+        """Put the partial file in place; or why not."""
+        assert self.partial is not None and self.partial[0] == snapshot_id, "it was fetched"
+        data, self.partial = bytes(self.partial[1]), None
+        if len(data) < 4 or crc32c(data[:-4]).to_bytes(4, "big") != data[-4:]:
+            return "its checksum is wrong"
+        self.files[snapshot_id] = data
+        self.times_ms[snapshot_id] = 0
+        return None
+
+    def entries(self, snapshot_id: SnapshotId) -> list[Entry]:
+        """What the snapshot stands for."""
+        data = self.files[snapshot_id][:-4]
+        return [
+            Entry(
+                h.base_offset, h.next_offset, h.partition_leader_epoch, data[p : p + h.size_bytes]
+            )
+            for p, h in iter_headers(data)
+        ]
+
+
 class ListLog:
     """A log view over a list of batches; `durable_offset` is what a crash cannot take."""
 
@@ -67,10 +130,41 @@ class ListLog:
         self.epochs = LeaderEpochCache()
         self.durable_offset = 0
         self.start_offset = 0
+        self.snapshots = Shelf()
 
     @property
     def end_offset(self) -> int:
-        return self.entries[-1].next_offset if self.entries else 0
+        return self.entries[-1].next_offset if self.entries else self.start_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(entry.data) for entry in self.entries)
+
+    @property
+    def all_entries(self) -> list[Entry]:
+        """What the log would hold if no prefix had been dropped."""
+        if self.start_offset == 0:
+            return self.entries
+        at_start = [i for i in self.snapshots.files if i.end_offset == self.start_offset]
+        if not at_start:
+            raise Violation(f"I27: the log starts at {self.start_offset}, without a snapshot")
+        return self.snapshots.entries(at_start[0]) + self.entries
+
+    def start_over(self, start_offset: int) -> None:
+        """Empty the log; what comes next stands at `start_offset`."""
+        self.entries = []
+        self.epochs.clear()
+        self.start_offset = self.durable_offset = start_offset
+
+    def drop_prefix(self, start_offset: int) -> None:
+        """Batches below go, and snapshots that end below."""
+        assert self.start_offset < start_offset <= self.end_offset, "the log holds the offset"
+        self.entries = [e for e in self.entries if e.base_offset >= start_offset]
+        self.epochs.truncate_from_start(start_offset)
+        self.start_offset = start_offset
+        for id_ in self.snapshots.ids():
+            if id_.end_offset < start_offset:
+                del self.snapshots.files[id_]
 
     @property
     def recovery_point(self) -> int:
@@ -82,9 +176,8 @@ class ListLog:
                 stamp(batch, 0, base_offset=self.end_offset, leader_epoch=work.leader_epoch)
             header = read_header(batch)
             assert header.base_offset == self.end_offset, "no gap and no overlap"
-            epoch = header.partition_leader_epoch
-            self.epochs.assign(epoch, header.base_offset)
-            self.entries.append(Entry(header.base_offset, header.next_offset, epoch, bytes(batch)))
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self.entries.append(_entry(header, bytes(batch)))
 
     def cut(self, end_offset: int) -> None:
         while self.entries and self.entries[-1].next_offset > end_offset:
@@ -134,6 +227,7 @@ class Node:
     driver: Driver | None = None
     timers: dict[str, int] = field(default_factory=dict)
     wants_flush: bool = False
+    wants_install: SnapshotId | None = None
     refuses_disk: str | None = None
     dies_writing_state: bool = False
     failed: str | None = None
@@ -162,6 +256,16 @@ class _Ports:
     def truncate(self, key: Any, work: Truncate) -> None:
         self._world.check_truncation(self._node, work.end_offset)
         self._node.log.cut(work.end_offset)
+
+    def store_snapshot(self, key: Any, work: StoreSnapshot) -> None:
+        self._node.log.snapshots.store(work)
+
+    def install_snapshot(self, key: Any, work: InstallSnapshot) -> None:
+        self._node.wants_install = work.snapshot_id
+
+    def drop_prefix(self, key: Any, work: DropPrefix) -> None:
+        self._world.check_prefix(self._node, work.start_offset)
+        self._node.log.drop_prefix(work.start_offset)
 
     def write_state(self, key: Any, state: QuorumState) -> None:
         if self._node.refuses_disk:
@@ -445,6 +549,11 @@ class World:
         """I07: nothing that this node knows to be committed is cut."""
         if end_offset < node.high_watermark:
             raise Violation(f"I07: {node.id} cuts to {end_offset}, below {node.high_watermark}")
+
+    def check_prefix(self, node: Node, start_offset: int) -> None:
+        """I27: where a log begins, a snapshot ends that is what the log was."""
+        if start_offset > node.high_watermark:
+            raise Violation(f"I27: {node.id} drops what is not committed, below {start_offset}")
 
     def check(self, node: Node) -> None:
         """Everything that can be seen from one node after a step."""

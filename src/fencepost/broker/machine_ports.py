@@ -26,7 +26,14 @@ from typing import Any, Protocol
 from fencepost.batch.header import read_header
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.driver import Driver
-from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.effects import (
+    Append,
+    DropPrefix,
+    InstallSnapshot,
+    Machine,
+    StoreSnapshot,
+    Truncate,
+)
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +60,22 @@ class TimerQueue(Protocol):
         ...
 
 
+class SnapshotPort(Protocol):
+    """What carries out a quorum machine's work on snapshots."""
+
+    def store(self, work: StoreSnapshot) -> None:
+        """Write a piece of the partial file. OSError."""
+        ...
+
+    def install(self, work: InstallSnapshot) -> None:
+        """Check it, put it in place of the log, then tell the machine. OSError."""
+        ...
+
+    def drop_prefix(self, work: DropPrefix) -> None:
+        """Let the log start there. OSError."""
+        ...
+
+
 @dataclass(slots=True)
 class Hosted:
     """What belongs to one hosted machine."""
@@ -61,6 +84,7 @@ class Hosted:
     watch: Watcher
     write_state: Callable[[Any], None] | None
     always_flush: bool
+    snapshots: SnapshotPort | None = None
     timers: dict[str, ArmedTimer] = field(default_factory=dict)
 
 
@@ -104,12 +128,14 @@ class MachinePorts(ABC):
         write_state: Callable[[Any], None] | None = None,
         *,
         always_flush: bool = False,
+        snapshots: SnapshotPort | None = None,
     ) -> None:
         """Host `machine` on `partition_log`; `watch(machine)` is called after each step.
 
         `always_flush`: appends count only when fsynced, whatever `log.flush.before.ack` says.
+        `snapshots` does the snapshot work of a machine that has any.
         """
-        self._hosts[key] = Hosted(partition_log, watch, write_state, always_flush)
+        self._hosts[key] = Hosted(partition_log, watch, write_state, always_flush, snapshots)
         self.driver.add(key, machine)
 
     def unhost(self, key: Hashable) -> None:
@@ -156,6 +182,23 @@ class MachinePorts(ABC):
         write = self._hosts[key].write_state
         assert write is not None, f"machine {key!r} has no durable state"
         write(state)
+
+    def store_snapshot(self, key: Hashable, work: StoreSnapshot) -> None:
+        """Write a piece of the partial snapshot. OSError."""
+        self._snapshots(key).store(work)
+
+    def install_snapshot(self, key: Hashable, work: InstallSnapshot) -> None:
+        """Put the partial snapshot in place of the log, and tell the machine. OSError."""
+        self._snapshots(key).install(work)
+
+    def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
+        """Let the log start at the offset. OSError."""
+        self._snapshots(key).drop_prefix(work)
+
+    def _snapshots(self, key: Hashable) -> SnapshotPort:
+        snapshots = self._hosts[key].snapshots
+        assert snapshots is not None, f"machine {key!r} has no snapshots"
+        return snapshots
 
     def reply(self, token: Any, value: Any) -> None:
         """Call the token with the value."""

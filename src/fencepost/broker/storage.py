@@ -40,7 +40,7 @@ from fencepost.log.names import partition_dir, stray_dir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.quorum_state import QuorumStateFile
 from fencepost.machines.image import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
-from fencepost.machines.quorum import QuorumMachine, QuorumState
+from fencepost.machines.quorum import QuorumMachine, QuorumState, SnapshottedLog
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
@@ -243,7 +243,7 @@ class Storage:
         machine = QuorumMachine(
             config.node_id,
             voters,
-            metadata_log,
+            SnapshottedLog(metadata_log),
             quorum_state_of(state_file.read()),
             quorum_config(self.cluster_id, directory_id, config.get),
         )

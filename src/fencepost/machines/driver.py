@@ -24,8 +24,10 @@ from typing import Any, Protocol
 from fencepost.machines.effects import (
     Append,
     DiskFailed,
+    DropPrefix,
     Effect,
     Fail,
+    InstallSnapshot,
     Machine,
     Persist,
     Persisted,
@@ -33,8 +35,10 @@ from fencepost.machines.effects import (
     Send,
     SendAfterPersist,
     SetTimer,
+    StoreSnapshot,
     TimerFired,
     Truncate,
+    WriteState,
 )
 
 Key = Hashable
@@ -61,6 +65,19 @@ class Ports(Protocol):
 
     def write_state(self, key: Key, state: Any) -> None:
         """Replace the machine's durable state, fsynced. OSError."""
+        ...
+
+    def store_snapshot(self, key: Key, work: StoreSnapshot) -> None:
+        """Write a piece of the partial snapshot; durable only when it is installed. OSError."""
+        ...
+
+    def install_snapshot(self, key: Key, work: InstallSnapshot) -> None:
+        """Check the partial snapshot, put it in place of the log, then feed the machine
+        `SnapshotInstalled` or `SnapshotRefused`: at once, or when a thread is done. OSError."""
+        ...
+
+    def drop_prefix(self, key: Key, work: DropPrefix) -> None:
+        """Let the log start at the offset. OSError."""
         ...
 
     def send(self, key: Key, to: Any, message: Any) -> None:
@@ -192,8 +209,16 @@ class Driver:
             hosted.held.clear()
             self._ports.truncate(key, work)
             hosted.end_offset = work.end_offset
-        else:
+        elif isinstance(work, WriteState):
             self._ports.write_state(key, work.state)
+        elif isinstance(work, StoreSnapshot):
+            self._ports.store_snapshot(key, work)
+        elif isinstance(work, InstallSnapshot):
+            # What waits for the log that is replaced will never be durable.
+            hosted.held.clear()
+            self._ports.install_snapshot(key, work)
+        else:
+            self._ports.drop_prefix(key, work)
 
     def _send_after_persist(self, key: Key, hosted: _Hosted, effect: SendAfterPersist) -> None:
         if hosted.end_offset < 0:

@@ -10,7 +10,10 @@ What must wait for the disk is a different type from what may go at once:
 
 * `Persist` names the work for the disk. `Append` goes to the page cache at once and becomes
   durable later; the machine hears of it as `Persisted(end_offset)`. `Truncate` and `WriteState` are
-  durable before the next effect of the same step is carried out.
+  durable before the next effect of the same step is carried out. `StoreSnapshot` writes to a
+  partial file that nobody reads and need not be durable; `InstallSnapshot` is carried out whole or
+  not at all, perhaps later, and the machine hears what became of it. `DropPrefix` moves the start
+  of the log at once; the files below it may go at leisure.
 * `Send` leaves at once. `SendAfterPersist` is held until everything this machine appended before
   it is durable.
 * `Reply` answers a waiting request at once. A machine whose answer depends on durability keeps the
@@ -27,6 +30,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from fencepost.log.snapshots import SnapshotId
 
 Buffer = bytes | bytearray | memoryview
 
@@ -60,10 +65,45 @@ class WriteState:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreSnapshot:
+    """Write `data` at `position_bytes` of the partial file of a snapshot that is being fetched.
+
+    Position 0 starts anew, throwing away what there was of this or another snapshot; any other is
+    the size that the partial file has.
+    """
+
+    snapshot_id: SnapshotId
+    position_bytes: int
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    """Put the partial file in place of the log, if it is a whole and sound snapshot.
+
+    It is checked (header, footer, every CRC), synced, renamed, its directory is synced; then the
+    log is emptied and starts at the snapshot's end. The machine is told with `SnapshotInstalled`
+    or `SnapshotRefused` (`machines.quorum.inputs`); until then it leaves the log alone.
+    """
+
+    snapshot_id: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class DropPrefix:
+    """The log starts at `start_offset` from now on, where a snapshot ends.
+
+    Segments that lie wholly below it may be deleted, and so may snapshots that end below it.
+    """
+
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Persist:
     """Work for the disk; see the module docstring for when each kind counts as durable."""
 
-    work: Append | Truncate | WriteState
+    work: Append | Truncate | WriteState | StoreSnapshot | InstallSnapshot | DropPrefix
 
 
 @dataclass(frozen=True, slots=True)

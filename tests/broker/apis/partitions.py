@@ -20,7 +20,14 @@ from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.driver import Driver
-from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.effects import (
+    Append,
+    DropPrefix,
+    InstallSnapshot,
+    Machine,
+    StoreSnapshot,
+    Truncate,
+)
 from fencepost.machines.partition import (
     BecomeFollower,
     BecomeLeader,
@@ -64,6 +71,15 @@ class PromptPorts:
 
     def write_state(self, key: Hashable, state: Any) -> None:
         raise AssertionError("partitions have no state of their own")
+
+    def store_snapshot(self, key: Hashable, work: StoreSnapshot) -> None:
+        raise AssertionError("partitions have no snapshots")
+
+    def install_snapshot(self, key: Hashable, work: InstallSnapshot) -> None:
+        raise AssertionError("partitions have no snapshots")
+
+    def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
+        raise AssertionError("partitions have no snapshots")
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         pass

@@ -29,6 +29,10 @@ class QuorumConfig:
     `can_become_voter` says that it is a controller, `auto_join` that it asks to be made a voter
     (`controller.quorum.auto.join.enable`, KIP-1186). `bootstrap_servers` is how many addresses
     there are to ask when no leader is known (`controller.quorum.bootstrap.servers`).
+
+    `retention_bytes` and `retention_ms` (`metadata.max.retention.*`) say when the oldest snapshot
+    goes and the log before the next with it; negative means never. `draft_version`, if not
+    negative, makes a node that follows ask with that version of the draft FetchQuorumRecords.
     """
 
     cluster_id: str | None = None
@@ -40,6 +44,7 @@ class QuorumConfig:
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1 << 20
+    fetch_snapshot_max_bytes: int = 1 << 20
     observer_session_ms: int = 300_000
     listener: str = "CONTROLLER"
     endpoints: tuple[Endpoint, ...] = ()
@@ -48,6 +53,14 @@ class QuorumConfig:
     can_become_voter: bool = True
     auto_join: bool = False
     bootstrap_servers: int = 0
+    retention_bytes: int = 100 << 20
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    draft_version: int = -1
+
+    @property
+    def speaks_draft(self) -> bool:
+        """Whether this node follows with FetchQuorumRecords and not with Fetch."""
+        return self.draft_version >= 0
 
     @property
     def check_quorum_timeout_ms(self) -> int:

@@ -5,8 +5,13 @@ of a message with `received` and `answered`; the `request` of an answer must be 
 that the machine had sent, because that is how the machine tells the answer it waits for from one
 that was late or came twice.
 
-`FetchReceived` is answered with `FetchBounds`, not with a response: the machine knows what may be
-read, the shell reads the bytes and composes the response (`messages.fetch_response`).
+Three inputs are answered with bounds, not with a response: the machine knows what may be read, the
+shell reads the bytes and composes the response. `FetchReceived` is answered with `FetchBounds`
+(`messages.fetch_response`), `FetchSnapshotReceived` with `SnapshotBounds`
+(`messages.fetch_snapshot_response`), `QuorumRecordsReceived` with `DraftBounds`
+(`messages.quorum_records_response`). A shell that finds that it cannot read what the bounds say,
+because the bytes do not match their checksum, sends none of it: it tells the machine (`LogDamaged`)
+and answers with `messages.unreadable(bounds)`.
 """
 
 from __future__ import annotations
@@ -15,12 +20,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import Buffer, DiskFailed, Persisted, TimerFired
+from fencepost.machines.quorum.voter_history import VoterHistory
+from fencepost.machines.quorum.voters import Endpoint
+from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
+from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.draft.fetch_quorum_records import (
+    FetchQuorumRecordsRequest,
+    FetchQuorumRecordsResponse,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -31,6 +48,8 @@ RETRY = "retry"
 FETCH_WAIT = "fetch-wait"
 CHECK_QUORUM = "check-quorum"
 BEGIN_QUORUM = "begin-quorum"
+VOTER_CHANGE = "voter-change"
+INTRODUCTION = "introduction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +104,51 @@ class DescribeQuorumReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchSnapshotReceived:
+    """A replica reads a piece of a snapshot; answered with SnapshotBounds."""
+
+    token: Any
+    request: FetchSnapshotRequest
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumRecordsReceived:
+    """A replica that speaks the draft reads on; answered with DraftBounds, perhaps later.
+
+    `version` is the draft's version that the request was decoded at: v0 and v1 say some things
+    differently (`fencepost.wire.draft`).
+    """
+
+    token: Any
+    request: FetchQuorumRecordsRequest
+    version: int = FetchQuorumRecordsRequest.max_version
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterReceived:
+    """An operator adds a voter; answered with an AddRaftVoterResponse."""
+
+    token: Any
+    request: AddRaftVoterRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterReceived:
+    """An operator removes a voter; answered with a RemoveRaftVoterResponse."""
+
+    token: Any
+    request: RemoveRaftVoterRequest
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoterReceived:
+    """A voter says where it listens and what it supports; answered with its response."""
+
+    token: Any
+    request: UpdateRaftVoterRequest
+
+
+@dataclass(frozen=True, slots=True)
 class VoteAnswered:
     """`source` has answered our VoteRequest."""
 
@@ -121,6 +185,60 @@ class FetchAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchSnapshotAnswered:
+    """`source` has answered our FetchSnapshotRequest."""
+
+    source: int
+    request: FetchSnapshotRequest
+    response: FetchSnapshotResponse
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumRecordsAnswered:
+    """`source` has answered our FetchQuorumRecordsRequest."""
+
+    source: int
+    request: FetchQuorumRecordsRequest
+    response: FetchQuorumRecordsResponse
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterAnswered:
+    """`source` has answered our AddRaftVoterRequest (auto-join)."""
+
+    source: int
+    request: AddRaftVoterRequest
+    response: AddRaftVoterResponse
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterAnswered:
+    """`source` has answered our RemoveRaftVoterRequest (auto-join)."""
+
+    source: int
+    request: RemoveRaftVoterRequest
+    response: RemoveRaftVoterResponse
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoterAnswered:
+    """`source` has answered our UpdateRaftVoterRequest."""
+
+    source: int
+    request: UpdateRaftVoterRequest
+    response: UpdateRaftVoterResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsAnswered:
+    """`source` has answered our ApiVersionsRequest: what a voter to be supports."""
+
+    source: int
+    request: ApiVersionsRequest
+    response: ApiVersionsResponse
+
+
+@dataclass(frozen=True, slots=True)
 class RequestFailed:
     """`source` could not be reached, hung up, timed out, or sent rubbish."""
 
@@ -144,8 +262,61 @@ class AppendRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class UpgradeKRaftVersion:
+    """Raise kraft.version to `level`, as UpdateFeatures asks for; answered with AppendOutcome.
+
+    Decided in `epoch` like other records. `is_dry_run` only asks whether it would be possible. The
+    base offset is -1 where nothing had to be written. Errors: NOT_LEADER_OR_FOLLOWER,
+    INVALID_UPDATE_VERSION (a downgrade, or not every voter can run the level or is known with its
+    directory), REQUEST_TIMED_OUT (another change of the voters is under way; try again).
+    """
+
+    token: Any
+    level: int
+    epoch: int
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Resign:
     """The node is about to stop: a leader hands over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """The shell has written a snapshot of what is committed; it is durable, and in the view."""
+
+    snapshot_id: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInstalled:
+    """`InstallSnapshot` is done: log and view are the snapshot's, durably.
+
+    `history` is what the snapshot's header says of the voters; None if they are configured.
+    """
+
+    snapshot_id: SnapshotId
+    history: VoterHistory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRefused:
+    """`InstallSnapshot` found the partial file not whole or not sound, and removed it."""
+
+    snapshot_id: SnapshotId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogDamaged:
+    """The batch that holds `offset` cannot be read: its bytes do not match their checksum.
+
+    Found while reading for a fetch or for the image. Nothing of it was sent or applied.
+    """
+
+    offset: int
+    reason: str
 
 
 Input = (
@@ -164,7 +335,23 @@ Input = (
     | FetchAnswered
     | RequestFailed
     | AppendRecords
+    | UpgradeKRaftVersion
     | Resign
+    | FetchSnapshotReceived
+    | FetchSnapshotAnswered
+    | QuorumRecordsReceived
+    | QuorumRecordsAnswered
+    | AddVoterReceived
+    | AddVoterAnswered
+    | RemoveVoterReceived
+    | RemoveVoterAnswered
+    | UpdateVoterReceived
+    | UpdateVoterAnswered
+    | ApiVersionsAnswered
+    | SnapshotTaken
+    | SnapshotInstalled
+    | SnapshotRefused
+    | LogDamaged
 )
 
 
@@ -184,9 +371,10 @@ class AppendOutcome:
 class FetchBounds:
     """What a fetch may read: from `offset`, batches that end at or below `upper_bound_offset`.
 
-    Nothing is to be read if the two are equal, if there is an error, or if `diverging` says (epoch,
-    end offset) where the logs part. The rest goes into the response as it is. `is_whole_request`
-    means that the error is about the request and not about the partition.
+    Nothing is to be read if the two are equal, if there is an error, if `diverging` says (epoch,
+    end offset) where the logs part, or if `snapshot_id` names the snapshot to fetch instead. The
+    rest goes into the response as it is. `is_whole_request` means that the error is about the
+    request and not about the partition.
     """
 
     error: ErrorCode
@@ -199,6 +387,49 @@ class FetchBounds:
     max_bytes: int = 0
     diverging: tuple[int, int] | None = None
     is_whole_request: bool = False
+    snapshot_id: SnapshotId | None = None
+    leader_endpoint: Endpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBounds:
+    """What a FetchSnapshot may read: up to `max_bytes` from `position_bytes` of `snapshot_id`.
+
+    Nothing if there is an error. `size_bytes` is the whole snapshot's. `unknown_partition` is the
+    (topic, index) that was asked for, if it is not the metadata log.
+    """
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    snapshot_id: SnapshotId | None = None
+    size_bytes: int = 0
+    position_bytes: int = 0
+    max_bytes: int = 0
+    is_whole_request: bool = False
+    unknown_partition: tuple[str, int] | None = None
+    leader_endpoint: Endpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftBounds:
+    """What a FetchQuorumRecords may read, as `FetchBounds`, in the words of the draft.
+
+    `error` is the code to answer with. Records may be read next to one (NOT_FOLLOWER), so whether
+    any are to be read is said by the two bounds alone: no if they are equal.
+    """
+
+    error: ErrorCode
+    leader_id: int
+    leader_epoch: int
+    offset: int = -1
+    upper_bound_offset: int = -1
+    max_bytes: int = 0
+    next_fetch_offset: int = -1
+    next_fetch_offset_epoch: int = -1
+    high_watermark: int = -1
+    first_dirty_offset: int = -1
+    last_caught_up_ms: int = -1
 
 
 _RECEIVED: dict[type[Message], type[Any]] = {
@@ -207,6 +438,11 @@ _RECEIVED: dict[type[Message], type[Any]] = {
     EndQuorumEpochRequest: EndQuorumEpochReceived,
     FetchRequest: FetchReceived,
     DescribeQuorumRequest: DescribeQuorumReceived,
+    FetchSnapshotRequest: FetchSnapshotReceived,
+    FetchQuorumRecordsRequest: QuorumRecordsReceived,
+    AddRaftVoterRequest: AddVoterReceived,
+    RemoveRaftVoterRequest: RemoveVoterReceived,
+    UpdateRaftVoterRequest: UpdateVoterReceived,
 }
 
 _ANSWERED: dict[type[Message], type[Any]] = {
@@ -214,6 +450,12 @@ _ANSWERED: dict[type[Message], type[Any]] = {
     BeginQuorumEpochRequest: BeginQuorumEpochAnswered,
     EndQuorumEpochRequest: EndQuorumEpochAnswered,
     FetchRequest: FetchAnswered,
+    FetchSnapshotRequest: FetchSnapshotAnswered,
+    FetchQuorumRecordsRequest: QuorumRecordsAnswered,
+    AddRaftVoterRequest: AddVoterAnswered,
+    RemoveRaftVoterRequest: RemoveVoterAnswered,
+    UpdateRaftVoterRequest: UpdateVoterAnswered,
+    ApiVersionsRequest: ApiVersionsAnswered,
 }
 
 

@@ -8,19 +8,23 @@ functions that end in `_of` return None when the message is not about that one p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
+from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import Buffer
 from fencepost.machines.quorum.config import QuorumConfig
-from fencepost.machines.quorum.inputs import FetchBounds
+from fencepost.machines.quorum.inputs import DraftBounds, FetchBounds, SnapshotBounds
 from fencepost.machines.quorum.state import NOBODY, QuorumState
 from fencepost.wire.api import (
     begin_quorum_epoch as begin,
     describe_quorum as describe,
     end_quorum_epoch as end,
     fetch,
+    fetch_snapshot,
     vote,
 )
+from fencepost.wire.draft import fetch_quorum_records as draft
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -257,6 +261,10 @@ def fetch_response(
         partition.diverging_epoch = fetch.EpochEndOffset(
             epoch=bounds.diverging[0], end_offset=bounds.diverging[1]
         )
+    if bounds.snapshot_id is not None:
+        partition.snapshot_id = fetch.SnapshotId(
+            end_offset=bounds.snapshot_id.end_offset, epoch=bounds.snapshot_id.epoch
+        )
     topic = fetch.FetchableTopicResponse(
         topic=TOPIC, topic_id=Uuid.METADATA_TOPIC_ID, partitions=[partition]
     )
@@ -273,6 +281,107 @@ def fetch_response_of(response: fetch.FetchResponse) -> fetch.PartitionData | No
     if len(topic.partitions) != 1 or topic.partitions[0].partition_index != PARTITION:
         return None
     return topic.partitions[0]
+
+
+AnyBounds = TypeVar("AnyBounds", FetchBounds, DraftBounds)
+
+
+def unreadable(bounds: AnyBounds) -> AnyBounds:
+    """The bounds to answer with when the log could not be read within `bounds`: an error."""
+    return replace(bounds, error=ErrorCode.UNKNOWN_SERVER_ERROR, upper_bound_offset=bounds.offset)
+
+
+# -- FetchSnapshot -----------------------------------------------------------------------------
+
+
+def fetch_snapshot_request(
+    config: QuorumConfig,
+    node_id: int,
+    epoch: int,
+    snapshot_id: SnapshotId,
+    position_bytes: int,
+) -> fetch_snapshot.FetchSnapshotRequest:
+    """Ask a leader for the piece of a snapshot that begins at `position_bytes`."""
+    partition = fetch_snapshot.PartitionSnapshotRequest(
+        partition=PARTITION,
+        current_leader_epoch=epoch,
+        snapshot_id=fetch_snapshot.SnapshotId(
+            end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch
+        ),
+        position=position_bytes,
+        replica_directory_id=config.directory_id,
+    )
+    return fetch_snapshot.FetchSnapshotRequest(
+        cluster_id=config.cluster_id,
+        replica_id=node_id,
+        max_bytes=config.fetch_snapshot_max_bytes,
+        topics=[fetch_snapshot.TopicSnapshotRequest(name=TOPIC, partitions=[partition])],
+    )
+
+
+def fetch_snapshot_request_of(
+    request: fetch_snapshot.FetchSnapshotRequest,
+) -> tuple[str, fetch_snapshot.PartitionSnapshotRequest] | None:
+    """The topic and what is asked of it, whichever it is; None unless it is just one partition."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return None
+    return request.topics[0].name, request.topics[0].partitions[0]
+
+
+def fetch_snapshot_response(
+    bounds: SnapshotBounds, data: Buffer = b""
+) -> fetch_snapshot.FetchSnapshotResponse:
+    """The response that goes with a machine's bounds and the bytes read within them."""
+    if bounds.is_whole_request:
+        return fetch_snapshot.FetchSnapshotResponse(error_code=bounds.error)
+    topic, index = bounds.unknown_partition or (TOPIC, PARTITION)
+    partition = fetch_snapshot.PartitionSnapshotResponse(index=index, error_code=bounds.error)
+    if bounds.unknown_partition is None:
+        partition.current_leader = fetch_snapshot.LeaderIdAndEpoch(
+            leader_id=bounds.leader_id, leader_epoch=bounds.leader_epoch
+        )
+    if bounds.snapshot_id is not None:
+        partition.snapshot_id = fetch_snapshot.SnapshotId(
+            end_offset=bounds.snapshot_id.end_offset, epoch=bounds.snapshot_id.epoch
+        )
+        partition.size = bounds.size_bytes
+        partition.position = bounds.position_bytes
+        partition.unaligned_records = data
+    return fetch_snapshot.FetchSnapshotResponse(
+        topics=[fetch_snapshot.TopicSnapshotResponse(name=topic, partitions=[partition])]
+    )
+
+
+def fetch_snapshot_response_of(
+    response: fetch_snapshot.FetchSnapshotResponse,
+) -> fetch_snapshot.PartitionSnapshotResponse | None:
+    """What the leader says, unless the whole request was refused."""
+    if response.error_code or len(response.topics) != 1:
+        return None
+    topic = response.topics[0]
+    if topic.name != TOPIC or len(topic.partitions) != 1 or topic.partitions[0].index != PARTITION:
+        return None
+    return topic.partitions[0]
+
+
+# -- FetchQuorumRecords, the draft -------------------------------------------------------------
+
+
+def quorum_records_response(
+    bounds: DraftBounds, records: Buffer | Sequence[Buffer] = b""
+) -> draft.FetchQuorumRecordsResponse:
+    """The response that goes with a machine's bounds and the bytes read within them."""
+    return draft.FetchQuorumRecordsResponse(
+        error_code=bounds.error,
+        leader_id=bounds.leader_id,
+        leader_epoch=bounds.leader_epoch,
+        next_fetch_offset=bounds.next_fetch_offset,
+        next_fetch_offset_epoch=bounds.next_fetch_offset_epoch,
+        records=records,
+        high_watermark=bounds.high_watermark,
+        first_dirty_offset=bounds.first_dirty_offset,
+        last_caught_up_time_ms=bounds.last_caught_up_ms,
+    )
 
 
 # -- DescribeQuorum ----------------------------------------------------------------------------
