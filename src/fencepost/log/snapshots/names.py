@@ -53,9 +53,9 @@ def checkpoint_file(snapshot_id: SnapshotId) -> str:
     return f"{snapshot_id}{CHECKPOINT_SUFFIX}"
 
 
-def partial_file(snapshot_id: SnapshotId) -> str:
-    """Name of the file of a snapshot in the making."""
-    return f"{snapshot_id}{PARTIAL_SUFFIX}"
+def partial_file(snapshot_id: SnapshotId, number: int | None = None) -> str:
+    """Name of the file of a snapshot in the making; `number` sets it apart from others."""
+    return f"{snapshot_id}{'' if number is None else f'-{number}'}{PARTIAL_SUFFIX}"
 
 
 def deleted_file(snapshot_id: SnapshotId) -> str:

@@ -1,0 +1,100 @@
+"""The snapshots of a log at a start: what is of use, and a log that goes on from there.
+
+1. Partial files and those that were about to be removed go.
+2. The newest snapshot must be whole and sound. A sound one below it, or a log from 0 on, makes it
+   dispensable: the same records are there once more. Then it is set aside (`.aside`) and the next
+   one is looked at. If it is not, the log is not opened: restoring it is for whoever is in charge.
+3. A log that starts behind 0 needs a snapshot that ends there or later (KAFKA-14240).
+4. A crash between the taking over of a leader's snapshot and the emptying of the log leaves a log
+   that ends before the snapshot, in an older epoch or at a lower offset of the same: it is emptied
+   now, and starts where the snapshot ends.
+5. Snapshots that end below the log's start go.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from fencepost.log.disk import Disk
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.partition_log import PartitionLog
+from fencepost.log.snapshots.names import BOOTSTRAP_ID, SnapshotFileKind, SnapshotId
+from fencepost.log.snapshots.reader import SnapshotError, check_whole
+from fencepost.log.snapshots.store import SnapshotStore, list_snapshots
+
+log = logging.getLogger(__name__)
+
+ASIDE_SUFFIX: Final = ".aside"
+
+
+class SnapshotMissingError(CorruptFileError):
+    """A log does not start at 0 and no snapshot stands for what is missing."""
+
+
+def open_snapshots(partition_log: PartitionLog) -> SnapshotStore:
+    """The snapshots next to an open log's segments, and the log made to fit the newest.
+
+    Raises SnapshotMissingError, SnapshotError, OSError.
+    """
+    disk, directory = partition_log.disk, partition_log.directory
+    found = list_snapshots(disk, directory)
+    for kind in (SnapshotFileKind.PARTIAL, SnapshotFileKind.DELETED):
+        for name, _ in found[kind]:
+            disk.unlink(f"{directory}/{name}")
+    start_offset = partition_log.start_offset
+    ids = sorted(snapshot_id for _, snapshot_id in found[SnapshotFileKind.WHOLE])
+    ids = _without_unsound(SnapshotStore(disk, directory, ids), start_offset)
+    store = SnapshotStore(disk, directory, ids)
+    latest = store.latest()
+    if start_offset > 0 and (latest is None or latest.end_offset < start_offset):
+        raise SnapshotMissingError(
+            directory,
+            f"the log starts at {start_offset} and the newest snapshot ends at"
+            f" {'nowhere' if latest is None else latest.end_offset}: what stands before it is"
+            " missing; restore the snapshot, or have the node start anew with an empty directory",
+        )
+    if latest is not None:
+        if _is_beyond(latest, partition_log):
+            log.warning("%s is emptied: snapshot %s goes further", directory, latest)
+            partition_log.truncate_fully_and_start_at(latest.end_offset)
+        store.drop_before(start_offset)
+    return store
+
+
+def _is_beyond(snapshot_id: SnapshotId, partition_log: PartitionLog) -> bool:
+    """Whether the log ends before the snapshot does."""
+    if snapshot_id == BOOTSTRAP_ID or snapshot_id.end_offset == partition_log.start_offset:
+        return False
+    epoch = partition_log.epochs.latest_epoch or 0
+    return snapshot_id.epoch > epoch or (
+        snapshot_id.epoch == epoch and snapshot_id.end_offset > partition_log.end_offset
+    )
+
+
+def _without_unsound(store: SnapshotStore, start_offset: int) -> list[SnapshotId]:
+    """The ids without those at the end that are not sound and can be done without."""
+    disk, ids = store.disk, list(store.ids())
+    while ids:
+        path = store.path(ids[-1])
+        try:
+            _check(disk, path)
+        except SnapshotError as error:
+            below = ids[-2].end_offset if len(ids) > 1 else -1
+            if start_offset > max(below, 0):
+                raise
+            log.error("%s; it is set aside, the log has the same records", error)
+            disk.rename(path, path + ASIDE_SUFFIX)
+            disk.sync_dir(store.directory)
+            ids.pop()
+        else:
+            break
+    return ids
+
+
+def _check(disk: Disk, path: str) -> None:
+    file = disk.open(path)
+    try:
+        check_whole(file, path)
+    finally:
+        file.close()

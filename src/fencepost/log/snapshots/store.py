@@ -1,0 +1,217 @@
+"""The snapshots of one log: which there are, what is in them, and how they come and go.
+
+Theory of operation
+-------------------
+A snapshot is visible when its file has its final name, and it gets that name only once its content
+is durable: written here, it is synced by the writer; fetched from a leader, it is read from end to
+end and synced by `install`. What a crash leaves under a partial name counts for nothing and is
+removed at the next start.
+
+Whoever drops a prefix of the log or empties it does so behind a snapshot that is durable, name and
+all. So there is always one from which the log goes on; `open_snapshots` refuses a log for which
+that is not true (KAFKA-14240).
+
+One thread owns the store; a `SnapshotWriter` may work on another until it is published.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from fencepost.log.disk import Buffer, Disk, File
+from fencepost.log.snapshots.names import (
+    SnapshotFileKind,
+    SnapshotId,
+    checkpoint_file,
+    parse_snapshot_file,
+    partial_file,
+)
+from fencepost.log.snapshots.reader import (
+    SnapshotHeader,
+    SnapshotReader,
+    TruncatedSnapshotError,
+    check_whole,
+)
+from fencepost.log.snapshots.writer import SnapshotWriter
+
+log = logging.getLogger(__name__)
+
+
+class SnapshotStore:
+    """See the module docstring. Made by `open_snapshots`; what touches files raises OSError."""
+
+    def __init__(self, disk: Disk, directory: str, ids: Sequence[SnapshotId] = ()) -> None:
+        self.disk = disk
+        self.directory = directory
+        self._ids = sorted(ids)
+        self._sizes: dict[SnapshotId, int] = {}
+        self._timestamps: dict[SnapshotId, int] = {}
+        self._fetched: tuple[SnapshotId, File, int] | None = None
+        self._served: tuple[SnapshotId, File] | None = None
+
+    # -- what there is -----------------------------------------------------------------------
+
+    def ids(self) -> Sequence[SnapshotId]:
+        """All of them, oldest first."""
+        return tuple(self._ids)
+
+    def latest(self) -> SnapshotId | None:
+        """The newest, or None."""
+        return self._ids[-1] if self._ids else None
+
+    def earliest(self) -> SnapshotId | None:
+        """The oldest, or None."""
+        return self._ids[0] if self._ids else None
+
+    def size_bytes(self, snapshot_id: SnapshotId) -> int | None:
+        """How large its file is; None if there is no such snapshot."""
+        if snapshot_id not in self._ids:
+            return None
+        if snapshot_id not in self._sizes:
+            self._sizes[snapshot_id] = self.disk.size(self.path(snapshot_id))
+        return self._sizes[snapshot_id]
+
+    def timestamp_ms(self, snapshot_id: SnapshotId) -> int | None:
+        """The time of the last log batch it stands for; None if there is no such snapshot.
+
+        SnapshotError if its header cannot be read.
+        """
+        if snapshot_id not in self._ids:
+            return None
+        if snapshot_id not in self._timestamps:
+            header = self.header(snapshot_id)
+            self._timestamps[snapshot_id] = header.last_contained_log_timestamp_ms
+        return self._timestamps[snapshot_id]
+
+    def path(self, snapshot_id: SnapshotId) -> str:
+        """Where its file is, once it is whole."""
+        return f"{self.directory}/{checkpoint_file(snapshot_id)}"
+
+    def header(self, snapshot_id: SnapshotId) -> SnapshotHeader:
+        """What it says besides its records. SnapshotError."""
+        file = self.disk.open(self.path(snapshot_id))
+        try:
+            return SnapshotReader(file, self.path(snapshot_id)).header
+        finally:
+            file.close()
+
+    def read(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes | None:
+        """Up to `max_bytes` of its file from `position`; None if there is no such snapshot."""
+        if snapshot_id not in self._ids:
+            return None
+        if self._served is None or self._served[0] != snapshot_id:
+            self._close_served()
+            self._served = snapshot_id, self.disk.open(self.path(snapshot_id))
+        return self._served[1].read_at(max_bytes, position)
+
+    # -- coming ------------------------------------------------------------------------------
+
+    def begin(self, snapshot_id: SnapshotId, header: SnapshotHeader, now_ms: int) -> SnapshotWriter:
+        """Begin to write one; it becomes visible with `publish`."""
+        return SnapshotWriter(self.disk, self.directory, snapshot_id, header, now_ms)
+
+    def publish(self, writer: SnapshotWriter) -> None:
+        """Give a finished snapshot its name, durably."""
+        self._name(writer.path, writer.snapshot_id)
+        timestamp_ms = writer.header.last_contained_log_timestamp_ms
+        self._timestamps[writer.snapshot_id] = timestamp_ms
+
+    def store_chunk(self, snapshot_id: SnapshotId, position: int, data: Buffer) -> None:
+        """Write a piece of a snapshot that is being fetched; position 0 starts anew.
+
+        Any other position is the size so far. Raises ValueError for a gap or an overlap.
+        """
+        if position == 0:
+            self.forget_fetched()
+            file = self.disk.open(self._partial_path(snapshot_id), create=True)
+            file.truncate(0)
+            self._fetched = snapshot_id, file, 0
+        if self._fetched is None or (self._fetched[0], self._fetched[2]) != (snapshot_id, position):
+            raise ValueError(f"no piece of snapshot {snapshot_id} goes to byte {position}")
+        _, file, _ = self._fetched
+        file.write_at(data, position)
+        self._fetched = snapshot_id, file, position + len(data)
+
+    def install(self, snapshot_id: SnapshotId) -> SnapshotHeader:
+        """Make a snapshot of the pieces, durably, if they are one from end to end.
+
+        Raises SnapshotError if they are not; the pieces are gone then.
+        """
+        path = self._partial_path(snapshot_id)
+        if self._fetched is None or self._fetched[0] != snapshot_id:
+            raise TruncatedSnapshotError(path, "nothing of it has been fetched")
+        file = self._fetched[1]
+        try:
+            header = check_whole(file, path)
+            file.sync()
+        except BaseException:
+            self.forget_fetched()
+            raise
+        self._fetched = None
+        file.close()
+        self._name(path, snapshot_id)
+        return header
+
+    def forget_fetched(self) -> None:
+        """Throw away what has been fetched of a snapshot."""
+        if self._fetched is not None:
+            snapshot_id, file, _ = self._fetched
+            self._fetched = None
+            file.close()
+            self.disk.unlink(self._partial_path(snapshot_id))
+
+    def _name(self, partial_path: str, snapshot_id: SnapshotId) -> None:
+        self.disk.rename(partial_path, self.path(snapshot_id))
+        self.disk.sync_dir(self.directory)
+        self._sizes.pop(snapshot_id, None)
+        self._timestamps.pop(snapshot_id, None)
+        if snapshot_id not in self._ids:
+            self._ids = sorted((*self._ids, snapshot_id))
+
+    # -- going -------------------------------------------------------------------------------
+
+    def drop_before(self, start_offset: int) -> list[SnapshotId]:
+        """Remove the snapshots that end below `start_offset`, where the log starts now; which.
+
+        The newest one always stays.
+        """
+        dropped = [one for one in self._ids[:-1] if one.end_offset < start_offset]
+        for snapshot_id in dropped:
+            self._ids.remove(snapshot_id)
+            self._sizes.pop(snapshot_id, None)
+            self._timestamps.pop(snapshot_id, None)
+            if self._served is not None and self._served[0] == snapshot_id:
+                self._close_served()
+            self.disk.unlink(self.path(snapshot_id))
+        return dropped
+
+    def close(self) -> None:
+        """Close what is open; what has been fetched of a snapshot stays for the next start."""
+        self._close_served()
+        if self._fetched is not None:
+            self._fetched[1].close()
+            self._fetched = None
+
+    def _close_served(self) -> None:
+        if self._served is not None:
+            self._served[1].close()
+            self._served = None
+
+    def _partial_path(self, snapshot_id: SnapshotId) -> str:
+        return f"{self.directory}/{partial_file(snapshot_id)}"
+
+
+def list_snapshots(
+    disk: Disk, directory: str
+) -> dict[SnapshotFileKind, list[tuple[str, SnapshotId]]]:
+    """Names and ids of the snapshots' files in a directory, by what they are. OSError."""
+    found: dict[SnapshotFileKind, list[tuple[str, SnapshotId]]] = {
+        kind: [] for kind in SnapshotFileKind
+    }
+    for name in disk.list(directory):
+        parsed = parse_snapshot_file(name)
+        if parsed is not None:
+            snapshot_id, kind = parsed
+            found[kind].append((name, snapshot_id))
+    return found
