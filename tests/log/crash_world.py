@@ -6,10 +6,10 @@ import random
 
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
+from fencepost.sim.disk import Crash, SimDisk
 from fencepost.wire.types import Uuid
 
 from .helpers import NOW_MS, contents
-from .sim_disk import Crash, SimDisk
 from .story import CONFIG, Model, Story
 
 TOPIC_ID = Uuid(bytes(range(16)))

@@ -7,10 +7,10 @@ from fencepost.batch.records import build_batch
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.log.partition_log import PartitionLog
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
 from .helpers import NOW_MS, append, config, make_batch
-from .sim_disk import SimDisk
 
 ROOT = "/data"
 CONFIG = config(internal_segment_bytes=900, index_interval_bytes=150)

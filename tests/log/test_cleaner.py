@@ -14,10 +14,10 @@ from fencepost.log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.segment_cache import SegmentCache
+from fencepost.sim.disk import SimDisk
 
 from .cleaning import batches_of, clean, pairs_of, put, put_marker, records_of, settle
 from .helpers import NOW_MS, append, config, contents, open_log
-from .sim_disk import SimDisk
 
 DAY_MS = 86_400_000
 SMALL = {"internal_segment_bytes": 400, "index_interval_bytes": 100, "cleanup_policy": "compact"}

@@ -19,11 +19,11 @@ from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.verify.directory import Verifier
+from fencepost.sim.disk import Crash, SimDisk
 from fencepost.wire.types import Uuid
 
 from .cleaning import clean, put, put_marker, records_of, settle
 from .helpers import NOW_MS, config, contents
-from .sim_disk import Crash, SimDisk
 
 PROPS = {"index_interval_bytes": 150, "cleanup_policy": "compact", "delete_retention_ms": 1000}
 SMALL = config(internal_segment_bytes=500, **PROPS)

@@ -28,12 +28,12 @@ from fencepost.log.names import CLEANER_FILE
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.verify.directory import Verifier
 from fencepost.log.verify.problems import Severity
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Uuid
 
 from .cleaning import clean, put, put_marker
 from .helpers import NOW_MS, config, open_log
-from .sim_disk import SimDisk
 
 CONFIG = config(
     internal_segment_bytes=400, index_interval_bytes=100, cleanup_policy="compact",

@@ -9,11 +9,11 @@ import pytest
 from fencepost.log.cleaner.plan import Dirt, Source, group_sources
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
 from .cleaning import clean, put, settle
 from .helpers import NOW_MS, config, open_log
-from .sim_disk import SimDisk
 
 SMALL = {"internal_segment_bytes": 300, "index_interval_bytes": 100, "cleanup_policy": "compact"}
 TOPIC_ID = Uuid(bytes(range(16)))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.sim.disk import Crash
+
 from .crash_world import World, count_changes, run_until_crash
-from .sim_disk import Crash
 
 OPERATIONS = 45
 

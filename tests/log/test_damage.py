@@ -19,10 +19,10 @@ from fencepost.log.errors import CorruptFileError, LogError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.log.partition_log import PartitionLog
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
 from .helpers import NOW_MS, append, config, contents, make_batch
-from .sim_disk import SimDisk
 
 SMALL = config(internal_segment_bytes=600, index_interval_bytes=100)
 TOPIC_ID = Uuid(bytes(range(16)))

@@ -15,8 +15,7 @@ import pytest
 
 from fencepost.log.disk import ClosedFileError, Disk, OsDisk
 from fencepost.log.errors import LogDirLockedError
-
-from .sim_disk import Crash, SimDisk
+from fencepost.sim.disk import Crash, SimDisk
 
 
 @dataclass

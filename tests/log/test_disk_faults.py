@@ -11,10 +11,10 @@ from fencepost.log.disk import OsDisk
 from fencepost.log.errors import LogDirLockedError, LogFailedError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir, read_clean_shutdown
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
 from .helpers import NOW_MS, append, config, contents, make_batch, open_log
-from .sim_disk import SimDisk
 
 SMALL = config(internal_segment_bytes=500, index_interval_bytes=100)
 TOPIC_ID = Uuid(bytes(15) + b"\1")

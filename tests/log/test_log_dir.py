@@ -11,10 +11,10 @@ from fencepost.log.disk import OsDisk
 from fencepost.log.errors import DurableDataLostError, LogDirNotFormattedError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
 from .helpers import NOW_MS, append, config, contents, make_batch
-from .sim_disk import SimDisk
 
 CONFIG = config(internal_segment_bytes=500)
 ID_A = Uuid(bytes(15) + b"\1")

@@ -12,9 +12,9 @@ from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch, read_records
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
+from fencepost.sim.disk import SimDisk
 
 from .helpers import NOW_MS, append, config, make_batch, open_log
-from .sim_disk import SimDisk
 
 LOG = "/data/t-0"
 SETTINGS = config(internal_segment_bytes=1200, index_interval_bytes=150)

@@ -17,10 +17,10 @@ from fencepost.log.errors import (
     UnexpectedOffsetError,
 )
 from fencepost.log.partition_log import PartitionLog
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
 from .helpers import NOW_MS, append, config, contents, headers_of, make_batch, open_log
-from .sim_disk import SimDisk
 
 SMALL = {"internal_segment_bytes": 600, "index_interval_bytes": 200}
 

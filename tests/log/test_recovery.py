@@ -14,10 +14,10 @@ from fencepost.log.config import LogConfig
 from fencepost.log.errors import CorruptFileError, DurableDataLostError, LogError
 from fencepost.log.names import offset_file
 from fencepost.log.partition_log import PartitionLog
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
 from .helpers import NOW_MS, append, config, contents, epochs_of, make_batch, open_log
-from .sim_disk import SimDisk
 
 SMALL = config(internal_segment_bytes=700, index_interval_bytes=150)
 TOPIC_ID = Uuid(bytes(15) + b"\1")
@@ -495,12 +495,12 @@ def test_a_crash_at_every_step_of_finishing_a_compaction():
     everything = all_batches(disk)
     data, kept = compacted(disk, log, 3)
     expected = kept + [batch for batch in everything if batch[0] >= log.segment_base_offsets[3]]
-    from .sim_disk import Crash
+    from fencepost.sim.disk import Crash
 
     for crash_at in range(1, 60):
         for seed in range(4):
             disk, log = filled_disk()
-            disk.random.seed(seed * 100 + crash_at)
+            disk.reseed(seed * 100 + crash_at)
             set_content(disk, segment_name(log, 0) + ".swap", data)
             disk.crash_at = disk.changes + crash_at
             try:
@@ -609,7 +609,7 @@ def test_a_cleaned_file_does_not_undo_a_finished_compaction_whose_segments_are_r
 
 
 def test_a_crash_at_every_step_of_setting_a_copy_aside():
-    from .sim_disk import Crash
+    from fencepost.sim.disk import Crash
 
     disk, log = filled_disk()
     everything = all_batches(disk)
@@ -617,7 +617,7 @@ def test_a_crash_at_every_step_of_setting_a_copy_aside():
     for crash_at in range(1, 25):
         for seed in range(4):
             disk, log = filled_disk()
-            disk.random.seed(seed * 100 + crash_at)
+            disk.reseed(seed * 100 + crash_at)
             set_content(disk, segment_name(log, 0) + ".swap", data[:-1])
             for at in range(2):
                 name = segment_name(log, at)

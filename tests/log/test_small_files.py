@@ -35,10 +35,9 @@ from fencepost.log.quorum_state import (
     decode_quorum_state,
     encode_quorum_state,
 )
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.records.quorum_state import QuorumStateData, QuorumVoter
 from fencepost.wire.types import Uuid
-
-from .sim_disk import SimDisk
 
 DIRECTORY_ID = Uuid(bytes(range(16)))
 

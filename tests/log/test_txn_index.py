@@ -14,11 +14,11 @@ from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.txn_index import TxnIndex
 from fencepost.log.verify.directory import Verifier
+from fencepost.sim.disk import Crash, SimDisk
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.records.txn_index import ENTRY_BYTES, AbortedTxn
 
 from .helpers import NOW_MS, append, config, make_batch, open_log
-from .sim_disk import Crash, SimDisk
 
 DIR = "/data/topic-0"
 INDEX = f"{DIR}/{0:020d}.txnindex"

@@ -20,6 +20,7 @@ from fencepost.log.txn_index import TxnIndex
 from fencepost.log.verify import directory as directory_module
 from fencepost.log.verify.directory import NotALogDirectoryError, Verifier
 from fencepost.log.verify.problems import Counts, Problem, Severity
+from fencepost.sim.disk import SimDisk
 from fencepost.wire.records.control import (
     ControlType,
     SnapshotFooterRecord,
@@ -36,7 +37,6 @@ from fencepost.wire.types import Uuid
 
 from .data_dir import EPOCHS, PLAIN, ROOT, TXN, change, files_of, flip, make_dir
 from .helpers import config, make_batch, open_log
-from .sim_disk import SimDisk
 
 MIDDLE = f"{TXN}/{6:020d}"
 LAST = f"{TXN}/{18:020d}"

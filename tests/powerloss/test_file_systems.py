@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 
 from fencepost.log.disk import Disk, OsDisk
+from fencepost.sim.disk import SimDisk
 
-from ..log.sim_disk import SimDisk
 from .filesystem import Filesystem
 
 SEEDS: Final = range(400)

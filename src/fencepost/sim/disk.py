@@ -1,5 +1,8 @@
 """A disk in memory that forgets, tears and lies exactly as a real one may, drawn from one seed.
 
+It is `fencepost.log.disk.Disk`, and the real log runs on it. Draws come from a seed or from a
+function `draw(n)` that gives a number in [0, n), where 0 always is the kindest end.
+
 Every file has a cached content (what reads see) and a durable one, and the operations between the
 two that no sync has covered yet; every directory likewise. `power_loss` draws, for each of those
 pending operations, whether it reached the platter: all, none, a prefix, or any subset, and tears
@@ -88,7 +91,8 @@ class Inode:
         last_block = len(self.durable) // BLOCK_BYTES * BLOCK_BYTES
         if any(data is None or at + len(data) > last_block for at, data in self.pending):
             self.behind = b""  # a block is written with zeros behind the end
-        self.durable = bytearray(self.cached)
+        for position, data in self.pending:
+            self.apply(self.durable, position, data)
         self.pending.clear()
 
     def lose(self, survives: bytearray, data_only: bool, size_only: bool) -> None:
@@ -217,8 +221,8 @@ class SimDisk:
 
     sync_threads = 1
 
-    def __init__(self, seed: int = 0) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, seed: int = 0, draw: Callable[[int], int] | None = None) -> None:
+        self._draw_below = draw or random.Random(seed).randrange
         self.root = Directory()
         self.locks: set[str] = set()
         self.now_ms = 1_700_000_000_000
@@ -226,19 +230,29 @@ class SimDisk:
         self.open_files = 0
         self.changes = 0
         self.crash_at: int | None = None
+        self.keeps_operations = True
+        """Whether `operations` lists what was done; a long simulation has no use for it."""
         self.operations: list[tuple[str, str]] = []
+        self.last = ("", "")
+        self._seen: dict[str, int] = {}
         self.fault: Callable[[str, str, int], OSError | None] | None = None
+
+    def reseed(self, seed: int) -> None:
+        """Draw from another seed from now on."""
+        self._draw_below = random.Random(seed).randrange
 
     # ---- faults
 
     def count(self, operation: str, path: str, half: Callable[[], object] | None = None) -> None:
         """Note an operation; raise what `fault` wants raised, after the `half` that got done."""
-        self.operations.append((operation, path))
+        self.last = operation, path
+        if self.keeps_operations:
+            self.operations.append(self.last)
+        self._seen[operation] = self._seen.get(operation, 0) + 1
         if operation != "read":
             self.changes += 1
         if self.fault is not None:
-            seen = sum(1 for done, _ in self.operations if done == operation)
-            error = self.fault(operation, path, seen)
+            error = self.fault(operation, path, self._seen[operation])
             if error is not None:
                 if half is not None:
                     half()
@@ -247,7 +261,7 @@ class SimDisk:
     def maybe_crash(self) -> None:
         """Raise Crash when the operation that is being done is the chosen one."""
         if self.crash_at is not None and self.changes >= self.crash_at:
-            raise Crash(f"at change {self.changes}: {self.operations[-1]}")
+            raise Crash(f"at change {self.changes}: {self.last}")
 
     def process_death(self) -> None:
         """The process is gone, the machine is not: caches stay, handles and locks do not."""
@@ -257,6 +271,7 @@ class SimDisk:
         self.crash_at = None
         self.changes = 0
         self.operations.clear()
+        self._seen.clear()
 
     def power_loss(self) -> None:
         """The machine is gone: draw what of the unsynced changes survives."""
@@ -272,36 +287,36 @@ class SimDisk:
         self.process_death()
 
     def _draw(self, pending: list) -> list:  # type: ignore[type-arg]
-        fate = self.random.randrange(4)
+        fate = self._draw_below(4)
         if fate == 0 or not pending:
-            return []
-        if fate == 1:
             return list(pending)
+        if fate == 1:
+            return []
         if fate == 2:
-            return pending[: self.random.randrange(len(pending) + 1)]
-        return [item for item in pending if self.random.random() < 0.5]
+            return pending[: self._draw_below(len(pending) + 1)]
+        return [item for item in pending if not self._draw_below(2)]
 
     def _settle_file(self, inode: Inode) -> None:
         kept = self._draw(inode.pending)
         content = bytearray(inode.durable)
         for index, (position, data) in enumerate(kept):
-            if data is None or (index < len(kept) - 1 and self.random.random() < 0.7):
+            if data is None or (index < len(kept) - 1 and self._draw_below(10) < 7):
                 inode.apply(content, position, data)
                 continue
             self._tear(inode, content, position, data)
-        fate = self.random.randrange(4)
-        inode.lose(content, data_only=fate == 0, size_only=fate == 1)
+        fate = self._draw_below(4)
+        inode.lose(content, data_only=fate == 1, size_only=fate == 2)
 
     def _tear(self, inode: Inode, content: bytearray, position: int, data: bytes) -> None:
-        kind = self.random.randrange(3)
+        kind = self._draw_below(3)
         if kind == 0:
             inode.apply(content, position, data)
         elif kind == 1:
-            cut = self.random.randrange(len(data) + 1)
+            cut = self._draw_below(len(data) + 1)
             inode.apply(content, position, data[:cut])
         else:
             for start in range(0, len(data), SECTOR_BYTES):
-                if self.random.random() < 0.5:
+                if not self._draw_below(2):
                     piece = data[start : start + SECTOR_BYTES]
                     inode.apply(content, position + start, piece)
 
