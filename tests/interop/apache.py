@@ -169,7 +169,7 @@ def run_broker(
             java_command("kafka.Kafka", str(config), jvm=jvm), stdout=log, stderr=log
         )
     try:
-        while not _listens(port):
+        while not listens(port):
             if process.poll() is not None or time.monotonic() - started > START_TIMEOUT_S:
                 raise ToolFailedError((config.parent / "broker.log").read_text()[-4000:])
             time.sleep(0.05)
@@ -185,7 +185,7 @@ def run_broker(
                 process.wait(30)
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,174 @@
+"""Voters made of a script: they listen where a node under test expects its peers.
+
+They answer ApiVersions by themselves, and Vote with yes while `grants` is set. Everything else
+that they hear waits in an inbox until the test answers it, or never does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from fencepost.wire.api import api_name
+from fencepost.wire.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
+from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest
+from fencepost.wire.api.fetch import FetchRequest
+from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest
+from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
+from fencepost.wire.api.vote import (
+    PartitionDataResponse,
+    TopicDataResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from fencepost.wire.frame import decode_request, encode_response
+from fencepost.wire.message import Message
+
+SPOKEN: tuple[type[Message], ...] = (
+    FetchRequest,
+    ApiVersionsRequest,
+    VoteRequest,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchSnapshotRequest,
+    UpdateRaftVoterRequest,
+)
+_LENGTH = struct.Struct(">i")
+R = TypeVar("R", bound=Message)
+
+
+@dataclass
+class Heard:
+    """A request that a scripted voter has received; `answer` may be called once, or never."""
+
+    voter_id: int
+    version: int
+    request: Message
+    answer: Callable[[Message], None]
+
+
+class ScriptedVoters:
+    """The voters of these ids, each on a port of its own; close it when the test is done."""
+
+    def __init__(self, voter_ids: tuple[int, ...], host: str = "127.0.0.1") -> None:
+        self.grants = False
+        self._inbox: queue.Queue[Heard] = queue.Queue()
+        self._kept: list[Heard] = []
+        self._open: list[socket.socket] = []
+        self.ports: dict[int, int] = {}
+        for voter_id in voter_ids:
+            listener = socket.create_server((host, 0))
+            self.ports[voter_id] = listener.getsockname()[1]
+            self._open.append(listener)
+            threading.Thread(target=self._accept, args=(voter_id, listener), daemon=True).start()
+
+    def hear(self, kind: type[R], timeout_s: float = 20) -> tuple[R, Heard]:
+        """The oldest request of this kind that nobody has taken yet; AssertionError in time."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for number, heard in enumerate(self._kept):
+                if isinstance(heard.request, kind):
+                    del self._kept[number]
+                    return heard.request, heard
+            try:
+                self._kept.append(self._inbox.get(timeout=max(0, deadline - time.monotonic())))
+            except queue.Empty:
+                raise AssertionError(f"no {kind.__name__} was heard in {timeout_s} s") from None
+
+    def forget(self) -> None:
+        """Drop what was heard and not taken."""
+        self._kept.clear()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._inbox.get_nowait()
+
+    def close(self) -> None:
+        """Close every socket."""
+        for one in self._open:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _accept(self, voter_id: int, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                self._open.append(connection)
+                serve = threading.Thread(
+                    target=self._serve, args=(voter_id, connection), daemon=True
+                )
+                serve.start()
+
+    def _serve(self, voter_id: int, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+                header, request = decode_request(_exactly(connection, length))
+                version, correlation_id = header.request_api_version, header.correlation_id
+
+                def answer(
+                    response: Message, version: int = version, correlation_id: int = correlation_id
+                ) -> None:
+                    with contextlib.suppress(OSError):
+                        connection.sendall(encode_response(response, version, correlation_id))
+
+                self._take(Heard(voter_id, version, request, answer))
+
+    def _take(self, heard: Heard) -> None:
+        request = heard.request
+        if isinstance(request, ApiVersionsRequest):
+            heard.answer(_api_versions())
+        elif isinstance(request, VoteRequest) and self.grants:
+            heard.answer(granted(request))
+        else:
+            self._inbox.put(heard)
+
+    def __repr__(self) -> str:
+        waiting = ", ".join(f"{api_name(cast(int, h.request.api_key))}" for h in self._kept)
+        return f"ScriptedVoters({self.ports}, kept: {waiting})"
+
+
+def granted(request: VoteRequest) -> VoteResponse:
+    """A yes."""
+    asked = request.topics[0].partitions[0]
+    partition = PartitionDataResponse(
+        leader_id=-1, leader_epoch=asked.replica_epoch, vote_granted=True
+    )
+    topic = TopicDataResponse(topic_name=request.topics[0].topic_name, partitions=[partition])
+    return VoteResponse(topics=[topic])
+
+
+def _api_versions() -> ApiVersionsResponse:
+    keys = [
+        ApiVersion(
+            api_key=cast(int, kind.api_key),
+            min_version=kind.min_version,
+            max_version=kind.max_version,
+        )
+        for kind in SPOKEN
+    ]
+    feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+    return ApiVersionsResponse(api_keys=keys, supported_features=[feature])
+
+
+def _exactly(connection: socket.socket, size: int) -> bytearray:
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
