@@ -6,8 +6,8 @@
    one is looked at. If it is not, the log is not opened: restoring it is for whoever is in charge.
 3. A log that starts behind 0 needs a snapshot that ends there or later (KAFKA-14240).
 4. A crash between the taking over of a leader's snapshot and the emptying of the log leaves a log
-   that ends before the snapshot, in an older epoch or at a lower offset of the same: it is emptied
-   now, and starts where the snapshot ends.
+   that ends before the snapshot, or whose end is of another epoch. What a snapshot holds is
+   committed, so the log is emptied now, and starts where the snapshot ends.
 5. Snapshots that end below the log's start go.
 """
 
@@ -19,7 +19,7 @@ from typing import Final
 from fencepost.log.disk import Disk
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
-from fencepost.log.snapshots.names import BOOTSTRAP_ID, SnapshotFileKind, SnapshotId
+from fencepost.log.snapshots.names import SnapshotFileKind, SnapshotId
 from fencepost.log.snapshots.reader import SnapshotError, check_whole
 from fencepost.log.snapshots.store import SnapshotStore, list_snapshots
 
@@ -55,20 +55,21 @@ def open_snapshots(partition_log: PartitionLog) -> SnapshotStore:
             " missing; restore the snapshot, or have the node start anew with an empty directory",
         )
     if latest is not None:
-        if _is_beyond(latest, partition_log):
-            log.warning("%s is emptied: snapshot %s goes further", directory, latest)
+        if not _is_in(latest, partition_log):
+            log.warning("%s is emptied: it does not have what snapshot %s has", directory, latest)
             partition_log.truncate_fully_and_start_at(latest.end_offset)
         store.drop_before(start_offset)
     return store
 
 
-def _is_beyond(snapshot_id: SnapshotId, partition_log: PartitionLog) -> bool:
-    """Whether the log ends before the snapshot does."""
-    if snapshot_id == BOOTSTRAP_ID or snapshot_id.end_offset == partition_log.start_offset:
-        return False
-    epoch = partition_log.epochs.latest_epoch or 0
-    return snapshot_id.epoch > epoch or (
-        snapshot_id.epoch == epoch and snapshot_id.end_offset > partition_log.end_offset
+def _is_in(snapshot_id: SnapshotId, partition_log: PartitionLog) -> bool:
+    """Whether the log goes on from the snapshot, or has in it what the snapshot stands for."""
+    end_offset, start_offset = snapshot_id.end_offset, partition_log.start_offset
+    if end_offset == start_offset:
+        return True
+    return (
+        start_offset < end_offset <= partition_log.end_offset
+        and partition_log.epochs.epoch_at(end_offset - 1) == snapshot_id.epoch
     )
 
 

@@ -35,6 +35,7 @@ from fencepost.machines.image.model import (
     FeatureRange,
     ListenerImage,
     PartitionImage,
+    Shared,
     TopicImage,
 )
 from fencepost.wire.message import Message
@@ -75,6 +76,7 @@ class _Draft:
         self._topics: dict[Uuid, tuple[str, list[PartitionImage]] | None] = {}
         self._ids_by_name: dict[str, Uuid | None] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._shared: Shared = {}
         self._others: dict[tuple[object, ...], Message | None] = {}
         self._next_producer_id = image.next_producer_id
         self._pending: list[Message] | None = None
@@ -200,7 +202,7 @@ class _Draft:
             raise ReplayError(
                 f"partition {record.partition_id} of {name} comes after {len(partitions)} others"
             )
-        partitions.append(PartitionImage.from_record(record))
+        partitions.append(PartitionImage.from_record(record, self._shared))
 
     def _change_partition(self, record: records.PartitionChangeRecord) -> None:
         name, partitions = self._topic_or_raise(record.topic_id)

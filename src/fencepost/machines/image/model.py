@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.wire.message import Message
@@ -37,6 +38,9 @@ DIRECTORY_LOST = Uuid(bytes(15) + b"\x02")
 """Directory ids with a meaning of their own (KIP-858); those below 100 are reserved."""
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+Shared = dict[tuple[Any, ...], tuple[Any, ...]]
+"""Tuples by their value, so that one object stands for all that are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,23 +116,32 @@ class PartitionImage:
     last_known_elr: tuple[int, ...] = ()
 
     @classmethod
-    def from_record(cls, record: PartitionRecord) -> PartitionImage:
-        """The partition as it is born."""
-        directories = tuple(record.directories)
-        if len(directories) != len(record.replicas):
-            directories = (DIRECTORY_MIGRATING,) * len(record.replicas)
+    def from_record(cls, record: PartitionRecord, shared: Shared | None = None) -> PartitionImage:
+        """The partition as it is born.
+
+        `shared` are tuples to use again: a cluster has few sets of replicas and directories, and a
+        hundred thousand partitions on them.
+        """
+        if shared is None:
+            shared = {}
+        replicas = tuple(record.replicas)
+        replicas = shared.setdefault(replicas, replicas)
+        isr = tuple(record.isr)
+        directories: tuple[Uuid, ...] = tuple(record.directories)
+        if len(directories) != len(replicas):
+            directories = (DIRECTORY_MIGRATING,) * len(replicas)
         return cls(
-            replicas=tuple(record.replicas),
-            isr=tuple(record.isr),
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            leader_recovery_state=record.leader_recovery_state,
-            directories=directories,
-            removing_replicas=tuple(record.removing_replicas),
-            adding_replicas=tuple(record.adding_replicas),
-            eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
-            last_known_elr=tuple(record.last_known_elr or ()),
+            replicas,
+            replicas if isr == replicas else shared.setdefault(isr, isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            record.leader_recovery_state,
+            shared.setdefault(directories, directories),
+            tuple(record.removing_replicas),
+            tuple(record.adding_replicas),
+            tuple(record.eligible_leader_replicas or ()),
+            tuple(record.last_known_elr or ()),
         )
 
     def merged_with(self, change: PartitionChangeRecord) -> PartitionImage:
