@@ -1,7 +1,8 @@
 """Voters made of a script: they listen where a node under test expects its peers.
 
-They answer ApiVersions by themselves, and Vote with yes while `grants` is set. Everything else
-that they hear waits in an inbox until the test answers it, or never does.
+They answer ApiVersions by themselves, and while `grants` is set they vote for everybody and follow
+whoever begins an epoch. Everything else that they hear waits in an inbox until the test answers it,
+or never does.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from fencepost.wire.api import api_name
+from fencepost.wire.api import api_name, begin_quorum_epoch as begin
 from fencepost.wire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
-from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
+from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest
@@ -133,6 +134,8 @@ class ScriptedVoters:
             heard.answer(_api_versions())
         elif isinstance(request, VoteRequest) and self.grants:
             heard.answer(granted(request))
+        elif isinstance(request, BeginQuorumEpochRequest) and self.grants:
+            heard.answer(_followed(request))
         else:
             self._inbox.put(heard)
 
@@ -149,6 +152,15 @@ def granted(request: VoteRequest) -> VoteResponse:
     )
     topic = TopicDataResponse(topic_name=request.topics[0].topic_name, partitions=[partition])
     return VoteResponse(topics=[topic])
+
+
+def _followed(request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+    said = request.topics[0].partitions[0]
+    partition = begin.PartitionDataResponse(
+        leader_id=said.leader_id, leader_epoch=said.leader_epoch
+    )
+    topic = begin.TopicDataResponse(topic_name=request.topics[0].topic_name, partitions=[partition])
+    return BeginQuorumEpochResponse(topics=[topic])
 
 
 def _api_versions() -> ApiVersionsResponse:
