@@ -371,25 +371,48 @@ def test_what_is_not_interpreted_is_kept_until_it_is_removed() -> None:
         records.AccessControlEntryRecord(id=uuid(7), resource_name="t"),
         records.UserScramCredentialRecord(name="u", mechanism=1),
         records.DelegationTokenRecord(token_id="token"),
-        records.RegisterControllerRecord(controller_id=3),
         quota,
         records.ZkMigrationStateRecord(zk_migration_state=0),
     ]
     image = image_of(*kept)
     assert sorted(map(repr, image.others.values())) == sorted(map(repr, kept))
     named = records.ClientQuotaRecord(entity=[entity("user", "")], key="k", value=2.0)
-    assert len(image_of(named, base=image).others) == 7, "the default user is not one named ''"
+    assert len(image_of(named, base=image).others) == 6, "the default user is not one named ''"
     again = records.AccessControlEntryRecord(id=uuid(7), resource_name="other")
-    assert len(image_of(again, base=image).others) == 6
+    assert len(image_of(again, base=image).others) == 5
     empty = image_of(
         records.RemoveAccessControlEntryRecord(id=uuid(7)),
         records.RemoveUserScramCredentialRecord(name="u", mechanism=1),
         records.RemoveDelegationTokenRecord(token_id="token"),
-        records.UnregisterControllerRecord(controller_id=3),
         records.ClientQuotaRecord(entity=[entity("user", None)], key="k", remove=True),
         base=image,
     )
     assert [type(m).__name__ for m in empty.others.values()] == ["ZkMigrationStateRecord"]
+
+
+def test_a_controller_is_registered_replaced_and_removed() -> None:
+    record = records.RegisterControllerRecord(
+        controller_id=3,
+        incarnation_id=uuid(1),
+        end_points=[records.ControllerEndpoint(name="C", host="h", port=9093)],
+        features=[
+            records.ControllerFeature(
+                name="metadata.version", min_supported_version=7, max_supported_version=30
+            )
+        ],
+    )
+    image = image_of(record)
+    controller = image.controllers[3]
+    assert controller.incarnation_id == uuid(1)
+    assert [(e.name, e.host, e.port) for e in controller.listeners] == [("C", "h", 9093)]
+    assert [(f.name, f.min_level, f.max_level) for f in controller.features] == [
+        ("metadata.version", 7, 30)
+    ]
+    again = records.RegisterControllerRecord(controller_id=3, incarnation_id=uuid(2))
+    assert image_of(again, base=image).controllers[3].incarnation_id == uuid(2)
+    gone = records.UnregisterControllerRecord(controller_id=3)
+    assert 3 not in image_of(gone, base=image).controllers
+    assert image.controllers[3] is controller, "the old image is untouched"
 
 
 def test_every_kind_of_record_is_understood_or_kept() -> None:

@@ -32,6 +32,7 @@ from fencepost.machines.image.model import (
     RESOURCE_TOPIC,
     BrokerImage,
     ClusterImage,
+    ControllerImage,
     FeatureRange,
     ListenerImage,
     PartitionImage,
@@ -72,6 +73,7 @@ class _Draft:
         self._image = image
         self._features: dict[str, int] | None = None
         self._brokers: dict[int, BrokerImage | None] = {}
+        self._controllers: dict[int, ControllerImage | None] = {}
         # A topic is in _topics as soon as the draft has looked into it; None means deleted.
         self._topics: dict[Uuid, tuple[str, list[PartitionImage]] | None] = {}
         self._ids_by_name: dict[str, Uuid | None] = {}
@@ -171,6 +173,24 @@ class _Draft:
         if broker.epoch != epoch:
             raise ReplayError(f"broker {broker_id} has epoch {broker.epoch}, not {epoch}")
         return broker
+
+    def _register_controller(self, record: records.RegisterControllerRecord) -> None:
+        self._controllers[record.controller_id] = ControllerImage(
+            controller_id=record.controller_id,
+            incarnation_id=record.incarnation_id,
+            listeners=tuple(
+                ListenerImage(e.name, e.host, e.port, e.security_protocol)
+                for e in record.end_points
+            ),
+            features=tuple(
+                FeatureRange(f.name, f.min_supported_version, f.max_supported_version)
+                for f in record.features
+            ),
+            zk_migration_ready=record.zk_migration_ready,
+        )
+
+    def _unregister_controller(self, record: records.UnregisterControllerRecord) -> None:
+        self._controllers[record.controller_id] = None
 
     def _set_feature(self, record: records.FeatureLevelRecord) -> None:
         if self._features is None:
@@ -308,6 +328,7 @@ class _Draft:
             epoch=epoch,
             features=features,
             brokers=image.brokers.update(self._brokers),
+            controllers=image.controllers.update(self._controllers),
             topics_by_name=image.topics_by_name.update(by_name),
             topics_by_id=image.topics_by_id.update(by_id),
             configs=image.configs.update(
@@ -338,6 +359,8 @@ _HANDLERS: Mapping[type[Message], Callable[[_Draft, Any], None]] = {
     records.FenceBrokerRecord: _Draft._fence_broker,
     records.UnfenceBrokerRecord: _Draft._unfence_broker,
     records.BrokerRegistrationChangeRecord: _Draft._change_broker,
+    records.RegisterControllerRecord: _Draft._register_controller,
+    records.UnregisterControllerRecord: _Draft._unregister_controller,
     records.FeatureLevelRecord: _Draft._set_feature,
     records.TopicRecord: _Draft._add_topic,
     records.RemoveTopicRecord: _Draft._remove_topic,
@@ -361,7 +384,6 @@ _KEPT_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
     records.AccessControlEntryRecord: lambda r: ("acl", r.id),
     records.ClientQuotaRecord: _quota_key,
     records.DelegationTokenRecord: lambda r: ("token", r.token_id),
-    records.RegisterControllerRecord: lambda r: ("controller", r.controller_id),
     records.UserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
     records.ZkMigrationStateRecord: lambda r: ("zk-migration",),
 }
@@ -371,6 +393,5 @@ _REMOVED_KEYS: Mapping[type[Message], Callable[[Any], tuple[object, ...]]] = {
     records.RemoveAccessControlEntryRecord: lambda r: ("acl", r.id),
     records.RemoveDelegationTokenRecord: lambda r: ("token", r.token_id),
     records.RemoveUserScramCredentialRecord: lambda r: ("scram", r.name, r.mechanism),
-    records.UnregisterControllerRecord: lambda r: ("controller", r.controller_id),
 }
 """Kinds that take a kept record away, and the key of the one they take."""

@@ -100,6 +100,17 @@ class BrokerImage:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """A registered controller (KIP-919): the process that registered last, and what it can run."""
+
+    controller_id: int
+    incarnation_id: Uuid
+    listeners: tuple[ListenerImage, ...]
+    features: tuple[FeatureRange, ...]
+    zk_migration_ready: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionImage:
     """The controller's word on one partition."""
 
@@ -204,8 +215,7 @@ class ClusterImage:
 
     `topics_by_name` and `topics_by_id` hold the same topics. `configs` is keyed by (resource type,
     resource name). `others` holds the records of kinds that no machine interprets yet (ACLs,
-    quotas, credentials, tokens, controller registrations), keyed so that a later record replaces
-    or removes an earlier one. `pending` are the records of a metadata transaction that has begun
+    quotas, credentials, tokens), keyed so that a later record replaces or removes an earlier one. `pending` are the records of a metadata transaction that has begun
     and not ended: they are part of the log but not yet of the cluster (KIP-868).
     """
 
@@ -213,6 +223,7 @@ class ClusterImage:
     epoch: int = 0
     features: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     brokers: PersistentMap[int, BrokerImage] = field(default_factory=PersistentMap)
+    controllers: PersistentMap[int, ControllerImage] = field(default_factory=PersistentMap)
     topics_by_name: PersistentMap[str, TopicImage] = field(default_factory=PersistentMap)
     topics_by_id: PersistentMap[Uuid, TopicImage] = field(default_factory=PersistentMap)
     configs: PersistentMap[tuple[int, str], Mapping[str, str]] = field(

@@ -17,6 +17,7 @@ from typing import Final
 from fencepost.machines.image.model import (
     BrokerImage,
     ClusterImage,
+    ControllerImage,
     PartitionImage,
     TopicImage,
 )
@@ -34,7 +35,7 @@ _VERSIONS_SINCE: Mapping[type[Message], tuple[tuple[int, int], ...]] = {
     records.RegisterBrokerRecord: ((_DIRECTORIES_SINCE, 3), (8, 2), (0, 1)),
 }
 _CORDONED_VERSION: Final = 4
-_ORDER_OF_OTHERS: Final = ("zk-migration", "controller", "quota", "acl", "scram", "token")
+_ORDER_OF_OTHERS: Final = ("zk-migration", "quota", "acl", "scram", "token")
 """The kinds of `ClusterImage.others` in the order of the snapshot."""
 
 
@@ -58,7 +59,8 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
     yield from others.pop("zk-migration", ())
     for broker_id in sorted(image.brokers):
         yield _broker_record(image.brokers[broker_id], level)
-    yield from others.pop("controller", ())
+    for controller_id in sorted(image.controllers):
+        yield _controller_record(image.controllers[controller_id]), 0
     version = written_at(records.PartitionRecord, level)
     for name in sorted(image.topics_by_name):
         topic = image.topics_by_name[name]
@@ -157,6 +159,31 @@ def _config_record(kind: int, resource: str, name: str, value: str) -> Message:
 def _producer_ids_record(next_producer_id: int) -> Message:
     return records.ProducerIdsRecord(
         broker_id=-1, broker_epoch=-1, next_producer_id=next_producer_id
+    )
+
+
+def _controller_record(controller: ControllerImage) -> Message:
+    return records.RegisterControllerRecord(
+        controller_id=controller.controller_id,
+        incarnation_id=controller.incarnation_id,
+        zk_migration_ready=controller.zk_migration_ready,
+        end_points=[
+            records.ControllerEndpoint(
+                name=listener.name,
+                host=listener.host,
+                port=listener.port,
+                security_protocol=listener.security_protocol,
+            )
+            for listener in controller.listeners
+        ],
+        features=[
+            records.ControllerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_level,
+                max_supported_version=feature.max_level,
+            )
+            for feature in controller.features
+        ],
     )
 
 
