@@ -2,7 +2,8 @@
 
 A directory that is empty or not there yet is made this node's: the cluster id of the others (a new
 one if this is the first start), the node's id and a directory id go into `meta.properties`, as
-Kafka's `kafka-storage format` writes them.
+Kafka's `kafka-storage format` writes them. Only a node that is the whole of its cluster may choose
+the cluster's id, so the first directory of any other has to be formatted by an operator.
 
 What an operator has to put right ends the start with LogError: a directory of another node or
 cluster, one that has data without saying whose, the same directory id twice. What a disk does is
@@ -90,7 +91,7 @@ def open_data_dirs(config: BrokerConfig, disk: Disk) -> DataDirs:
     opened = DataDirs(found, metadata, "")
     try:
         metas = _read_all(disk, opened, config.node_id)
-        _format_new(disk, opened, metas, config.node_id)
+        _format_new(disk, opened, metas, config)
         _open_all(disk, opened, config)
     except (LogError, OSError):
         for one in found:
@@ -147,8 +148,13 @@ def _check_owner(path: str, meta: MetaProperties, node_id: int) -> Uuid:
 
 
 def _format_new(
-    disk: Disk, opened: DataDirs, metas: dict[str, MetaProperties], node_id: int
+    disk: Disk, opened: DataDirs, metas: dict[str, MetaProperties], config: BrokerConfig
 ) -> None:
+    if not metas and not config.formats_itself:
+        raise LogError(
+            f"{opened.metadata.path} is not formatted: this node is one of several, so they have"
+            " to be told the cluster's id (fencepost format)"
+        )
     known = {meta.cluster_id for meta in metas.values()}
     opened.cluster_id = known.pop() or "" if known else str(Uuid.random())
     if metas and opened.metadata.path not in metas:
@@ -160,7 +166,7 @@ def _format_new(
         if one.path in metas or not one.is_online:
             continue
         try:
-            _format(disk, one.path, opened.cluster_id, node_id)
+            _format(disk, one.path, opened.cluster_id, config.node_id)
             one.directory_id = read_meta_properties(disk, one.path).directory_id
         except OSError as error:
             _must_work(opened, one, error)

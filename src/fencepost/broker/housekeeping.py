@@ -34,15 +34,21 @@ class Housekeeping:
         self._running = False
 
     def start(self) -> None:
-        """Arm everything."""
+        """Arm everything; on a node without partitions, what the metadata log needs."""
         get = self._node.config.get
         self._running = True
-        initial_ms = get("log.initial.task.delay.ms")
-        self._every("retention", get("log.retention.check.interval.ms"), self._retain, initial_ms)
-        self._every("flush", get("log.flush.scheduler.interval.ms"), self._flush_due)
         self._every(
             "recovery points", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint
         )
+        self._every("clock", CLOCK_INTERVAL_MS, self._resync)
+        if self._node.broker is not None:
+            self._start_for_partitions()
+
+    def _start_for_partitions(self) -> None:
+        get = self._node.config.get
+        initial_ms = get("log.initial.task.delay.ms")
+        self._every("retention", get("log.retention.check.interval.ms"), self._retain, initial_ms)
+        self._every("flush", get("log.flush.scheduler.interval.ms"), self._flush_due)
         self._every(
             "start offsets",
             get("log.flush.start.offset.checkpoint.interval.ms"),
@@ -55,7 +61,6 @@ class Housekeeping:
         )
         self._every("producers", get("producer.id.expiration.check.interval.ms"), self._expire)
         self._every("deleted files", DELETED_FILES_INTERVAL_MS, self._delete_files)
-        self._every("clock", CLOCK_INTERVAL_MS, self._resync)
 
     def stop(self) -> None:
         """Do nothing any more."""
@@ -151,7 +156,7 @@ class Housekeeping:
     def _checkpoint(self) -> None:
         """Flush what is dirty in the background, and write down how far everything is durable."""
         node = self._node
-        for hosted in node.replicas.all():
+        for hosted in node.replicas.all() if node.broker is not None else ():
             if hosted.log.recovery_point < hosted.log.end_offset:
                 node.ports.flusher.flush_quietly(hosted.key, hosted.log)
         node.storage.checkpoint_recovery_points()

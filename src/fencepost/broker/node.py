@@ -1,9 +1,12 @@
-"""`Node`: one broker with its controller, wired together, started and stopped in order.
+"""`Node`: one process of a cluster, as broker, controller or both, started and stopped in order.
 
 Order of the start: bind the sockets (a taken port is found out before any data is touched), open
-and lock the log directory, let the quorum elect and replay the metadata log, become the active
-controller, register with it, open the partitions the image names, be unfenced, accept clients. The
-stop goes the other way, and leaves the clean-shutdown marker only if nothing failed.
+and lock the log directories, let the quorum machine begin, accept the quorum's connections if this
+is a controller; then, if it is a broker, register with the active controller, open the partitions
+the image names, and accept clients. A controller alone is started when it accepts connections,
+whether the quorum has a leader or not. The stop goes the other way: clients first, then the broker
+takes its leave, then a controller that leads hands over. The clean-shutdown marker is left only if
+nothing failed.
 
 A disk that refuses takes its directory offline; the others serve on. Without the directory of the
 metadata log, without any directory, or with a metadata log that makes no sense, the node ends:
@@ -16,31 +19,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Hashable
+from collections.abc import Awaitable, Hashable, Iterator
 from typing import Final, TypeVar
 
 from fencepost.broker import apis
-from fencepost.broker.alter_partition import AlterPartitions
-from fencepost.broker.compaction import Compactor
+from fencepost.broker.broker_part import BrokerPart
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.controller_channel import ControllerChannel
 from fencepost.broker.controller_host import ControllerHost
+from fencepost.broker.controller_part import ControllerPart
 from fencepost.broker.controller_service import ControllerService
-from fencepost.broker.endpoints import Endpoint
-from fencepost.broker.features import METADATA_VERSION
+from fencepost.broker.endpoints import BindError, Endpoint
 from fencepost.broker.fetching import FetchHost
 from fencepost.broker.forwarding import Forwarder
 from fencepost.broker.group_host import GroupHost
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.listener import Listener
-from fencepost.broker.metadata import MetadataHost
+from fencepost.broker.metadata import METADATA_KEY, MetadataHost
+from fencepost.broker.peers import Peers
 from fencepost.broker.ports import AsyncPorts
 from fencepost.broker.producer_ids import ProducerIds
+from fencepost.broker.quorum_channel import QuorumChannel
 from fencepost.broker.registration import Registration, RegistrationError
 from fencepost.broker.replicas import HostedPartition, ReplicaManager
 from fencepost.broker.storage import Storage, open_storage
-from fencepost.broker.topic_creation import fill_in_configs
-from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 
@@ -48,7 +50,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-START_TIMEOUT_S: Final = 60.0
 FAREWELL_S: Final = 0.5
 """How long clients have to read that the storage failed, before the node stops."""
 
@@ -58,41 +59,100 @@ class StartError(Exception):
 
 
 class Node:
-    """One broker and controller; see the module docstring. Everything runs in one event loop."""
+    """One node; see the module docstring. Everything runs in one event loop.
+
+    What belongs to one role is in `broker` or `controller_part`, which are None without the role.
+    The properties behind them are for handlers, which are only reached by listeners of the role.
+    """
 
     ports: AsyncPorts
-    listener: Listener
     storage: Storage
     metadata: MetadataHost
-    controller: ControllerHost
-    service: ControllerService
     channel: ControllerChannel
-    forwarder: Forwarder
-    replicas: ReplicaManager
-    fetches: FetchHost
-    producer_ids: ProducerIds
-    groups: GroupHost
-    registration: Registration
-    housekeeping: Housekeeping
-    compactor: Compactor
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
         self.loop = loop
-        self.bound: list[Endpoint] = []
-        """Where the listeners listen, once bound."""
         self.failure: str | None = None
         """Why the node cannot go on; None as long as it can."""
         self._stop_reason: asyncio.Future[tuple[str, int]] = loop.create_future()
         self._storage: Storage | None = None
         self._wired = False
-        self._joined = False
+        self._started = False
         self.ports = AsyncPorts(
             loop, flush_before_ack=config.flush_before_ack, on_disk_failed=self._disk_failed
         )
-        self.listener = Listener(self, loop, config.connection_limits)
+        self.peers = Peers(
+            loop,
+            f"fencepost-node-{config.node_id}",
+            max_response_bytes=config.get("socket.request.max.bytes"),
+            backoff_ms=config.get("controller.quorum.retry.backoff.ms"),
+        )
+        self.broker = BrokerPart(self) if config.is_broker else None
+        self.controller_part = ControllerPart(self) if config.is_controller else None
+        self.housekeeping = Housekeeping(self)
 
     # -- for handlers ----------------------------------------------------------------------
+
+    @property
+    def broker_part(self) -> BrokerPart:
+        """The broker's part; there must be one."""
+        assert self.broker is not None, "only brokers are asked this"
+        return self.broker
+
+    @property
+    def bound(self) -> list[Endpoint]:
+        """Where clients are listened for; on a node that is only a controller, the quorum."""
+        if self.broker is not None:
+            return self.broker.bound
+        assert self.controller_part is not None, "a node has a role"
+        return self.controller_part.bound
+
+    @property
+    def listener(self) -> Listener:
+        """The clients' listener."""
+        return self.broker_part.listener
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions of this broker."""
+        return self.broker_part.replicas
+
+    @property
+    def fetches(self) -> FetchHost:
+        """Fetches that wait, and fetch sessions."""
+        return self.broker_part.fetches
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """Ids for producers."""
+        return self.broker_part.producer_ids
+
+    @property
+    def groups(self) -> GroupHost:
+        """The group coordinators of this broker."""
+        return self.broker_part.groups
+
+    @property
+    def registration(self) -> Registration:
+        """This broker's life in the cluster."""
+        return self.broker_part.registration
+
+    @property
+    def forwarder(self) -> Forwarder:
+        """Takes clients' requests to the active controller."""
+        return self.broker_part.forwarder
+
+    @property
+    def controller(self) -> ControllerHost:
+        """The controller, which decides while this node leads the quorum."""
+        assert self.controller_part is not None, "only controllers are asked this"
+        return self.controller_part.host
+
+    @property
+    def service(self) -> ControllerService | None:
+        """What the controller serves; None on a node that is no controller."""
+        return None if self.controller_part is None else self.controller_part.service
 
     @property
     def image(self) -> ClusterImage:
@@ -112,7 +172,7 @@ class Node:
     @property
     def advertised(self) -> list[Endpoint]:
         """Where clients are told to connect to, once bound."""
-        return self.config.advertised_endpoints(self.bound)
+        return self.broker_part.advertised
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
@@ -127,58 +187,57 @@ class Node:
         if self.failure is None:
             self.failure = reason
             log.critical("%s", reason)
-            self.loop.call_later(FAREWELL_S if self._joined else 0, self._end, reason, 1)
+            self.loop.call_later(FAREWELL_S if self._started else 0, self._end, reason, 1)
 
     # -- life ------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start everything; StartError, BindError, LogError or OSError if that cannot be."""
         apis.load_all()
-        self.bound = self.listener.bind(self.config.listeners)
+        self._bind()
         self.storage = self._storage = open_storage(self.config, self.now_ms())
         for one in self.storage.data_dirs:
             if one.is_online:
                 log.info("data in %s (cluster %s)", one.path, self.cluster_id)
         self._wire()
-        await self._lead()
-        try:
-            await self._unless_stopped(self.registration.join(self.advertised))
-        except RegistrationError as error:
-            raise StartError(str(error)) from error
-        self._joined = True
-        await self._unless_stopped(self.replicas.settled())
-        self.storage.set_strays_aside()
-        self.groups.start()
+        self.metadata.start()
+        if self.controller_part is not None:
+            await self.controller_part.start()
+        if self.broker is not None:
+            try:
+                await self._unless_stopped(self.broker.join())
+            except RegistrationError as error:
+                raise StartError(str(error)) from error
+        self._check_going_on()
+        self._started = True
         self.housekeeping.start()
-        self.compactor.start()
-        await self.listener.start()
+        if self.broker is not None:
+            await self.broker.start()
         self._say_where()
 
     async def stop(self) -> None:
         """Stop in order. Safe after a start that failed half-way."""
-        await self.listener.close()
-        if self._storage is None:
-            self.ports.close()
-            return
-        if not self._wired:
-            self.ports.close()
-            self._storage.close(clean=False, broker_epoch=-1, high_watermarks={})
+        if self.broker is not None:
+            await self.broker.listener.close()
+        if self._storage is None or not self._wired:
+            await self._give_up()
             return
         self.housekeeping.stop()
-        self.compactor.close()
-        self.replicas.close()
-        self.groups.close()
-        if self._joined and self.failure is None:
-            try:
-                await asyncio.wait_for(self.registration.leave(), START_TIMEOUT_S)
-            except (RegistrationError, TimeoutError) as error:
-                log.warning("could not leave the cluster in order: %s", error)
+        if self.broker is not None:
+            self.broker.close()
+            await self.broker.leave()
+        self.channel.close()
+        if self.controller_part is not None:
+            if self.failure is None:
+                await self.controller_part.hand_over()
+            await self.controller_part.close()
         self.metadata.close()
+        self.peers.close()
         self.ports.close()
         self.storage.close(
-            clean=self.failure is None and self._joined,
-            broker_epoch=self.registration.broker_epoch,
-            high_watermarks=self.replicas.high_watermarks(),
+            clean=self.failure is None and self._started,
+            broker_epoch=-1 if self.broker is None else self.registration.broker_epoch,
+            high_watermarks={} if self.broker is None else self.replicas.high_watermarks(),
         )
 
     def request_stop(self, reason: str) -> None:
@@ -191,78 +250,49 @@ class Node:
 
     # -- inside ----------------------------------------------------------------------------
 
+    def _bind(self) -> None:
+        """Bind all sockets, or none. BindError."""
+        try:
+            for part in (self.broker, self.controller_part):
+                if part is not None:
+                    part.bind()
+        except BindError:
+            for part in (self.broker, self.controller_part):
+                if part is not None:
+                    part.listener.close_sockets()
+            raise
+
     def _wire(self) -> None:
         """Make the parts and tell them of each other."""
-        ports, config, storage = self.ports, self.config, self.storage
-        self.replicas = ReplicaManager(config, ports, storage)
-        self.fetches = FetchHost(
-            ports.timers, self.now_ms, config.get("max.incremental.fetch.session.cache.slots")
-        )
-        self.replicas.on_moved = self.fetches.moved
-        self.replicas.on_gone = self.fetches.gone
-        self.replicas.on_offline = lambda reason: self.fail(f"the log directory failed: {reason}")
-        self.replicas.on_broken = self.fail
-        self.replicas.on_dir_offline = lambda _: self.registration.tell_offline()
-        self.replicas.on_placed = lambda placed: self.registration.tell_placed(placed)
-        self.metadata = storage.metadata_host(ports, config, self.fail)
-        self.metadata.on_image(self.replicas.apply)
-        self.controller = ControllerHost(ports, self.metadata, self._make_controller)
-        self.service = ControllerService(
-            self.controller,
-            self.now_ms,
-            lambda request, reply: fill_in_configs(config, self.image, request, reply),
-        )
-        self.channel = ControllerChannel(
-            self.service, self.metadata.machine, ports.timers, self.now_ms
-        )
-        self.metadata.on_step(self.channel.note_leader)
-        self.forwarder = Forwarder(self.channel)
-        self.registration = Registration(
-            config,
-            self.channel,
-            ports.timers,
-            self.now_ms,
-            lambda: self.image,
-            storage,
-        )
-        self.ports.to_controller = AlterPartitions(
+        ports, config = self.ports, self.config
+        self.metadata = self.storage.metadata_host(ports, config, self.fail)
+        quorum = QuorumChannel(
+            self.peers,
             ports.driver,
-            self.channel,
-            self.replicas,
-            config.node_id,
-            lambda: self.registration.broker_epoch,
-        ).submit
-        self.producer_ids = ProducerIds(self.registration.fetch_producer_ids)
-        self.groups = GroupHost(self)
-        self.replicas.watchers.append(self.groups)
-        self.housekeeping = Housekeeping(self)
-        self.compactor = Compactor(self)
+            self.metadata.machine,
+            config.quorum.servers,
+            config.get("controller.quorum.request.timeout.ms"),
+        )
+        ports.to_node = quorum.send
+        if self.controller_part is not None:
+            self.controller_part.wire()
+        self.channel = ControllerChannel(
+            self.service, self.metadata.machine, ports.timers, self.now_ms, self.peers
+        )
+        # Behind the controller's own: what waits for a leader must find it active.
+        self.metadata.on_step(self.channel.note_leader)
+        if self.broker is not None:
+            self.broker.wire()
         self._wired = True
 
-    async def _lead(self) -> None:
-        """Let the quorum elect this node, and write a new cluster's first records."""
-        active: asyncio.Future[None] = self.loop.create_future()
-        self.controller.on_active(lambda: None if active.done() else active.set_result(None))
-        self.metadata.start()
-        await asyncio.wait(
-            (active, self._stop_reason),
-            timeout=START_TIMEOUT_S,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if self.failure is not None:
-            raise StartError(self.failure)
-        if self._stop_reason.done():
-            raise StartError(self._stop_reason.result()[0])
-        if not active.done():
-            raise StartError(f"no leader of the metadata quorum in {START_TIMEOUT_S:.0f} s")
-        written: asyncio.Future[object] = self.loop.create_future()
-        self.controller.submit(
-            lambda c: c.decide_bootstrap({METADATA_VERSION.name: METADATA_VERSION.max_level}),
-            lambda error, _: written.set_result(error),
-        )
-        error = await self._unless_stopped(written)
-        if error:
-            raise StartError(f"the first metadata records could not be written: {error}")
+    async def _give_up(self) -> None:
+        """Stop what there is after a start that did not come far."""
+        if self.controller_part is not None:
+            await self.controller_part.close()
+        self.peers.close()
+        self.ports.close()
+        if self._storage is not None:
+            self._storage.close(clean=False, broker_epoch=-1, high_watermarks={})
 
     async def _unless_stopped(self, waiting: Awaitable[T]) -> T:
         """Wait for something that may take long. StartError if the node is to stop meanwhile."""
@@ -270,40 +300,39 @@ class Node:
         await asyncio.wait((task, self._stop_reason), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             task.cancel()
+        self._check_going_on()
+        return await task
+
+    def _check_going_on(self) -> None:
         if self.failure is not None:
             raise StartError(self.failure)
         if self._stop_reason.done():
             raise StartError(self._stop_reason.result()[0])
-        return await task
-
-    def _make_controller(self, image: ClusterImage) -> Controller:
-        config = self.config
-        return Controller.from_image(
-            image,
-            ControllerConfig(
-                cluster_id=self.cluster_id,
-                num_partitions=config.get("num.partitions"),
-                default_replication_factor=config.get("default.replication.factor"),
-                broker_session_timeout_ms=config.get("broker.session.timeout.ms"),
-                topic_defaults=config.topic_defaults,
-            ),
-            self.now_ms(),
-        )
 
     def _disk_failed(self, key: Hashable, reason: str) -> None:
         self.driver.disk_failed(key, reason)
-        self.replicas.disk_failed(key, reason)
+        if self.broker is not None:
+            self.broker.replicas.disk_failed(key, reason)
+        elif key == METADATA_KEY:
+            self.storage.metadata_dir.fail(reason)
+            self.fail(f"the log directory failed: {key}: {reason}")
+
+    def _all_bound(self) -> Iterator[Endpoint]:
+        for part in (self.broker, self.controller_part):
+            if part is not None:
+                yield from part.bound
 
     def _end(self, reason: str, code: int) -> None:
         if not self._stop_reason.done():
             self._stop_reason.set_result((reason, code))
 
     def _say_where(self) -> None:
-        told = {endpoint.name: endpoint for endpoint in self.advertised}
-        for endpoint in self.bound:
+        told = {} if self.broker is None else {one.name: one for one in self.advertised}
+        for endpoint in self._all_bound():
             log.info("listening on %s (%s)", endpoint, endpoint.name)
-            if str(told[endpoint.name]) != str(endpoint):
-                log.info("clients of %s are told %s", endpoint.name, told[endpoint.name])
+            advertised = told.get(endpoint.name, endpoint)
+            if str(advertised) != str(endpoint):
+                log.info("clients of %s are told %s", endpoint.name, advertised)
         for endpoint in self.config.exposed_listeners():
             log.warning(
                 "!!! listener %s at %s is open to other machines, WITHOUT encryption or"

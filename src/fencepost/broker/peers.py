@@ -26,7 +26,7 @@ import random
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from fencepost import __version__
 from fencepost.wire import api
@@ -48,12 +48,30 @@ BACKOFF_MAX_FACTOR: Final = 32
 API_VERSIONS_NEWEST: Final = 4
 CORRELATION_IDS: Final = 1 << 31
 
-Address = tuple[str, int]
-"""Host and TCP port."""
 OnResponse = Callable[[Any], None]
 OnFailure = Callable[[str], None]
 
 _LENGTH = struct.Struct(">i")
+
+
+class Address(Protocol):
+    """Where a node is reached."""
+
+    @property
+    def host(self) -> str:
+        """Name or IP address."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """TCP port."""
+        ...
+
+
+class Unserved(str):
+    """The reason of a failure, where the peer serves the request in no version that can say it."""
+
+    __slots__ = ()
 
 
 class Peers:
@@ -85,7 +103,7 @@ class Peers:
         purpose: str = "",
     ) -> None:
         """Ask the node at `address`; one of the two is called, never before this returns."""
-        host, port = address
+        host, port = address.host, address.port
         peer = self._peers.get((host, port, purpose))
         if peer is None:
             peer = self._peers[host, port, purpose] = _Peer(self, host, port)
@@ -329,7 +347,8 @@ class _Connection(asyncio.Protocol):
         theirs = self._versions.get(key)
         version = min(theirs[1], request.max_version) if theirs is not None else -1
         if theirs is None or version < max(theirs[0], request.min_version):
-            ask.fail(f"{self._peer} does not serve {type(request).__name__} in a version of ours")
+            name = type(request).__name__
+            ask.fail(Unserved(f"{self._peer} does not serve {name} in a version of ours"))
             self._peer.is_ready(self)
             return
         self._ask, ask.connection = ask, self
@@ -337,8 +356,7 @@ class _Connection(asyncio.Protocol):
             self._write(request, version)
         except WireError as error:
             self._ask = ask.connection = None
-            log.warning("%s cannot be told to %s: %s", type(request).__name__, self._peer, error)
-            ask.fail(str(error))
+            ask.fail(Unserved(f"{self._peer}: {error}"))
             self._peer.is_ready(self)
 
     def drop(self, reason: str) -> None:

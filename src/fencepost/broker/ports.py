@@ -3,11 +3,7 @@
 Theory of operation
 -------------------
 What needs no event loop is `MachinePorts`; here are the clock, timers, the flusher and where
-messages go.
-
-Messages to other nodes have nowhere to go: the node is alone in its cluster, and a quorum of one
-voter or a partition with one replica never sends any. One that is sent all the same is dropped,
-which the protocol allows, and reported, because it means that something believes in other nodes.
+messages go: those for the controller to `to_controller`, those for other nodes to `to_node`.
 """
 
 from __future__ import annotations
@@ -47,6 +43,8 @@ class AsyncPorts(MachinePorts):
         )
         self.to_controller: Callable[[Hashable, Any], None] = _drop
         """Takes what partition machines ask of the controller."""
+        self.to_node: Callable[[Hashable, Any, Any], None] = _drop_to_node
+        """Takes what machines ask of other nodes: key, node id and message."""
 
     def close(self) -> None:
         """Stop timers and the flusher thread; what is being flushed is finished first."""
@@ -69,12 +67,17 @@ class AsyncPorts(MachinePorts):
         self.flusher.forget(key)
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
-        """To the controller, which is in this process; there are no other nodes to send to."""
+        """To the controller, or to a node by its id."""
         if to == CONTROLLER:
             self.to_controller(key, message)
-            return
-        log.error("%s sent %s to node %s, which does not exist", key, type(message).__name__, to)
+        else:
+            self.to_node(key, to, message)
 
 
 def _drop(key: Hashable, message: Any) -> None:
     """There is no controller yet; the machine will ask again."""
+
+
+def _drop_to_node(key: Hashable, to: Any, message: Any) -> None:
+    """A lone node has no others; losing a message is allowed, sending one is a mistake."""
+    log.error("%s sent %s to node %s, which does not exist", key, type(message).__name__, to)

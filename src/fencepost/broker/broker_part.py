@@ -1,0 +1,134 @@
+"""The broker's part of a node: partitions, groups, the registration, and the clients' listener.
+
+Order of the start: register with the active controller, wherever it is, and be unfenced; only then
+make partitions of what the metadata say, and accept clients when they are open. Earlier the image
+is not to be trusted with files: a broker that starts reads the metadata log in pieces, and halfway
+through, a topic may be an older one of the same name, whose directory would be put in the place of
+today's. Who is registered has read the log as far as its own registration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from fencepost.broker.alter_partition import AlterPartitions
+from fencepost.broker.compaction import Compactor
+from fencepost.broker.endpoints import Endpoint
+from fencepost.broker.fetching import FetchHost
+from fencepost.broker.forwarding import Forwarder
+from fencepost.broker.group_host import GroupHost
+from fencepost.broker.listener import Listener
+from fencepost.broker.producer_ids import ProducerIds
+from fencepost.broker.registration import Registration, RegistrationError
+from fencepost.broker.replicas import ReplicaManager
+from fencepost.log.errors import describe
+from fencepost.machines.image import ClusterImage, ImageDelta, diff
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+log = logging.getLogger(__name__)
+
+LEAVE_TIMEOUT_S: Final = 60.0
+
+
+class BrokerPart:
+    """See the module; what is behind `bound` is there once `wire` was called."""
+
+    replicas: ReplicaManager
+    fetches: FetchHost
+    forwarder: Forwarder
+    registration: Registration
+    producer_ids: ProducerIds
+    groups: GroupHost
+    compactor: Compactor
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.bound: list[Endpoint] = []
+        """Where clients are listened for."""
+        self.listener = Listener(node, node.loop, node.config.connection_limits)
+        self._joined = False
+
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """Where clients are told to connect to, once bound."""
+        return self._node.config.advertised_endpoints(self.bound)
+
+    def bind(self) -> None:
+        """Bind the sockets. BindError."""
+        self.bound = self.listener.bind(self._node.config.listeners)
+
+    def wire(self) -> None:
+        """Make the parts and tell them of each other."""
+        node = self._node
+        ports, config = node.ports, node.config
+        self.replicas = ReplicaManager(config, ports, node.storage)
+        self.fetches = FetchHost(
+            ports.timers, node.now_ms, config.get("max.incremental.fetch.session.cache.slots")
+        )
+        self.replicas.on_moved = self.fetches.moved
+        self.replicas.on_gone = self.fetches.gone
+        self.replicas.on_offline = lambda reason: node.fail(f"the log directory failed: {reason}")
+        self.replicas.on_broken = node.fail
+        self.replicas.on_dir_offline = lambda _: self.registration.tell_offline()
+        self.replicas.on_placed = lambda placed: self.registration.tell_placed(placed)
+        node.metadata.on_image(self._image_changed)
+        self.forwarder = Forwarder(node.channel)
+        self.registration = Registration(
+            config, node.channel, ports.timers, node.now_ms, lambda: node.image, node.storage
+        )
+        ports.to_controller = AlterPartitions(
+            ports.driver,
+            node.channel,
+            self.replicas,
+            config.node_id,
+            lambda: self.registration.broker_epoch,
+        ).submit
+        self.producer_ids = ProducerIds(self.registration.fetch_producer_ids)
+        self.groups = GroupHost(node)
+        self.replicas.watchers.append(self.groups)
+        self.compactor = Compactor(node)
+
+    async def join(self) -> None:
+        """Register, be unfenced, and open the partitions. RegistrationError."""
+        await self.registration.join(self.advertised)
+        self._joined = True
+        self._begin_to_follow(self._node.image)
+        await self.replicas.settled()
+
+    async def start(self) -> None:
+        """Accept clients."""
+        self._node.storage.set_strays_aside()
+        self.groups.start()
+        self.compactor.start()
+        await self.listener.start()
+
+    def close(self) -> None:
+        """Begin no more work on partitions, and serve no more groups."""
+        self.compactor.close()
+        self.replicas.close()
+        self.groups.close()
+
+    async def leave(self) -> None:
+        """Take leave of the controller, if this broker has joined; a broken one just goes."""
+        if not self._joined or self._node.failure is not None:
+            return
+        try:
+            await asyncio.wait_for(self.registration.leave(), LEAVE_TIMEOUT_S)
+        except (RegistrationError, TimeoutError) as error:
+            log.warning("could not leave the cluster in order: %s", error)
+
+    def _begin_to_follow(self, image: ClusterImage) -> None:
+        """Everything that is in the image is news."""
+        try:
+            self.replicas.apply(image, diff(ClusterImage(), image))
+        except Exception as error:
+            log.exception("following the metadata log failed")
+            self._node.fail(f"the metadata log cannot be followed: {describe(error)}")
+
+    def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        if self._joined:
+            self.replicas.apply(image, delta)

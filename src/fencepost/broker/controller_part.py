@@ -1,0 +1,116 @@
+"""The controller's part of a node: decisions while it leads the quorum, and a handover at its end.
+
+The part is there on every node with the controller role; it is active on the one that leads. What
+the nodes of the cluster replicate, and who leads, is the quorum machine's business
+(`node.metadata`); here is what the leader does with it, and the listener of the quorum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.controller_host import ControllerHost
+from fencepost.broker.controller_service import ControllerService
+from fencepost.broker.endpoints import Endpoint
+from fencepost.broker.features import METADATA_VERSION
+from fencepost.broker.listener import Listener
+from fencepost.broker.metadata import METADATA_KEY
+from fencepost.broker.registry import CONTROLLER_ROUTES
+from fencepost.broker.topic_creation import fill_in_configs
+from fencepost.machines.controller import Controller, ControllerConfig
+from fencepost.machines.image import ClusterImage
+from fencepost.machines.quorum import Resign, Role
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+log = logging.getLogger(__name__)
+
+
+class ControllerPart:
+    """See the module; `host` and `service` are there once `wire` was called."""
+
+    host: ControllerHost
+    service: ControllerService
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.bound: list[Endpoint] = []
+        """Where the quorum is listened for."""
+        self.listener = Listener(
+            node, node.loop, node.config.connection_limits, dict(CONTROLLER_ROUTES)
+        )
+
+    def bind(self) -> None:
+        """Bind the sockets. BindError."""
+        self.bound = self.listener.bind(self._node.config.controller_listeners)
+
+    def wire(self) -> None:
+        """Make the controller behind the node's metadata log."""
+        node = self._node
+        self.host = ControllerHost(node.ports, node.metadata, self._make_controller)
+        self.host.on_active(self._write_first_records)
+        self.service = ControllerService(
+            self.host,
+            node.now_ms,
+            lambda request, reply: fill_in_configs(node.config, node.image, request, reply),
+        )
+
+    async def start(self) -> None:
+        """Accept the quorum's connections."""
+        await self.listener.start()
+
+    async def hand_over(self) -> None:
+        """Have another controller lead, if this one does and there is another.
+
+        Waits until one is known, at most for an election timeout: then the others have to find out
+        by themselves.
+        """
+        node = self._node
+        machine = node.metadata.machine
+        if machine.role is not Role.LEADER or machine.voters == (node.config.node_id,):
+            return
+        log.info("handing over to another controller")
+        done = asyncio.Event()
+        node.metadata.on_step(lambda: None if machine.role is Role.RESIGNED else done.set())
+        node.driver.feed(METADATA_KEY, Resign())
+        wait_s = node.config.get("controller.quorum.election.timeout.ms") / 1000
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), wait_s)
+
+    async def close(self) -> None:
+        """Hang up on the quorum."""
+        await self.listener.close()
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _write_first_records(self) -> None:
+        """A cluster's first leader writes down the features that the cluster begins with."""
+
+        def on_reply(error: ErrorCode, _: Any) -> None:
+            if error not in (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER):
+                self._node.fail(f"the first metadata records could not be written: {error.name}")
+
+        self.host.submit(
+            lambda c: c.decide_bootstrap({METADATA_VERSION.name: METADATA_VERSION.max_level}),
+            on_reply,
+        )
+
+    def _make_controller(self, image: ClusterImage) -> Controller:
+        node = self._node
+        get = node.config.get
+        return Controller.from_image(
+            image,
+            ControllerConfig(
+                cluster_id=node.cluster_id,
+                num_partitions=get("num.partitions"),
+                default_replication_factor=get("default.replication.factor"),
+                broker_session_timeout_ms=get("broker.session.timeout.ms"),
+                topic_defaults=node.config.topic_defaults,
+            ),
+            node.now_ms(),
+        )
