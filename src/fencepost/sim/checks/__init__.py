@@ -1,0 +1,59 @@
+"""What must hold, one invariant a file; a file that is here is in force.
+
+A check is told what happened, right after it happened, and raises `Violation` when that must not
+be. It looks at the `Truth` and at what it has itself kept, never at machines or the world, so a
+unit test can tell it of any history, good or bad. To add one: a file here with a subclass of
+`Check` named `CHECK`, and a test that feeds it a violation.
+
+Numbers as in docs/SIMULATOR.md.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+from fencepost.sim.truth import NodeView, Truth
+
+
+class Check:
+    """One invariant. Subclasses override what they want to hear of."""
+
+    kind = ""
+    """The invariant's number, which a `Violation` names."""
+
+    def recovered(self, truth: Truth, node_id: int, found: list[Any], start_offset: int) -> None:
+        """A node has opened its log and found these entries; `truth` still says what was there."""
+
+    def stepped(self, truth: Truth, view: NodeView) -> None:
+        """A node's machine looks different after a step; `truth.views` still has the old view."""
+
+    def state_written(self, truth: Truth, node_id: int, before: Any, after: Any) -> None:
+        """A `QuorumState` is about to replace another on disk."""
+
+    def vote_told(self, truth: Truth, voter_id: int, candidate: int, epoch: int) -> None:
+        """A voter's answer that grants a vote leaves the voter."""
+
+    def cutting(self, truth: Truth, node_id: int, end_offset: int) -> None:
+        """A log is about to be cut to end at `end_offset`."""
+
+    def snapshot_loaded(self, truth: Truth, node_id: int, end_offset: int) -> None:
+        """A node is about to throw its log away for a snapshot that was fetched."""
+
+    def image_moved(self, truth: Truth, node_id: int, image: Any) -> None:
+        """A node has a new cluster image, of everything below `image.offset + 1`."""
+
+    def promised(self, truth: Truth, base_offset: int, crc: int) -> None:
+        """Somebody was told that the batch with this checksum is committed at that offset."""
+
+    def at_end(self, truth: Truth) -> None:
+        """The run is over: whatever takes a look at all logs."""
+
+
+def load_checks() -> list[Check]:
+    """One new instance of every check in this package, in the order of their files' names."""
+    made = []
+    for module in sorted(pkgutil.iter_modules(__path__), key=lambda found: found.name):
+        made.append(importlib.import_module(f"{__name__}.{module.name}").CHECK())
+    return made

@@ -1,0 +1,34 @@
+"""I03: where two logs have a batch of one offset and epoch, they agree on everything before it."""
+
+from __future__ import annotations
+
+from fencepost.sim.checks import Check
+from fencepost.sim.truth import DiskTruth, Truth, Violation
+
+
+class LogMatching(Check):
+    """Compares every two logs at the end; both may begin with a snapshot."""
+
+    kind = "I03"
+
+    def at_end(self, truth: Truth) -> None:
+        ids = sorted(truth.disks)
+        for index, a in enumerate(ids):
+            for b in ids[index + 1 :]:
+                if not (truth.disks[a].is_damaged or truth.disks[b].is_damaged):
+                    self._compare(a, truth.disks[a], b, truth.disks[b])
+
+    def _compare(self, a: int, one: DiskTruth, b: int, other: DiskTruth) -> None:
+        theirs = {(entry.base_offset, entry.epoch) for entry in other.entries}
+        common = [e for e in one.entries if (e.base_offset, e.epoch) in theirs]
+        if not common:
+            return
+        start = max(one.start_offset, other.start_offset)
+        last = common[-1].base_offset
+        first_log = [e for e in one.entries if start <= e.base_offset <= last]
+        second_log = [e for e in other.entries if start <= e.base_offset <= last]
+        if first_log != second_log:
+            raise Violation(self.kind, f"logs of {a} and {b} differ below offset {last}")
+
+
+CHECK = LogMatching

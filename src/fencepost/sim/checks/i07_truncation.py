@@ -1,0 +1,27 @@
+"""I07: nothing that is committed is cut off, whether the node that cuts knows of it or not."""
+
+from __future__ import annotations
+
+from fencepost.sim.checks import Check
+from fencepost.sim.truth import Truth, Violation
+
+
+class Truncation(Check):
+    """Looks for committed entries of the log in what is about to be cut off."""
+
+    kind = "I07"
+
+    def cutting(self, truth: Truth, node_id: int, end_offset: int) -> None:
+        disk = truth.disks[node_id]
+        if disk.is_damaged or end_offset >= truth.committed_offset:
+            return
+        for entry in disk.entries[disk.position(end_offset) :]:
+            at = truth.committed_position(entry.base_offset)
+            if at < len(truth.committed) and truth.committed[at] == entry:
+                raise Violation(
+                    self.kind,
+                    f"{node_id} cuts its log to {end_offset}, below committed {entry.base_offset}",
+                )
+
+
+CHECK = Truncation

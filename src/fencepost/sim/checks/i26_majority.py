@@ -1,0 +1,36 @@
+"""I26: committed means durable, on the disks of a majority of the voters.
+
+Whoever first holds a batch for committed is the leader that counted; a majority of the voters it
+goes by must have the batch where no crash takes it. A voter is a node with its directory: the same
+id on another disk does not count.
+"""
+
+from __future__ import annotations
+
+from fencepost.sim.checks import Check
+from fencepost.sim.truth import NodeView, Truth, Violation
+
+
+class Majority(Check):
+    """Counts holders, and takes what is newly committed into the truth."""
+
+    kind = "I26"
+
+    def stepped(self, truth: Truth, view: NodeView) -> None:
+        if view.high_watermark <= truth.committed_offset:
+            return
+        disk = truth.disks[view.node_id]
+        for entry in disk.entries[disk.position(truth.committed_offset) :]:
+            if entry.next_offset > view.high_watermark:
+                return
+            holders = truth.holders(entry, view.voters)
+            if len(holders) <= len(view.voters) // 2:
+                raise Violation(
+                    self.kind,
+                    f"{view.node_id} holds offset {entry.base_offset} for committed, which only"
+                    f" {holders} of {[id_ for id_, _ in view.voters]} have on disk",
+                )
+            truth.committed.append(entry)
+
+
+CHECK = Majority

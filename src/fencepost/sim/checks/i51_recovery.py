@@ -1,0 +1,30 @@
+"""I51: after a crash a log is a prefix of what it was, in whole batches, and lacks nothing durable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.sim.checks import Check
+from fencepost.sim.truth import Truth, Violation
+
+
+class Recovery(Check):
+    """Compares what a node finds with what its disk was told to keep."""
+
+    kind = "I51"
+
+    def recovered(self, truth: Truth, node_id: int, found: list[Any], start_offset: int) -> None:
+        disk = truth.disks[node_id]
+        if disk.is_damaged or start_offset > disk.start_offset:
+            return
+        if found != disk.entries[: len(found)]:
+            raise Violation(self.kind, f"{node_id} finds other batches than were written")
+        end_offset = found[-1].next_offset if found else start_offset
+        if end_offset < disk.durable_offset:
+            raise Violation(
+                self.kind,
+                f"{node_id} finds its log to {end_offset}, {disk.durable_offset} was durable",
+            )
+
+
+CHECK = Recovery

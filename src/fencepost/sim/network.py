@@ -1,0 +1,243 @@
+"""The network: requests and answers on their way, over directed links that may be bad.
+
+Between two nodes there are two links, one each way; each has a delay, may lose, double and reorder
+what travels over it, may be cut, and may be clogged: everything waits, and comes at once.
+
+Requests travel as they do over TCP: what one node sends another arrives in order, unless a
+connection was lost and made again, when something sent later may overtake what was sent before.
+What is lost is lost with its connection. Its sender either hears so soon (a reset) or not before the
+request has timed out; a node that is not there refuses at once. Whoever asked hears exactly one
+thing per request: the answer, or that there will be none. A request may arrive twice, because a
+shell may have sent it again over a new connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fencepost.machines.probes import probe
+from fencepost.machines.quorum import RequestFailed, answered, received
+from fencepost.sim.wire_mode import Travel
+from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.sim.node import SimNode
+    from fencepost.sim.world import World
+
+RESET_US = 1_000
+TIMEOUT_SPREAD_US = 50_000
+
+
+class Link:
+    """One way between two nodes. Rates are per mille, times in microseconds."""
+
+    __slots__ = (
+        "clogged_until_us",
+        "delay_us",
+        "doubled",
+        "is_cut",
+        "jitter_us",
+        "last_us",
+        "lost",
+        "overtaken",
+    )
+
+    def __init__(self, delay_us: int = 300, jitter_us: int = 700) -> None:
+        self.delay_us = delay_us
+        self.jitter_us = jitter_us
+        self.is_cut = False
+        self.lost = 0
+        self.doubled = 0
+        self.overtaken = 0
+        self.clogged_until_us = 0
+        self.last_us = 0
+
+
+class Call:
+    """A request, and what has become of it."""
+
+    __slots__ = ("is_open", "life", "message", "request", "response", "source", "target", "version")
+
+    def __init__(self, source: SimNode, target: SimNode, request: Message) -> None:
+        self.source = source
+        self.target = target
+        self.request = request
+        self.life = source.life
+        self.message: Message = request
+        """The request as it arrives."""
+        self.response: Message | None = None
+        self.version = -1
+        self.is_open = True
+
+
+class Network:
+    """All links, and what is on its way over them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lane = world.tape.lane("network")
+        self._travel: Travel | None = None
+        if world.options.on_wire:
+            self._travel = Travel(world.tape.lane("versions"), world.options.is_dynamic)
+        self._open: dict[int, dict[Call, None]] = {id_: {} for id_ in world.options.node_ids}
+        by_hand = world.options.by_hand
+        self.links = {
+            (a, b): Link(0, 0) if by_hand else Link()
+            for a in world.options.node_ids
+            for b in world.options.node_ids
+            if a != b
+        }
+        self.sent: dict[str, int] = {}
+        """How many messages of each class were sent."""
+
+    # -- the state of links ------------------------------------------------------------------
+
+    def cut(self, source: int, target: int) -> None:
+        """Nothing passes this way any more."""
+        self.links[source, target].is_cut = True
+
+    def mend(self, source: int, target: int) -> None:
+        """What is sent from now on passes again."""
+        self.links[source, target].is_cut = False
+
+    def heal(self) -> None:
+        """Every link is as in the beginning."""
+        for key, link in self.links.items():
+            fresh = Link()
+            fresh.last_us = link.last_us
+            self.links[key] = fresh
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def request(self, source: SimNode, to: int, request: Message) -> None:
+        """Send `request`; the source's machine hears of the answer or of the failure."""
+        target = self._world.nodes.get(to)
+        name = type(request).__name__
+        self.sent[name] = self.sent.get(name, 0) + 1
+        if target is None:
+            self._world.schedule_in(RESET_US, "failure", lambda: self._unknown(source, to, request))
+            return
+        call = Call(source, target, request)
+        self._open[to][call] = None
+        if self._travel is not None:
+            travelled = self._travel.request(call)
+            if travelled is None:
+                self._world.schedule_in(0, "failure", lambda: self._unsupported(call), source)
+                return
+            call.message = travelled
+        self._post(call, source.id, to, "request", self._arrive)
+
+    def _unsupported(self, call: Call) -> None:
+        """The other side cannot be asked this; the shell finds out without asking."""
+        if not self._close(call):
+            return
+        if isinstance(call.request, VoteRequest):
+            response = VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+            call.source.feed(answered(call.target.id, call.request, response))
+        else:
+            call.source.feed(RequestFailed(call.target.id, call.request))
+
+    def _unknown(self, source: SimNode, to: int, request: Message) -> None:
+        if source.is_up:
+            source.feed(RequestFailed(to, request))
+
+    def _post(
+        self, call: Call, sender: int, receiver: int, kind: str, arrive: Callable[[Call], None]
+    ) -> None:
+        """Put a message on its way, or lose it."""
+        link = self.links[sender, receiver]
+        lane = self._lane
+        if link.is_cut:
+            self._fail_later(call, is_reset=False)
+            return
+        if lane.chance(link.lost):
+            self._fail_later(call, is_reset=lane.pick(2) == 0)
+            return
+        world = self._world
+        at_us = world.now_us + link.delay_us
+        if link.jitter_us:
+            at_us += lane.pick(link.jitter_us)
+        at_us = max(at_us, link.clogged_until_us)
+        if not lane.chance(link.overtaken):
+            at_us = max(at_us, link.last_us)
+            link.last_us = at_us
+        node = world.nodes[receiver]
+        world.schedule(at_us, kind, lambda: arrive(call), node, about=call, any_life=True)
+        if kind == "request" and lane.chance(link.doubled):
+            at_us += lane.between(1, 200_000)
+            world.schedule(at_us, kind, lambda: arrive(call), node, about=call, any_life=True)
+
+    def _arrive(self, call: Call) -> None:
+        """A request is there."""
+        target, source = call.target, call.source
+        if self.links[source.id, target.id].is_cut:
+            self._fail_later(call, is_reset=False)
+            return
+        if not target.is_up:
+            self._fail_later(call, is_reset=True)
+            return
+        life = target.life
+
+        def reply(value: Any) -> None:
+            if target.life == life and target.is_up:
+                self._answer(call, value)
+
+        self._world.tell_message(call, "request")
+        target.feed(received(reply, call.message))
+
+    def _answer(self, call: Call, value: Any) -> None:
+        response = call.target.compose(value)
+        if response is None or not call.is_open:
+            return  # its disk refused, which ends the node; or it came twice
+        call.target.note_answer(call, response)
+        call.response = response
+        self._post(call, call.target.id, call.source.id, "response", self._arrive_back)
+
+    def _arrive_back(self, call: Call) -> None:
+        """An answer is there."""
+        if self.links[call.target.id, call.source.id].is_cut:
+            self._fail_later(call, is_reset=False)
+            return
+        if not self._close(call):
+            return
+        assert call.response is not None, "it was answered"
+        response = call.response
+        if self._travel is not None:
+            response = self._travel.response(call)
+        self._world.tell_message(call, "response")
+        call.source.feed(answered(call.target.id, call.request, response))
+
+    # -- failures ----------------------------------------------------------------------------
+
+    def _fail_later(self, call: Call, is_reset: bool) -> None:
+        """The source is going to hear that there will be no answer."""
+        options, world = self._world.options, self._world
+        delay_us = RESET_US
+        if options.by_hand:
+            delay_us = 0
+        elif not is_reset:
+            probe("sim.network.timeout")
+            delay_us = options.request_timeout_ms * 1_000 + self._lane.pick(TIMEOUT_SPREAD_US)
+        world.schedule_in(
+            delay_us, "failure", lambda: self.fail(call), call.source, about=call, any_life=True
+        )
+
+    def fail(self, call: Call) -> None:
+        """Tell the source that there will be no answer, unless it has one."""
+        if self._close(call):
+            self._world.tell_message(call, "failure")
+            call.source.feed(RequestFailed(call.target.id, call.request))
+
+    def _close(self, call: Call) -> bool:
+        """The call is over; whether its source is still there to be told."""
+        was_open, call.is_open = call.is_open, False
+        self._open[call.target.id].pop(call, None)
+        return was_open and call.source.is_up and call.source.life == call.life
+
+    def connections_lost(self, node_id: int, is_told: bool) -> None:
+        """A node is gone; with `is_told` its machine is not and resets its connections."""
+        for call in list(self._open[node_id]):
+            self._fail_later(call, is_reset=is_told)

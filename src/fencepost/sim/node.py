@@ -1,0 +1,269 @@
+"""A controller node: the product's log, quorum machine, metadata host and controller, in one world.
+
+A node has a disk, a clock and lives. A life begins with `start`, which opens what the disk holds as
+a process does, and ends with a kill (the page cache survives), a loss of power (the disk draws what
+is left of what was not synced), or with the product itself giving up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.controller_host import ControllerHost
+from fencepost.broker.metadata import METADATA_KEY, MetadataHost
+from fencepost.log.errors import LogError
+from fencepost.machines.controller import Controller, ControllerConfig
+from fencepost.machines.image import ClusterImage
+from fencepost.machines.quorum import FetchBounds, QuorumMachine, QuorumState, Role, fetch_response
+from fencepost.sim.clock import NodeClock
+from fencepost.sim.disk import SimDisk
+from fencepost.sim.opening import CLUSTER_ID, open_node
+from fencepost.sim.ports import NodeTimers, SimPorts
+from fencepost.sim.truth import NodeView, Violation
+from fencepost.wire.api.vote import VoteResponse
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.sim.network import Call
+    from fencepost.sim.queue import Event
+    from fencepost.sim.world import World
+
+
+class SimNode:
+    """See the module docstring."""
+
+    def __init__(self, world: World, node_id: int) -> None:
+        self.world = world
+        self.id = node_id
+        self.life = 0
+        self.is_up = False
+        self.is_paused = False
+        self.parked: list[Event] = []
+        """What is to happen when the pause is over."""
+        self.gave_up: str | None = None
+        """Why the product ended its last life itself; None if it did not."""
+        self.is_excused = False
+        """Whether its disk was made to refuse or is damaged, so that it may give up."""
+        self.sync_base_us = 0 if world.options.by_hand else 500
+        self.sync_jitter_us = 0 if world.options.by_hand else 2_000
+        self.clock = NodeClock()
+        self._lane = world.tape.lane(f"node.{node_id}")
+        self._disk_lane = world.tape.lane(f"disk.{node_id}")
+        self._disks = 0
+        self.disk: SimDisk
+        self.directory_id: Uuid
+        self.timers = NodeTimers(self)
+        self.ports: SimPorts
+        self.metadata: MetadataHost
+        self.controller: ControllerHost
+        self.new_disk()
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def new_disk(self) -> None:
+        """Put in an empty disk, with a directory id of its own."""
+        assert not self.is_up, "disks are changed while the node is down"
+        self._disks += 1
+        self.disk = SimDisk(draw=self._disk_lane.pick)
+        self.disk.keeps_operations = False
+        self.directory_id = Uuid(b"disk" + bytes(8) + bytes((0, self._disks, 0, self.id)))
+        self.world.watch.truth.new_disk(self.id, self.directory_id)
+
+    def start(self) -> None:
+        """Boot on what the disk holds. A disk that is damaged may keep the node from it."""
+        assert not self.is_up, f"node {self.id} runs already"
+        self.life += 1
+        self.is_paused, self.gave_up = False, None
+        self.parked.clear()
+        self.timers = NodeTimers(self)
+        self.ports = SimPorts(self)
+        self.disk.now_ms = self.now_ms()
+        self.is_up = True
+        try:
+            self.metadata = open_node(self)
+        except (LogError, OSError) as error:
+            self._give_up(f"cannot start: {error}")
+            return
+        self.controller = ControllerHost(self.ports, self.metadata, self._make_controller)
+        self.metadata.on_image(lambda image, _: self.world.watch.image_moved(self.id, image))
+        self.world.tell(lambda: f"{self.id} starts")
+        self.metadata.start()
+        self.look()
+
+    def kill(self) -> None:
+        """The process is gone; the machine, with its page cache, is not."""
+        if self.is_up:
+            self._die(is_told=True)
+        self.disk.process_death()
+
+    def lose_power(self) -> None:
+        """The machine is gone; the disk draws what is left."""
+        if self.is_up:
+            self._die(is_told=False)
+        self.disk.power_loss()
+
+    def _die(self, is_told: bool) -> None:
+        self.is_up, self.is_paused = False, False
+        self.parked.clear()
+        self.world.watch.truth.died(self.id)
+        self.world.network.connections_lost(self.id, is_told)
+        self.world.workload_lost(self)
+
+    def pause(self) -> None:
+        """Stop the process for a while: it hears nothing and does nothing."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Go on, with everything that was to happen meanwhile."""
+        if not self.is_paused:
+            return
+        self.is_paused = False
+        parked, self.parked = self.parked, []
+        for event in parked:
+            event.at_us = self.world.now_us
+            self.world.queue.push(event)
+
+    def machine_failed(self, key: Hashable, reason: str) -> None:
+        """The machine said that it cannot go on: the process ends, as a broker's does."""
+        self._give_up(reason)
+
+    def broken(self, reason: str) -> None:
+        """The metadata host cannot go on; likewise."""
+        self._give_up(reason)
+
+    def _give_up(self, reason: str) -> None:
+        if not self.is_excused:
+            raise Violation("gave-up", f"node {self.id}: {reason}")
+        self.gave_up = reason
+        self.world.trace.note(f"{self.id} gives up")
+        self.world.tell(lambda: f"{self.id} gives up: {reason}")
+        # Its process ends when the present step is over: ports are still in use.
+        life = self.life
+        self.world.schedule_in(0, "exit", lambda: self.kill() if self.life == life else None, self)
+
+    def disk_refused(self, reason: str) -> None:
+        """A sync failed; only a fault can have brought that about."""
+        if not self.is_excused:
+            raise Violation("gave-up", f"the disk of node {self.id} refused by itself: {reason}")
+
+    # -- its parts -----------------------------------------------------------------------------
+
+    @property
+    def machine(self) -> QuorumMachine:
+        """The quorum machine of the present life."""
+        return self.metadata.machine
+
+    def feed(self, input_: Any) -> None:
+        """Step the machine."""
+        self.ports.driver.feed(METADATA_KEY, input_)
+
+    def now_ms(self) -> int:
+        """What the node's clock shows."""
+        return self.clock.now_ms(self.world.now_us)
+
+    def draw(self, below: int) -> int:
+        """A number in [0, below) for whatever the node leaves to chance."""
+        return self._lane.pick(below)
+
+    def flush_delay_us(self) -> int:
+        """How long it takes until a flush that was asked for begins."""
+        return 0
+
+    def sync_us(self) -> int:
+        """How long the flush that now begins takes."""
+        if self.sync_jitter_us == 0:
+            return self.sync_base_us
+        return self.sync_base_us + self._disk_lane.pick(self.sync_jitter_us)
+
+    def change_clock(self, *, jump_ms: int = 0, rate: int | None = None) -> None:
+        """Set the clock, or have it run at another pace."""
+        world_us = self.world.now_us
+        if rate is not None:
+            self.clock.set_rate(rate, world_us)
+        if jump_ms:
+            self.clock.jump(jump_ms, world_us)
+        if self.is_up:
+            self.timers.clock_changed()
+
+    def _make_controller(self, image: ClusterImage) -> Controller:
+        config = ControllerConfig(cluster_id=CLUSTER_ID, default_replication_factor=1)
+        return Controller.from_image(image, config, self.now_ms())
+
+    # -- what it says --------------------------------------------------------------------------
+
+    def compose(self, value: Any) -> Message | None:
+        """The response that goes with a machine's answer; None if the disk refuses to be read."""
+        if not isinstance(value, FetchBounds):
+            made: Message = value
+            return made
+        if value.error is not ErrorCode.NONE or value.upper_bound_offset <= value.offset:
+            return fetch_response(value)
+        try:
+            found = self.metadata.log.read(value.offset, value.max_bytes, value.upper_bound_offset)
+        except (LogError, OSError) as error:
+            self.ports.driver.disk_failed(METADATA_KEY, str(error))
+            return None
+        return fetch_response(value, b"".join(found.buffers))
+
+    def note_answer(self, call: Call, response: Message) -> None:
+        """An answer is about to leave: the onlooker hears of votes."""
+        if isinstance(response, VoteResponse) and response.topics:
+            asked = call.request.topics[0].partitions[0]  # type: ignore[attr-defined]
+            if response.topics[0].partitions[0].vote_granted and not asked.pre_vote:
+                self.world.watch.vote_told(self.id, asked.replica_id, asked.replica_epoch)
+
+    def look(self) -> None:
+        """Show the onlooker what has changed."""
+        machine = self.machine
+        state = machine.state
+        before = self.world.watch.truth.views.get(self.id)
+        role, end_offset = machine.role, machine.end_offset
+        if (
+            before is not None
+            and before.high_watermark == machine.high_watermark
+            and before.end_offset == end_offset
+            and before.role == role.value
+            and before.epoch == state.epoch
+            and before.leader_id == machine.leader_id
+            and before.voted_id == state.voted_id
+        ):
+            return
+        view = NodeView(
+            self.id,
+            role.value,
+            state.epoch,
+            machine.leader_id,
+            state.voted_id,
+            machine.high_watermark,
+            end_offset,
+            tuple(machine.voter_set.keys),
+        )
+        self.world.watch.stepped(view)
+        self.world.tell(self.describe)
+
+    def write_state(self, before: QuorumState, after: QuorumState) -> None:
+        """The machine's durable state is about to be written."""
+        self.world.watch.state_written(self.id, before, after)
+
+    def describe(self) -> str:
+        """The node in one line."""
+        if not self.is_up:
+            reason = f" ({self.gave_up})" if self.gave_up else ""
+            return f"{self.id} is down{reason}"
+        if not hasattr(self, "metadata"):
+            return f"{self.id} starts"
+        machine = self.machine
+        leader = f"of {machine.leader_id}" if machine.leader_id >= 0 else "of ?"
+        paused = ", paused" if self.is_paused else ""
+        return (
+            f"{self.id} {machine.role.value.ljust(11)} e{machine.epoch} {leader}"
+            f"   hw {machine.high_watermark}, end {machine.end_offset}{paused}"
+        )
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is up and leads."""
+        return self.is_up and self.gave_up is None and self.machine.role is Role.LEADER

@@ -1,0 +1,71 @@
+"""What a world is made of, as far as it is not drawn: given by hand, or drawn by `draw_options`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fencepost.sim.tape import Tape
+
+WIRE_ONE_IN = 10
+"""One seed in so many sends every message through the codec."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Sizes and times of one world.
+
+    `faults` None means that the tape draws which are on; a tuple of names means just these.
+    Times are in milliseconds of world time. `is_dynamic`: voters come and go (KIP-853). `on_wire`: every message is encoded and decoded, at a
+    drawn version. With `by_hand` nothing takes time and somebody picks what happens next.
+    """
+
+    voters: int = 3
+    observers: int = 0
+    faults: tuple[str, ...] | None = None
+    faults_off: tuple[str, ...] = ()
+    warm_up_ms: int = 10_000
+    safety_ms: int = 30_000
+    liveness_ms: int = 60_000
+    on_wire: bool = False
+    is_dynamic: bool = False
+    by_hand: bool = False
+    fetch_max_bytes: int = 1 << 20
+    election_timeout_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+    request_timeout_ms: int = 2_000
+    write_every_ms: int = 200
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """Ids of all nodes; voters come first."""
+        return tuple(range(1, self.voters + self.observers + 1))
+
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        """Ids of the nodes that vote in the beginning."""
+        return tuple(range(1, self.voters + 1))
+
+
+def draw_options(tape: Tape, base: Options | None = None) -> Options:
+    """The options of a seed. What `base` says of faults stays as it is."""
+    base = base or Options()
+    lane = tape.lane("options")
+    voters = (3, 5, 3, 4, 2, 1)[_weighted(lane.pick(100), (60, 15, 10, 7, 5, 3))]
+    return replace(
+        base,
+        voters=voters,
+        observers=(0, 1, 2)[_weighted(lane.pick(100), (60, 30, 10))],
+        safety_ms=lane.between(15, 60) * 1_000,
+        on_wire=lane.pick(WIRE_ONE_IN) == WIRE_ONE_IN - 1,
+        fetch_max_bytes=(1 << 20, 400, 2_000)[lane.pick(3)],
+        write_every_ms=(200, 1_000, 50)[lane.pick(3)],
+    )
+
+
+def _weighted(drawn: int, weights: tuple[int, ...]) -> int:
+    """The index that a number in [0, sum of weights) falls on."""
+    for index, weight in enumerate(weights):
+        if drawn < weight:
+            return index
+        drawn -= weight
+    return len(weights) - 1

@@ -1,0 +1,194 @@
+"""The driver's ports of one node in one of its lives: the product's own, over a world's time.
+
+What is done to the disk is `MachinePorts`, the very code of a broker; here are timers on the node's
+clock, flushes that take a while, and the way to the network. On the way, the onlooker is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+from fencepost.batch.header import read_header
+from fencepost.broker.machine_ports import MachinePorts
+from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.sim.truth import Entry
+
+if TYPE_CHECKING:
+    from fencepost.sim.node import SimNode
+    from fencepost.sim.queue import Event
+
+
+def entry_of(batch: Any) -> Entry:
+    """What the truth keeps of a batch."""
+    header = read_header(batch)
+    return Entry(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
+
+
+class NodeTimer:
+    """An armed timer. It fires when the node's clock has reached its deadline, not before."""
+
+    __slots__ = ("_callback", "_node", "deadline_ms", "event")
+
+    def __init__(self, node: SimNode, deadline_ms: int, callback: Callable[[], None]) -> None:
+        self._node = node
+        self._callback = callback
+        self.deadline_ms = deadline_ms
+        self.event: Event
+        self.arm()
+
+    def arm(self) -> None:
+        """Wait for the deadline as the clock runs now."""
+        node = self._node
+        at_us = node.clock.world_us_of(self.deadline_ms, node.world.now_us)
+        self.event = node.world.schedule(at_us, "timer", self._fire, node, about=self)
+
+    def rearm(self) -> None:
+        """The clock was changed: wait anew."""
+        self.event.cancel()
+        self.arm()
+
+    def cancel(self) -> None:
+        """Never fire."""
+        self.event.cancel()
+        self._node.timers.armed.pop(self, None)
+
+    def _fire(self) -> None:
+        if self._node.now_ms() < self.deadline_ms:
+            self.arm()
+            return
+        self._node.timers.armed.pop(self, None)
+        self._callback()
+
+
+class NodeTimers:
+    """All armed timers of a node's life; `TimerQueue` of the product."""
+
+    def __init__(self, node: SimNode) -> None:
+        self._node = node
+        self.armed: dict[NodeTimer, None] = {}
+
+    def at(self, deadline_ms: int, callback: Callable[[], None]) -> NodeTimer:
+        """Run `callback` once the node's clock has reached `deadline_ms`."""
+        timer = NodeTimer(self._node, deadline_ms, callback)
+        self.armed[timer] = None
+        return timer
+
+    def after(self, delay_ms: int, callback: Callable[[], None]) -> NodeTimer:
+        """Run `callback` `delay_ms` of the node's clock from now."""
+        return self.at(self._node.now_ms() + delay_ms, callback)
+
+    def clock_changed(self) -> None:
+        """Wait for every deadline as the clock runs now."""
+        for timer in list(self.armed):
+            timer.rearm()
+
+
+class SimPorts(MachinePorts):
+    """See the module docstring."""
+
+    def __init__(self, node: SimNode) -> None:
+        super().__init__(node.machine_failed)
+        self._node = node
+        self.timers = node.timers
+        self._flushing = False
+        self._flush_again = False
+
+    # -- time and network ----------------------------------------------------------------------
+
+    def clock_ms(self) -> int:
+        """Milliseconds of the node's clock."""
+        return self._node.now_ms()
+
+    def send(self, key: Hashable, to: Any, message: Any) -> None:
+        """Put a request on its way."""
+        self._node.world.network.request(self._node, to, message)
+
+    def reply(self, token: Any, value: Any) -> None:
+        """Call the token; what it raises is the simulator's own mistake, or a find."""
+        if token is not None:
+            token(value)
+
+    def timer(self, key: Hashable, name: str) -> NodeTimer | None:
+        """The machine's armed timer of that name."""
+        host = self._hosts.get(key)
+        armed = None if host is None else host.timers.get(name)
+        return armed if isinstance(armed, NodeTimer) and armed in self.timers.armed else None
+
+    # -- the disk ------------------------------------------------------------------------------
+
+    def append(self, key: Hashable, work: Append) -> int:
+        """As the product does it; the onlooker notes what went in."""
+        end_offset = super().append(key, work)
+        truth = self._node.world.watch.truth
+        for batch in work.batches:
+            truth.appended(self._node.id, entry_of(batch))
+        return end_offset
+
+    def truncate(self, key: Hashable, work: Truncate) -> None:
+        """As the product does it; the onlooker looks first."""
+        watch = self._node.world.watch
+        if work.start_over:
+            super().truncate(key, work)
+            watch.truth.started_over(self._node.id, work.end_offset)
+            return
+        watch.cutting(self._node.id, work.end_offset)
+        super().truncate(key, work)
+        watch.truth.cut(self._node.id, work.end_offset)
+
+    def stepped(self, key: Hashable, machine: Machine) -> None:
+        """The product's watchers first, then the onlooker."""
+        super().stepped(key, machine)
+        self._node.look()
+
+    def request_flush(self, key: Hashable) -> None:
+        """Flush soon; what is appended while a flush runs is for the next one."""
+        if self._flushing:
+            self._flush_again = True
+            return
+        self._flushing = True
+        node = self._node
+        node.world.schedule_in(
+            node.flush_delay_us(), "flush", lambda: self._flush(key), node, about=key
+        )
+
+    def forget_flush(self, key: Hashable) -> None:
+        """Nobody waits any more."""
+        self._flush_again = False
+
+    def _flush(self, key: Hashable) -> None:
+        """Begin to flush what is there now, and finish when the disk is done."""
+        host = self._hosts.get(key)
+        if host is None:
+            return
+        try:
+            job = host.log.begin_flush()
+        except OSError as error:
+            self.driver.disk_failed(key, str(error))
+            return
+        node = self._node
+        delay_us = node.sync_us()
+        if delay_us == 0:
+            self._flushed(key, job)
+        else:
+            node.world.schedule_in(
+                delay_us, "flushed", lambda: self._flushed(key, job), node, about=key
+            )
+
+    def _flushed(self, key: Hashable, job: Any) -> None:
+        host = self._hosts.get(key)
+        if host is None:
+            return
+        try:
+            job.run()
+            host.log.finish_flush(job)
+        except OSError as error:
+            self._node.disk_refused(str(error))
+            self.driver.disk_failed(key, str(error))
+            return
+        self._flushing = False
+        self._node.world.watch.truth.flushed(self._node.id, job.end_offset)
+        if self._flush_again:
+            self._flush_again = False
+            self.request_flush(key)
+        self.driver.persisted(key, job.end_offset)

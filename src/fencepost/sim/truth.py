@@ -1,0 +1,181 @@
+"""What really happened, as only an onlooker of everything can know it.
+
+`Truth` is told of every append, flush, cut, crash and step, by the ports of the nodes, and keeps
+what checks compare: for each disk the batches that were written to it and how far they are durable,
+and the one committed log. It judges nothing; `checks/` does, and a check's unit tests tell a
+`Truth` of a history by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fencepost.wire.types import Uuid
+
+
+class Violation(Exception):
+    """Something that must hold does not. `kind` names the invariant ("I21") or the liveness rule.
+
+    Shrinking keeps the kind; the text is for people.
+    """
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+        self.text = text
+
+
+class Entry(NamedTuple):
+    """One batch of a log: where it stands, its leader epoch, and the checksum of its content."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    crc: int
+
+
+class NodeView(NamedTuple):
+    """What can be seen of a node's quorum machine after a step.
+
+    `voters` are (node id, directory id) of the voter set that the node goes by.
+    """
+
+    node_id: int
+    role: str
+    epoch: int
+    leader_id: int
+    voted_id: int
+    high_watermark: int
+    end_offset: int
+    voters: tuple[tuple[int, Uuid], ...]
+    voters_offset: int = -1
+
+
+@dataclass(slots=True)
+class DiskTruth:
+    """What is on one node's disk, and what the node in its present life has said of it.
+
+    A log that begins with a snapshot has it in `start_offset`; its entries follow.
+    """
+
+    directory_id: Uuid
+    entries: list[Entry] = field(default_factory=list)
+    start_offset: int = 0
+    durable_offset: int = 0
+    is_damaged: bool = False
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log ends, what is not durable included."""
+        return self.entries[-1].next_offset if self.entries else self.start_offset
+
+    def position(self, offset: int) -> int:
+        """The index of the first entry that ends behind `offset`."""
+        low, high = 0, len(self.entries)
+        while low < high:
+            middle = (low + high) // 2
+            if self.entries[middle].next_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def has_durable(self, entry: Entry) -> bool:
+        """Whether a crash could not take `entry`, which may lie in the snapshot."""
+        if entry.next_offset <= self.start_offset:
+            return True
+        if entry.next_offset > self.durable_offset:
+            return False
+        at = self.position(entry.base_offset)
+        return at < len(self.entries) and self.entries[at] == entry
+
+
+class Truth:
+    """See the module docstring."""
+
+    def __init__(self) -> None:
+        self.disks: dict[int, DiskTruth] = {}
+        self.views: dict[int, NodeView] = {}
+        """What was last seen of each node that is alive."""
+        self.committed: list[Entry] = []
+        """The committed log from offset 0 on, as far as anybody has known it to be committed."""
+
+    @property
+    def committed_offset(self) -> int:
+        """The true high watermark."""
+        return self.committed[-1].next_offset if self.committed else 0
+
+    def committed_position(self, offset: int) -> int:
+        """The index of the first committed entry that ends behind `offset`."""
+        low, high = 0, len(self.committed)
+        while low < high:
+            middle = (low + high) // 2
+            if self.committed[middle].next_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    # -- what nodes do -----------------------------------------------------------------------
+
+    def new_disk(self, node_id: int, directory_id: Uuid) -> None:
+        """The node has an empty disk, for the first time or in place of its old one."""
+        self.disks[node_id] = DiskTruth(directory_id)
+
+    def opened(self, node_id: int, entries: Iterable[Entry], start_offset: int = 0) -> None:
+        """The node has recovered its log and found this; all of it is durable."""
+        disk = self.disks[node_id]
+        disk.entries = list(entries)
+        disk.start_offset = start_offset
+        disk.durable_offset = disk.end_offset
+
+    def appended(self, node_id: int, entry: Entry) -> None:
+        """A batch is in the page cache."""
+        self.disks[node_id].entries.append(entry)
+
+    def flushed(self, node_id: int, end_offset: int) -> None:
+        """Everything below `end_offset` is durable."""
+        disk = self.disks[node_id]
+        disk.durable_offset = max(disk.durable_offset, end_offset)
+
+    def cut(self, node_id: int, end_offset: int) -> None:
+        """The log was cut to end at `end_offset`."""
+        disk = self.disks[node_id]
+        del disk.entries[disk.position(end_offset) :]
+        disk.durable_offset = min(disk.durable_offset, end_offset)
+
+    def started_over(self, node_id: int, offset: int) -> None:
+        """The log was emptied and begins at `offset`, behind a snapshot."""
+        disk = self.disks[node_id]
+        disk.entries.clear()
+        disk.start_offset = disk.durable_offset = offset
+
+    def dropped_prefix(self, node_id: int, start_offset: int) -> None:
+        """The log begins at `start_offset` from now on; batches before it may go."""
+        disk = self.disks[node_id]
+        while disk.entries and disk.entries[0].next_offset <= start_offset:
+            del disk.entries[0]
+        disk.start_offset = max(disk.start_offset, start_offset)
+
+    def died(self, node_id: int) -> None:
+        """The process is gone."""
+        self.views.pop(node_id, None)
+
+    # -- what checks ask ---------------------------------------------------------------------
+
+    def newest_leader(self) -> NodeView | None:
+        """The leader of the highest epoch among the nodes that are alive."""
+        leaders = [view for view in self.views.values() if view.role == "leader"]
+        return max(leaders, key=lambda view: view.epoch, default=None)
+
+    def holders(self, entry: Entry, voters: Iterable[tuple[int, Uuid]]) -> list[int]:
+        """Which of these voters have `entry` on a disk that is theirs, safe from a crash."""
+        return [
+            id_
+            for id_, directory_id in voters
+            if (disk := self.disks.get(id_)) is not None
+            and directory_id in (Uuid.ZERO, disk.directory_id)
+            and disk.has_durable(entry)
+        ]

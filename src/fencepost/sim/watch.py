@@ -1,0 +1,81 @@
+"""Between the nodes and the checks: what ports report goes to the truth and to who wants to know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.sim.checks import Check, load_checks
+from fencepost.sim.trace import Trace
+from fencepost.sim.truth import Entry, NodeView, Truth
+
+
+class Watch:
+    """Tells every check of everything, in the order in which it happens."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.truth = Truth()
+        self._trace = trace
+        self.checks = load_checks()
+        self._stepped = self._those_with("stepped")
+        self._state_written = self._those_with("state_written")
+        self._image_moved = self._those_with("image_moved")
+
+    def _those_with(self, name: str) -> list[Any]:
+        """The methods of that name of the checks that have one of their own."""
+        return [
+            getattr(check, name)
+            for check in self.checks
+            if getattr(type(check), name) is not getattr(Check, name)
+        ]
+
+    def stepped(self, view: NodeView) -> None:
+        """A node looks different from before."""
+        truth = self.truth
+        self._trace.note(
+            f"{view.node_id} {view.role} {view.epoch} {view.leader_id} {view.voted_id}"
+            f" {view.high_watermark} {view.end_offset}"
+        )
+        for check in self._stepped:
+            check(truth, view)
+        truth.views[view.node_id] = view
+
+    def state_written(self, node_id: int, before: Any, after: Any) -> None:
+        """A quorum state is about to be written."""
+        for check in self._state_written:
+            check(self.truth, node_id, before, after)
+
+    def image_moved(self, node_id: int, image: Any) -> None:
+        """A node has a new image."""
+        for check in self._image_moved:
+            check(self.truth, node_id, image)
+
+    def recovered(self, node_id: int, found: list[Entry], start_offset: int) -> None:
+        """A node has opened its log."""
+        for check in self.checks:
+            check.recovered(self.truth, node_id, found, start_offset)
+        self.truth.opened(node_id, found, start_offset)
+
+    def vote_told(self, voter_id: int, candidate: int, epoch: int) -> None:
+        """A vote is on its way."""
+        for check in self.checks:
+            check.vote_told(self.truth, voter_id, candidate, epoch)
+
+    def cutting(self, node_id: int, end_offset: int) -> None:
+        """A log is about to be cut."""
+        for check in self.checks:
+            check.cutting(self.truth, node_id, end_offset)
+
+    def snapshot_loaded(self, node_id: int, end_offset: int) -> None:
+        """A log is about to be replaced by a snapshot."""
+        for check in self.checks:
+            check.snapshot_loaded(self.truth, node_id, end_offset)
+
+    def promised(self, base_offset: int, crc: int) -> None:
+        """Somebody was told that something is committed."""
+        for check in self.checks:
+            check.promised(self.truth, base_offset, crc)
+
+    def at_end(self) -> None:
+        """The run is over."""
+        for check in self.checks:
+            check.at_end(self.truth)

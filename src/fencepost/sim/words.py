@@ -1,0 +1,87 @@
+"""Messages and nodes in words, for transcripts and for people who read a replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fencepost.wire.api.fetch import FetchRequest, FetchResponse
+from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.errors import error_name
+from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.sim.network import Call
+
+SUFFIXES = {"request": "", "response": "Answer", "failure": "Failure"}
+
+
+def kind_of(call: Call, kind: str) -> str:
+    """Vote, PreVote, Fetch, ...: the name of the API, with `Answer` or `Failure` behind it."""
+    request = call.request
+    name = type(request).__name__.removesuffix("Request")
+    if isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote:
+        name = "PreVote"
+    return name + SUFFIXES[kind]
+
+
+def ends_of(call: Call, kind: str) -> tuple[int, int]:
+    """Who sends and who receives."""
+    if kind == "request":
+        return call.source.id, call.target.id
+    return call.target.id, call.source.id
+
+
+def describe(call: Call, kind: str) -> str:
+    """A message as one line."""
+    source, target = ends_of(call, kind)
+    message = {"request": call.request, "response": call.response, "failure": None}[kind]
+    return f"{source}->{target} {kind_of(call, kind)}{_details(message)}"
+
+
+def _details(message: Message | None) -> str:
+    if message is None:
+        return ""
+    if isinstance(message, VoteRequest):
+        asked = message.topics[0].partitions[0]
+        return f" e{asked.replica_epoch}, log e{asked.last_offset_epoch} to {asked.last_offset}"
+    if getattr(message, "error_code", 0):
+        return f" {_error(message)}"
+    if isinstance(message, VoteResponse):
+        said = message.topics[0].partitions[0]
+        verdict = "yes" if said.vote_granted else "no"
+        return f" e{said.leader_epoch} {verdict if not said.error_code else _error(said)}"
+    if isinstance(message, FetchRequest):
+        asked_of = message.topics[0].partitions[0]
+        return (
+            f" e{asked_of.current_leader_epoch} from {asked_of.fetch_offset},"
+            f" last e{asked_of.last_fetched_epoch}"
+        )
+    if isinstance(message, FetchResponse):
+        return _fetched(message)
+    topics = getattr(message, "topics", None)
+    if not topics:
+        return ""
+    partition = topics[0].partitions[0]
+    error = _error(partition) + " " if getattr(partition, "error_code", 0) else ""
+    epoch = getattr(partition, "leader_epoch", None)
+    return f" {error}e{epoch} of {partition.leader_id}" if epoch is not None else f" {error}"
+
+
+def _fetched(message: FetchResponse) -> str:
+    got = message.responses[0].partitions[0]
+    if got.error_code:
+        return f" {_error(got)}"
+    if got.diverging_epoch.epoch >= 0:
+        return f" diverges at e{got.diverging_epoch.epoch} to {got.diverging_epoch.end_offset}"
+    if got.snapshot_id.epoch >= 0:
+        return f" snapshot {got.snapshot_id.end_offset}-{got.snapshot_id.epoch}"
+    size = (
+        sum(len(part) for part in got.records)
+        if isinstance(got.records, list)
+        else (len(got.records or b""))
+    )
+    return f" hw {got.high_watermark}, {size} bytes"
+
+
+def _error(partition: object) -> str:
+    return error_name(partition.error_code)  # type: ignore[attr-defined]

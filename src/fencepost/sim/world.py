@@ -1,0 +1,172 @@
+"""One world: nodes, what is between them, what is still to happen, and the onlooker of it all.
+
+The world moves by events. `step` lets the next one happen and then asks nobody what it thinks: the
+ports of the nodes report to `watch`, which tells the checks, and a check that is not pleased raises
+`Violation` out of `step`.
+
+A node that is paused keeps its state and is deaf: what would happen to it waits until it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.machines.quorum import QuorumMachine
+from fencepost.sim.disk import Crash
+from fencepost.sim.network import Call, Network
+from fencepost.sim.node import SimNode
+from fencepost.sim.options import Options
+from fencepost.sim.queue import Event, EventQueue
+from fencepost.sim.tape import Tape
+from fencepost.sim.trace import Trace
+from fencepost.sim.truth import Violation
+from fencepost.sim.watch import Watch
+from fencepost.sim.words import describe
+
+
+class World:
+    """See the module docstring. `machine_class` is the rule book the nodes play by."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        options: Options,
+        *,
+        machine_class: type[QuorumMachine] = QuorumMachine,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        self.tape = tape
+        self.options = options
+        self.machine_class = machine_class
+        self.now_us = 0
+        self.queue = EventQueue(tape.lane("schedule"))
+        self.trace = Trace(tell)
+        self.watch = Watch(self.trace)
+        self.nodes: dict[int, SimNode] = {}
+        self.network = Network(self)
+        for id_ in options.node_ids:
+            self.nodes[id_] = SimNode(self, id_)
+        self.fault_counts: dict[str, int] = {}
+        """How often each kind of fault was done."""
+
+    # -- time and events -----------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since the world began."""
+        return self.now_us // 1_000
+
+    def schedule(
+        self,
+        at_us: int,
+        kind: str,
+        act: Callable[[], None],
+        node: SimNode | None = None,
+        *,
+        about: Any = None,
+        any_life: bool = False,
+    ) -> Event:
+        """Have `act` happen at that time, to `node` if one is named, and only in its present life
+        unless `any_life` is said."""
+        life = -1 if node is None or any_life else node.life
+        return self.queue.push(Event(max(at_us, self.now_us), kind, act, node, life, about))
+
+    def schedule_in(
+        self,
+        delay_us: int,
+        kind: str,
+        act: Callable[[], None],
+        node: SimNode | None = None,
+        *,
+        about: Any = None,
+        any_life: bool = False,
+    ) -> Event:
+        """The same, after a delay."""
+        return self.schedule(
+            self.now_us + delay_us, kind, act, node, about=about, any_life=any_life
+        )
+
+    def step(self) -> bool:
+        """Let the next event happen; False if there is none. Raises Violation."""
+        if self.queue.next_us() is None:
+            return False
+        event = self.queue.pop()
+        self.happen(event)
+        return True
+
+    def happen(self, event: Event) -> None:
+        """Let this event, taken out of the queue, happen now. Raises Violation."""
+        self.now_us = max(self.now_us, event.at_us)
+        node = event.node
+        if node is not None and node.is_paused:
+            node.parked.append(event)
+            return
+        self.trace.event(self.now_us, event.kind, 0 if node is None else node.id)
+        self.guard(event.act, node)
+
+    def guard(self, act: Callable[[], None], node: SimNode | None) -> None:
+        """Do something in which the product's code runs; what it must not do is a Violation."""
+        try:
+            act()
+        except Crash:
+            # The power failed between two operations on the disk.
+            assert node is not None, "only a node has a disk"
+            node.lose_power()
+        except AssertionError as error:
+            raise Violation("assertion", f"{error} ({self.describe()})") from error
+
+    def run_until(self, at_us: int) -> None:
+        """Let everything happen that is due before that time."""
+        while (next_us := self.queue.next_us()) is not None and next_us <= at_us:
+            self.happen(self.queue.pop())
+        self.now_us = max(self.now_us, at_us)
+
+    def run_while(self, condition: Callable[[], bool], limit_us: int) -> bool:
+        """Let things happen as long as `condition` holds and the limit is not reached.
+
+        Whether the condition has ceased to hold.
+        """
+        while condition():
+            next_us = self.queue.next_us()
+            if next_us is None or next_us > limit_us:
+                self.now_us = max(self.now_us, limit_us)
+                return not condition()
+            self.happen(self.queue.pop())
+        return True
+
+    # -- looking at it -------------------------------------------------------------------------
+
+    def alive(self) -> list[SimNode]:
+        """The nodes whose process runs, paused ones included."""
+        return [node for node in self.nodes.values() if node.is_up]
+
+    def leader(self) -> SimNode | None:
+        """The leader of the highest epoch among nodes that are up."""
+        newest = self.watch.truth.newest_leader()
+        return None if newest is None else self.nodes[newest.node_id]
+
+    def describe(self) -> str:
+        """All nodes in a line."""
+        return "; ".join(node.describe() for node in self.nodes.values())
+
+    # -- words, only if somebody listens -------------------------------------------------------
+
+    def tell(self, text: Callable[[], str]) -> None:
+        """Say something to whoever reads along."""
+        if self.trace.tell is not None:
+            self.trace.tell(f"{self.now_us / 1_000:10.3f}  {text()}")
+
+    def tell_message(self, call: Call, kind: str) -> None:
+        """Say that a message has arrived."""
+        if self.trace.tell is not None:
+            self.tell(lambda: describe(call, kind))
+
+    def did(self, fault: str, what: Callable[[], str]) -> None:
+        """A fault was done: count it, and say so."""
+        self.fault_counts[fault] = self.fault_counts.get(fault, 0) + 1
+        self.trace.note(f"fault {fault}")
+        self.tell(lambda: f"** {what()}")
+
+    def workload_lost(self, node: SimNode) -> None:
+        """A node died: whoever waited for its controller hears no more."""
