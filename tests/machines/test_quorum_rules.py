@@ -32,6 +32,7 @@ from fencepost.machines.quorum import (
     messages,
     received,
 )
+from fencepost.machines.quorum.voters import ReplicaKey
 from fencepost.wire.api import begin_quorum_epoch, end_quorum_epoch, vote as wire_vote
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.errors import ErrorCode
@@ -529,7 +530,8 @@ def test_a_leader_that_speaks_keeps_its_followers() -> None:
 def test_who_stands_next_is_a_matter_of_place() -> None:
     def backoff(candidates: tuple[int, ...]) -> int:
         bench = follower()
-        request = messages.end_request(CONFIG, QuorumState(EPOCH, 2), candidates)
+        keys = [ReplicaKey(id_) for id_ in candidates]
+        request = messages.end_request(CONFIG, QuorumState(EPOCH, 2), keys)
         bench.step(received("t", request))
         if bench.machine.role is Role.PROSPECTIVE:
             return 0
@@ -545,7 +547,7 @@ def test_who_stands_next_is_a_matter_of_place() -> None:
 
 def test_the_old_form_of_the_list_of_successors_is_read_too() -> None:
     partition = end_quorum_epoch.PartitionDataRequest(preferred_successors=[2, 1])
-    assert messages.preferred_candidates_of(partition) == [2, 1]
+    assert messages.preferred_candidates_of(partition) == [ReplicaKey(2), ReplicaKey(1)]
 
 
 def test_an_observer_asks_the_voters_in_turn_and_follows() -> None:
@@ -577,7 +579,7 @@ def test_a_leader_that_resigns_names_the_most_advanced_first() -> None:
     bench.step(received("t", asked))
     request = bench.sent(bench.step(inputs.Resign()), 2)
     partition = request.topics[0].partitions[0]
-    assert messages.preferred_candidates_of(partition) == [3, 2]
+    assert [key.id for key in messages.preferred_candidates_of(partition)] == [3, 2]
     assert (partition.leader_id, partition.leader_epoch) == (NODE, EPOCH)
     assert bench.machine.leader_id == -1, "it is not to be turned to any more"
 

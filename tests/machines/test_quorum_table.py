@@ -43,10 +43,14 @@ from fencepost.machines.quorum import (
     answered,
     fetch_response,
     inputs,
+    membership,
     messages,
     received,
 )
 from fencepost.machines.quorum.machine import HANDLERS
+from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter
+from fencepost.wire.api.add_raft_voter import AddRaftVoterResponse
+from fencepost.wire.api.api_versions import ApiVersionsResponse
 from fencepost.wire.api.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -54,8 +58,11 @@ from fencepost.wire.api.describe_quorum import (
     TopicDataRequest,
 )
 from fencepost.wire.api.fetch import FetchRequest
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterResponse
+from fencepost.wire.api.update_raft_voter import UpdateRaftVoterResponse
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
 
 from .quorum_world import ListLog
 
@@ -162,7 +169,7 @@ def begin(epoch: int, leader_id: int = 2) -> Any:
 
 
 def end(epoch: int, leader_id: int = 2, first: int = 1) -> Any:
-    candidates = (first, 4 - first)
+    candidates = (ReplicaKey(first), ReplicaKey(4 - first))
     return received("t", messages.end_request(CONFIG, QuorumState(epoch, leader_id), candidates))
 
 
@@ -212,7 +219,7 @@ def begin_answer(epoch: int = EPOCH, leader_id: int = NODE) -> Any:
 
 def end_answer(epoch: int = EPOCH, leader_id: int = -1) -> Any:
     return answer_to(
-        lambda state: messages.end_request(CONFIG, state, (2, 3)),
+        lambda state: messages.end_request(CONFIG, state, (ReplicaKey(2), ReplicaKey(3))),
         messages.end_response,
         epoch,
         leader_id,
@@ -221,6 +228,27 @@ def end_answer(epoch: int = EPOCH, leader_id: int = -1) -> Any:
 
 def append() -> AppendRecords:
     return AppendRecords([build_batch([(None, b"new")])], "t", EPOCH)
+
+
+FOUR = Voter(ReplicaKey(4, Uuid(bytes(15) + b"\4")), (Endpoint("CONTROLLER", "four", 4),), 0, 1)
+
+
+def add_voter() -> Any:
+    return received("t", membership.add_request(CONFIG, FOUR))
+
+
+def remove_voter() -> Any:
+    return received("t", membership.remove_request(CONFIG, FOUR.key))
+
+
+def update_voter(epoch: int) -> Any:
+    return received("t", membership.update_request(CONFIG, epoch, FOUR))
+
+
+def update_answer(epoch: int = EPOCH, leader_id: int = 2) -> Any:
+    asked = membership.update_request(CONFIG, EPOCH, FOUR)
+    response = membership.update_response(ErrorCode.NONE, leader_id, epoch, None)
+    return answered(2, asked, response)
 
 
 def due(name: str) -> TimerFired:
@@ -257,6 +285,8 @@ def _reply(value: Any) -> str:
         if value.diverging:
             return f"diverging{value.diverging}"
         return f"fetch:{value.offset}-{value.upper_bound_offset}"
+    if isinstance(value, AddRaftVoterResponse | RemoveRaftVoterResponse | UpdateRaftVoterResponse):
+        return f"!{value.error_code}" if value.error_code else "ok"
     partition = value.topics[0].partitions[0]
     if isinstance(value, VoteResponse) and not partition.error_code:
         return "yes" if partition.vote_granted else "no"
@@ -534,6 +564,79 @@ TABLE: dict[str, tuple[Any, dict[str, str]]] = {
         lambda _: append(),
         {role: f"{role} e5: append!6" for role in ROLES if role not in ("leader", "failed")}
         | {"leader": "leader e5: append", "failed": "failed e5: append!56"},
+    ),
+    "a voter is to be added": (
+        lambda _: add_voter(),
+        {role: f"{role} e5: !6" for role in ROLES if role not in ("leader", "failed")}
+        | {"leader": "leader e5: !7", "failed": "failed e5: !8"},
+    ),
+    "a voter is to be removed": (
+        lambda _: remove_voter(),
+        {role: f"{role} e5: !6" for role in ROLES if role not in ("leader", "failed")}
+        | {"leader": "leader e5: !7", "failed": "failed e5: !8"},
+    ),
+    "a voter has something to say of itself": (
+        lambda _: update_voter(EPOCH),
+        {role: f"{role} e5: !6" for role in ROLES if role not in ("leader", "failed")}
+        | {"leader": "leader e5: !7", "failed": "failed e5: !8"},
+    ),
+    "a voter of an older epoch has something to say": (
+        lambda _: update_voter(EPOCH - 1),
+        {role: f"{role} e5: !74" for role in ROLES if role != "failed"}
+        | {"failed": "failed e5: !8"},
+    ),
+    "a voter of a later epoch has something to say": (
+        lambda _: update_voter(EPOCH + 1),
+        {role: f"{role} e5: !75" for role in ROLES if role != "failed"}
+        | {"failed": "failed e5: !8"},
+    ),
+    "versions answered": (
+        lambda _: answered(4, membership.versions_request(), ApiVersionsResponse()),
+        {role: f"{role} e5:" for role in ROLES},
+    ),
+    "add answered": (
+        lambda _: answered(2, membership.add_request(CONFIG, FOUR), AddRaftVoterResponse()),
+        {role: f"{role} e5:" for role in ROLES},
+    ),
+    "remove answered": (
+        lambda _: answered(
+            2, membership.remove_request(CONFIG, FOUR.key), RemoveRaftVoterResponse()
+        ),
+        {role: f"{role} e5:" for role in ROLES},
+    ),
+    "update answered": (
+        lambda _: update_answer(),
+        {
+            "unattached": "follower e5: state Fetch>2",
+            "prospective": "follower e5: state Fetch>2",
+            "candidate": "follower e5: state Fetch>2",
+            "leader": "failed e5: fail",
+            "follower": "follower e5:",
+            "resigned": "failed e5: fail",
+            "failed": "failed e5:",
+        },
+    ),
+    "update answered with a later epoch": (
+        lambda _: update_answer(EPOCH + 1, 3),
+        {role: "follower e6: state Fetch>3" for role in ROLES if role != "failed"}
+        | {"failed": "failed e5:"},
+    ),
+    "kraft.version is to be raised": (
+        lambda _: inputs.UpgradeKRaftVersion("t", 1, EPOCH),
+        {role: f"{role} e5: append!6" for role in ROLES if role != "leader"}
+        | {"leader": "leader e5: append!7"},
+    ),
+    "voter-change and introduction timers": (
+        lambda _: due(inputs.VOTER_CHANGE),
+        {
+            "unattached": "unattached e5:",
+            "prospective": "prospective e5: PreVote>2 PreVote>3",
+            "candidate": "candidate e5: Vote>2 Vote>3",
+            "leader": "leader e5: BeginQuorumEpoch>2 BeginQuorumEpoch>3",
+            "follower": "follower e5: Fetch>2",
+            "resigned": "resigned e5:",
+            "failed": "failed e5:",
+        },
     ),
     "resign": (
         lambda _: Resign(),

@@ -78,8 +78,12 @@ def build_leader_change(
     timestamp_ms: int,
     base_offset: int = 0,
     leader_epoch: int,
+    followed_by: Iterable[tuple[ControlType, Message]] = (),
 ) -> bytearray:
-    """The batch a new Raft leader begins its epoch with (KIP-595)."""
+    """The batch a new Raft leader begins its epoch with (KIP-595).
+
+    More records may follow in it: the level and the voters that the leader writes anew (KIP-853).
+    """
     message = LeaderChangeMessage(
         version=0,
         leader_id=leader_id,
@@ -87,7 +91,7 @@ def build_leader_change(
         granting_voters=[LeaderChangeVoter(voter_id=voter) for voter in granting_voters],
     )
     return build_control_batch(
-        [(ControlType.LEADER_CHANGE, message)],
+        [(ControlType.LEADER_CHANGE, message), *followed_by],
         timestamp_ms=timestamp_ms,
         base_offset=base_offset,
         leader_epoch=leader_epoch,

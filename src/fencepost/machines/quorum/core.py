@@ -7,6 +7,8 @@ Nothing here decides anything about Raft. It keeps three promises that the decid
   did. No handler can answer or send what depends on a vote or an epoch that is not on disk.
 * The machine knows its own log end. Appends and truncations are effects and happen after the
   step, so `_end_offset` and `_last_epoch` run ahead of the log in a step; at the next they agree.
+  So does the voter history: a set counts as soon as its record is appended, and no longer than the
+  record stays.
 * One request at a time to each peer. `_pump` sends what the role still wants to ask, and arms the
   retry timer for what failed or was not answered. Answers are matched by identity of the request.
 
@@ -20,6 +22,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from fencepost.batch.errors import BatchError
+from fencepost.batch.header import read_header
+from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import (
     Append,
     Buffer,
@@ -34,11 +39,17 @@ from fencepost.machines.effects import (
 )
 from fencepost.machines.quorum import inputs
 from fencepost.machines.quorum.config import QuorumConfig
-from fencepost.machines.quorum.roles import Body, Leader, Role, Unattached
+from fencepost.machines.quorum.roles import Body, Follower, Leader, Role, Unattached
 from fencepost.machines.quorum.state import NOBODY, QuorumState
 from fencepost.machines.quorum.view import LogView
 from fencepost.machines.quorum.voter_history import VoterHistory
-from fencepost.machines.quorum.voters import ReplicaKey, VoterSet
+from fencepost.machines.quorum.voters import (
+    Endpoint,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+    on_listener,
+)
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.vote import VoteRequest
 from fencepost.wire.message import Message
@@ -77,6 +88,9 @@ class QuorumCore(ABC):
         self._deadlines: dict[str, int] = {}
         self._in_flight: dict[int, tuple[Message, int]] = {}
         self._not_before: dict[int, int] = {}
+        self._installing: SnapshotId | None = None
+        self._damaged: frozenset[int] = frozenset()
+        self._promised_log_end = (0, 0)
 
     # -- what others may look at ---------------------------------------------------------------
 
@@ -113,7 +127,12 @@ class QuorumCore(ABC):
     @property
     def is_voter(self) -> bool:
         """Whether this node has a vote; otherwise it observes."""
-        return self.voter_set.contains(self.key)
+        voter = self.voter_set.get(self._node_id)
+        return voter is not None and self._is_replica(voter, self.key)
+
+    def _is_replica(self, voter: Voter, key: ReplicaKey) -> bool:
+        """Whether `key` counts as this voter: not with another disk (KAFKA-12181, KIP-853)."""
+        return voter.is_replica(key)
 
     @property
     def role(self) -> Role:
@@ -132,6 +151,37 @@ class QuorumCore(ABC):
         if leader_id == self._node_id and self.role is not Role.LEADER:
             return NOBODY
         return leader_id
+
+    @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the leader is reached: by its own word, or else by the voter set."""
+        if isinstance(self._body, Leader):
+            return self._config.endpoints
+        if isinstance(self._body, Follower) and self._body.leader_endpoints:
+            return self._body.leader_endpoints
+        voter = self.voter_set.get(self.leader_id)
+        return voter.endpoints if voter is not None else ()
+
+    def address_of(self, node_id: int) -> Endpoint | None:
+        """Where a node is reached on the listener of voters, if that is known.
+
+        Not for the pseudo ids below -1, which stand for the bootstrap servers in their order: -2
+        is the first.
+        """
+        endpoints: tuple[Endpoint, ...] = ()
+        voter = self.voter_set.get(node_id)
+        if node_id >= 0 and node_id == self.leader_id:
+            endpoints = self.leader_endpoints
+        elif voter is not None:
+            endpoints = voter.endpoints
+        elif isinstance(self._body, Leader) and self._body.change is not None:
+            added = self._body.change.added
+            endpoints = added.endpoints if added is not None and added.id == node_id else ()
+        return on_listener(self._config.listener, endpoints)
+
+    @property
+    def _leader_endpoint(self) -> Endpoint | None:
+        return on_listener(self._config.listener, self.leader_endpoints)
 
     @property
     def high_watermark(self) -> int:
@@ -184,20 +234,57 @@ class QuorumCore(ABC):
         self._emit(Reply(token, value))
 
     def _append(self, batches: Sequence[Buffer], count: int, epoch: int, as_leader: bool) -> None:
-        """Append `count` records to the log, the last of them of `epoch`."""
+        """Append `count` records to the log, the last of them of `epoch`.
+
+        Raises ValueError or BatchError, with nothing done, for control records that cannot be.
+        """
         assert epoch >= self._last_epoch, "epochs do not fall along a log"
+        voters_changed = self._take_control(batches)
         self._emit(Persist(Append(batches, self._state.epoch, as_leader)))
         self._end_offset += count
         self._last_epoch = epoch
+        if voters_changed:
+            self._voters_changed()
+
+    def _take_control(self, batches: Sequence[Buffer]) -> bool:
+        """Whether the voters or kraft.version change with these batches, which follow the log."""
+        changed = False
+        offset = self._end_offset
+        try:
+            for batch in batches:
+                header = read_header(batch)
+                if header.is_control:
+                    changed = self._history.take_batch(offset, batch) or changed
+                offset += header.last_offset_delta + 1
+        except (ValueError, BatchError):
+            self._history.truncate_to(self._end_offset)
+            raise
+        return changed
+
+    @abstractmethod
+    def _voters_changed(self) -> None:
+        """The voter set or kraft.version is another than before."""
 
     def _truncate(self, end_offset: int) -> None:
         """Cut the log, which must not take away anything that is committed."""
         assert self._high_watermark <= end_offset <= self._end_offset, "what is committed stays"
-        epoch = self._log.epochs.epoch_at(end_offset - 1) if end_offset else None
+        epoch = self._epoch_before(end_offset)
         self._emit(Persist(Truncate(end_offset)))
         self._end_offset = end_offset
         self._durable_end_offset = min(self._durable_end_offset, end_offset)
-        self._last_epoch = epoch if epoch is not None else 0
+        self._last_epoch = epoch
+        self._history.truncate_to(end_offset)
+        self._voters_changed()
+
+    def _epoch_before(self, offset: int) -> int:
+        """The epoch of the record below `offset` of the log as it is on disk; 0 if there is none.
+
+        At the log's start that is the epoch of the snapshot that ends there.
+        """
+        if offset > self._log.start_offset:
+            return self._log.epochs.epoch_at(offset - 1) or 0
+        ending_here = [i.epoch for i in self._log.snapshots.ids() if i.end_offset == offset]
+        return ending_here[-1] if ending_here else 0
 
     def _remember(self, state: QuorumState) -> None:
         """Change the durable state. Within an epoch a leader and a vote are set at most once."""
@@ -266,10 +353,23 @@ class QuorumCore(ABC):
         short could elect a leader without committed records.
         """
         self._in_flight[peer] = (message, self._now_ms + self._config.request_timeout_ms)
-        if self._durable_end_offset < self._end_offset and _speaks_of_log(message):
+        if self._durable_end_offset < self._end_offset and self._waits_for_flush(message):
             self._emit(SendAfterPersist(peer, message))
         else:
             self._emit(Send(peer, message))
+
+    def _waits_for_flush(self, message: Message) -> bool:
+        if isinstance(message, FetchRequest):
+            return self._flushes_before_fetch()
+        return isinstance(message, VoteRequest)
+
+    def _flushes_before_fetch(self) -> bool:
+        """Whether a fetch is our word that what lies below it is on disk.
+
+        Not only voters must keep it: a leader that makes an observer a voter counts the fetches it
+        has seen of it (KAFKA-17332). Brokers never become voters.
+        """
+        return self.is_voter or self._config.can_become_voter
 
     def _pump(self) -> None:
         """Send to every wanted peer that is neither busy nor to be left in peace; arm the retry."""
@@ -309,6 +409,27 @@ class QuorumCore(ABC):
         return self._last_epoch, self._end_offset
 
     @property
+    def _vote_floor(self) -> tuple[int, int]:
+        """What the log of a candidate must not be behind: ours, as we have told of it.
+
+        A damaged end that was cut off counts until it is there again: a leader may have committed
+        records because we said that we hold them.
+        """
+        return max(self._log_end, self._promised_log_end)
+
+    def _may_stand(self) -> bool:
+        """Whether this node could lead with the log that it has.
+
+        Not while a snapshot takes the log's place (a leader never loads one, I28), nor while the
+        log has batches that cannot be read, or lacks some that it had promised to hold.
+        """
+        return (
+            self._installing is None
+            and not self._damaged
+            and self._promised_log_end <= self._log_end
+        )
+
+    @property
     def _majority(self) -> int:
         return self.voter_set.majority
 
@@ -318,10 +439,5 @@ class QuorumCore(ABC):
 
     @property
     def _others(self) -> tuple[int, ...]:
-        """The voters but for this node. A voter with our id and another disk is not us."""
-        mine = self.key
-        return tuple(voter.id for voter in self.voter_set.voters if not voter.is_replica(mine))
-
-
-def _speaks_of_log(message: Message) -> bool:
-    return isinstance(message, VoteRequest | FetchRequest)
+        """The voters but for this node, or for what it was before it lost its disk."""
+        return tuple(voter for voter in self._voters if voter != self._node_id)

@@ -13,15 +13,20 @@ offset) is not behind mine":
 | Follower     | log, and my leader never spoke | no: there is a leader                            |
 | Resigned     | log                            | no: there was a leader, me                       |
 
+A node says yes or no whether it is a voter by its own log or not, and whether the candidate is: a
+voter set counts as soon as it is appended, so it may be known to the candidate alone (KIP-853).
+
 "My leader never spoke" keeps a node that was cut off from disturbing a quorum that works: followers
 that fetch from their leader refuse it (KIP-996).
 """
 
 from __future__ import annotations
 
+from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
+from fencepost.machines.quorum.endpoints import add_leader, leader_in
 from fencepost.machines.quorum.roles import Follower, Nominee, Role
-from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY, QuorumState
 from fencepost.machines.quorum.transitions import Transitions
 from fencepost.wire.api import vote
 from fencepost.wire.errors import ErrorCode
@@ -41,15 +46,23 @@ class Elections(Transitions):
         else:
             error, granted = self._consider_vote(request.voter_id, asked)
             response = messages.vote_response(error, self.leader_id, self._state.epoch, granted)
+            add_leader(response, self.leader_id, self._leader_endpoint)
         self._reply(input_.token, response)
 
     def _consider_vote(
         self, voter_id: int, asked: vote.PartitionDataRequest
     ) -> tuple[ErrorCode, bool]:
-        """The checks in Kafka's order, and the vote. A higher epoch counts even if it is no."""
+        """The checks in Kafka's order, and the vote. A higher epoch counts even if it is no.
+
+        The candidate need not be in our voter set, nor we in its: the set counts from its append,
+        and a voter whose log is behind does not know the latest (KIP-853).
+        """
         candidate_log = (asked.last_offset_epoch, asked.last_offset)
         too_new = asked.last_offset_epoch - (1 if asked.pre_vote else 0)
         if min(candidate_log) < 0 or too_new >= asked.replica_epoch:
+            return ErrorCode.INVALID_REQUEST, False
+        if self._is_absurd(asked.replica_epoch):
+            probe("quorum.vote.refused.epoch")
             return ErrorCode.INVALID_REQUEST, False
         if self.role is Role.FAILED:
             return ErrorCode.BROKER_NOT_AVAILABLE, False
@@ -60,6 +73,7 @@ class Elections(Transitions):
         if asked.replica_epoch > self._state.epoch:
             self.become_unattached(asked.replica_epoch)
         if not self._is_me(voter_id, asked.voter_directory_id):
+            probe("quorum.vote.refused.key")
             return ErrorCode.INVALID_VOTER_KEY, False
         log_is_enough = candidate_log >= self._log_end
         if asked.pre_vote:
@@ -104,7 +118,10 @@ class Elections(Transitions):
             if self.role is Role.PROSPECTIVE and asked.replica_epoch == self._state.epoch:
                 self.become_candidate()
             return
-        if said is None or self._observe(said.leader_epoch, said.leader_id):
+        if said is None:
+            return
+        endpoints = leader_in(input_.response, said.leader_id, self._config.listener)
+        if self._observe(said.leader_epoch, said.leader_id, endpoints):
             return
         nominee = self._body
         if (
@@ -130,9 +147,16 @@ class Elections(Transitions):
             self._give_up_asking()
         # A candidate that has lost sits out its election timeout, for others to win.
 
+    def _forget_leadership(self) -> None:
+        """It led, and was removed from the voters. Whoever still fetches from it asks in an epoch
+        that is over from now on, and looks for the next leader."""
+        self.become_unattached(min(self._state.epoch + 1, EPOCH_MAX))
+
     def _step_election_timeout(self) -> None:
         """Nobody was elected in time."""
         if self.role is Role.PROSPECTIVE:
             self._give_up_asking()
+        elif not self.is_voter:
+            self._forget_leadership()
         elif self.role in (Role.UNATTACHED, Role.CANDIDATE, Role.RESIGNED):
             self.become_prospective()

@@ -6,7 +6,8 @@ two logs part. Truncation goes to that point, never below the high watermark: wh
 in every leader's log, so a leader that asks for more is not one, and the node stops (I07).
 
 Observers, nodes without a vote, follow in the same way. As long as they know no leader they ask the
-voters one after another, with the very same fetch; a voter that does not lead says who does.
+bootstrap servers and the voters one after another, with the very same fetch; a node that does not
+lead says who does, and where it is reached.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from __future__ import annotations
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import check_crc, iter_headers
 from fencepost.machines.effects import Buffer
+from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
+from fencepost.machines.quorum.endpoints import add_leader, endpoints_of, leader_in
 from fencepost.machines.quorum.roles import Follower, Role, Unattached
 from fencepost.machines.quorum.state import NOBODY
 from fencepost.machines.quorum.transitions import Transitions
+from fencepost.machines.quorum.voters import ReplicaKey
 from fencepost.wire.api import fetch
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochResponse
 from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochResponse
@@ -40,10 +44,12 @@ class Following(Transitions):
         else:
             error = self._check_leader(said.leader_id, said.leader_epoch)
             if error is ErrorCode.NONE:
-                self._observe(said.leader_epoch, said.leader_id, from_leader=True)
+                endpoints = endpoints_of(request.leader_endpoints)
+                self._observe(said.leader_epoch, said.leader_id, endpoints, from_leader=True)
                 if not self._is_me(request.voter_id, said.voter_directory_id):
                     error = ErrorCode.INVALID_VOTER_KEY
             response = messages.begin_response(error, self.leader_id, self._state.epoch)
+            add_leader(response, self.leader_id, self._leader_endpoint)
         self._reply(input_.token, response)
 
     def _step_end(self, input_: inputs.EndQuorumEpochReceived) -> None:
@@ -56,28 +62,31 @@ class Following(Transitions):
         else:
             error = self._check_leader(said.leader_id, said.leader_epoch)
             if error is ErrorCode.NONE:
-                self._observe(said.leader_epoch, said.leader_id, from_leader=True)
+                endpoints = endpoints_of(request.leader_endpoints)
+                self._observe(said.leader_epoch, said.leader_id, endpoints, from_leader=True)
                 self._take_leave(said.leader_id, messages.preferred_candidates_of(said))
             response = messages.end_response(error, self.leader_id, self._state.epoch)
+            add_leader(response, self.leader_id, self._leader_endpoint)
         self._reply(input_.token, response)
 
     def _check_leader(self, leader_id: int, epoch: int) -> ErrorCode:
         """The error for a leader's request, or NONE.
 
-        Anybody can send one. A leader that is no voter, or that claims an epoch we know another
-        leader of, is refused and otherwise ignored: it cannot have been elected.
+        Anybody can send one. A leader that claims an epoch we know another leader of, or one that
+        no election can have come to, is refused and otherwise ignored: it cannot have been elected.
+        That it is no voter by our log says nothing, for our log may be behind (KIP-853).
         """
         if self.role is Role.FAILED:
             return ErrorCode.BROKER_NOT_AVAILABLE
         if epoch < self._state.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if leader_id not in self._voters or leader_id == self._node_id:
+        if leader_id < 0 or leader_id == self._node_id or self._is_absurd(epoch):
             return ErrorCode.INVALID_REQUEST
         if epoch == self._state.epoch and self._state.leader_id not in (NOBODY, leader_id):
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
-    def _take_leave(self, leader_id: int, candidates: list[int]) -> None:
+    def _take_leave(self, leader_id: int, candidates: list[ReplicaKey]) -> None:
         """Our leader resigned: stand for election, sooner or later by our place in its list."""
         follower = self._body
         if not isinstance(follower, Follower) or follower.leader_id != leader_id:
@@ -91,15 +100,16 @@ class Following(Transitions):
         else:
             self._set_timer(inputs.FETCH, self._now_ms + backoff)
 
-    def _succession_backoff(self, candidates: list[int]) -> int:
+    def _succession_backoff(self, candidates: list[ReplicaKey]) -> int:
         """Milliseconds to wait: none for the first, then doubling up to the maximum for the last.
 
         So the voter with the longest log has a head start, and no two stand at the same time.
         """
         most = self._config.election_backoff_max_ms
-        if self._node_id not in candidates:
+        us = (self.key, ReplicaKey(self._node_id))
+        position = next((i for i, key in enumerate(candidates) if key in us), -1)
+        if position < 0:
             return most
-        position = candidates.index(self._node_id)
         if position == 0:
             return 0
         return min(most, (most >> (len(candidates) - 1)) << (position - 1))
@@ -112,13 +122,18 @@ class Following(Transitions):
         if isinstance(body, Follower):
             return body.leader_id
         if isinstance(body, Unattached) and not self.is_voter:
-            return self._voters[(self._probe_start + body.probed) % len(self._voters)]
+            targets = self._probe_targets()
+            # Observers begin with different ones.
+            return targets[(self._node_id + body.probed) % len(targets)] if targets else None
         return None
 
-    @property
-    def _probe_start(self) -> int:
-        """Observers begin with different voters."""
-        return self._node_id % len(self._voters)
+    def _probe_targets(self) -> tuple[int, ...]:
+        """Whom to ask who leads: the bootstrap servers under their pseudo ids, then the voters.
+
+        Bootstrap servers come first because voters may be known only by what an old log says.
+        """
+        servers = tuple(-2 - index for index in range(self._config.bootstrap_servers))
+        return servers + self._others
 
     def _fetch_request(self) -> Message:
         return messages.fetch_request(
@@ -135,7 +150,8 @@ class Following(Transitions):
         asked = messages.fetch_request_of(input_.request)
         assert asked is not None, "we ask about the one partition"
         current = said.current_leader
-        if self._observe(current.leader_epoch, current.leader_id):
+        endpoints = leader_in(input_.response, current.leader_id, self._config.listener)
+        if self._observe(current.leader_epoch, current.leader_id, endpoints):
             return
         if unusable or not is_awaited or current.leader_epoch != self._state.epoch:
             self._probe_next()
@@ -198,7 +214,12 @@ class Following(Transitions):
         except BatchError:
             return False
         if batches:
-            self._append(batches, next_offset - self._end_offset, epoch, as_leader=False)
+            try:
+                self._append(batches, next_offset - self._end_offset, epoch, as_leader=False)
+            except BatchError:
+                return False
+            except ValueError as error:
+                self.become_failed(f"the leader's log cannot be: {error}")
         return True
 
     def _step_fetch_timeout(self) -> None:
@@ -208,7 +229,12 @@ class Following(Transitions):
         if self.is_voter:
             self.become_prospective()
         else:
-            self.become_unattached(self._state.epoch)
+            self._leave_silent_leader()
+
+    def _leave_silent_leader(self) -> None:
+        """An observer asks around again: the address it has may lead nowhere (KAFKA-19354)."""
+        probe("quorum.observer.leaves.leader")
+        self.become_unattached(self._state.epoch)
 
     def _probe_next(self) -> None:
         if isinstance(self._body, Unattached):

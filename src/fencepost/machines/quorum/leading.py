@@ -1,10 +1,11 @@
 """Leading: append, serve fetches, commit, and notice when the majority is gone.
 
 The high watermark is the largest offset up to which a majority of voters hold the log on disk: the
-leader by `Persisted`, followers by the offsets they fetch from. It moves only past a record of the
-leader's own epoch (KIP-595; Raft's figure 8). Records of earlier epochs are committed with it: a
-majority may hold them and a leader of a later epoch still cut them off, as long as none of ours
-stands on top of them.
+leader by `Persisted`, unless it is being removed from the voters, followers by the offsets they
+fetch from. The voters are those of the latest set in the log, committed or not (KIP-853). It moves
+only past a record of the leader's own epoch (KIP-595; Raft's figure 8). Records of earlier epochs
+are committed with it: a majority may hold them and a leader of a later epoch still cut them off, as
+long as none of ours stands on top of them.
 
 A leader that has not been fetched from by a majority for 1.5 fetch timeouts resigns: it may be cut
 off, and others may have a leader already. A lone voter is a majority and never resigns.
@@ -19,6 +20,7 @@ from fencepost.machines.quorum.config import (
     MAX_PARKED_FETCHES,
     MAX_PENDING_APPENDS,
 )
+from fencepost.machines.quorum.endpoints import leader_in
 from fencepost.machines.quorum.roles import (
     Leader,
     ParkedFetch,
@@ -28,9 +30,9 @@ from fencepost.machines.quorum.roles import (
     Role,
 )
 from fencepost.machines.quorum.transitions import Transitions
+from fencepost.machines.quorum.voters import ReplicaKey, Voter
 from fencepost.wire.api import describe_quorum as describe, fetch
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.types import Uuid
 
 
 class Leading(Transitions):
@@ -86,7 +88,8 @@ class Leading(Transitions):
         assert isinstance(leader, Leader), "only a leader gets past the checks"
         diverging = self._divergence(asked)
         if diverging is None:
-            self._note_progress(leader, replica_id, asked.fetch_offset)
+            key = ReplicaKey(replica_id, asked.replica_directory_id)
+            self._note_progress(leader, key, asked.fetch_offset)
             self._maybe_commit(leader)
         bounds = self._bounds(replica_id, asked.fetch_offset, request.max_bytes, diverging)
         if (
@@ -159,30 +162,47 @@ class Leading(Transitions):
             log_start_offset=self._log.start_offset,
             max_bytes=min(max_bytes, self._config.fetch_max_bytes),
             diverging=diverging,
+            leader_endpoint=self._leader_endpoint,
         )
 
-    def _note_progress(self, leader: Leader, replica_id: int, offset: int) -> None:
+    def _note_progress(self, leader: Leader, key: ReplicaKey, offset: int) -> None:
         """A replica holds everything below `offset`, also if that is less than it once held."""
-        if replica_id < 0:
-            return
-        progress = leader.followers.get(replica_id)
+        progress = self._progress_of(leader, key)
         if progress is None:
-            progress = leader.observers.get(replica_id)
-            if progress is None:
-                self._drop_silent_observers(leader)
-                if len(leader.observers) >= MAX_OBSERVERS:
-                    return
-                progress = leader.observers[replica_id] = Progress()
-        leader.unacknowledged.discard(replica_id)  # it knows its leader, or it would not fetch
-        progress.end_offset = offset
-        progress.last_fetch_ms = self._now_ms
+            return
+        if key.id in leader.followers and leader.followers[key.id] is progress:
+            leader.unacknowledged.discard(key.id)  # it knows its leader, or it would not fetch
         if offset >= self._end_offset:
             progress.last_caught_up_ms = self._now_ms
+        elif 0 <= progress.leader_end_offset <= offset:
+            # It has now what there was at its fetch before.
+            progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
+        progress.key = key
+        progress.end_offset = offset
+        progress.last_fetch_ms = self._now_ms
+        progress.leader_end_offset = self._end_offset
+
+    def _progress_of(self, leader: Leader, key: ReplicaKey) -> Progress | None:
+        """Where to keep what is known of this replica; None for something that is no replica.
+
+        A voter's id with another directory is an observer: it is not the disk that was counted.
+        """
+        if key.id < 0:
+            return None
+        voter = self.voter_set.get(key.id)
+        if voter is not None and self._is_replica(voter, key):
+            return leader.followers[key.id]
+        if key not in leader.observers:
+            self._drop_silent_observers(leader)
+            if len(leader.observers) >= MAX_OBSERVERS:
+                return None
+            leader.observers[key] = Progress(key)
+        return leader.observers[key]
 
     def _drop_silent_observers(self, leader: Leader) -> None:
         oldest = self._now_ms - self._config.observer_session_ms
-        for id_ in [i for i, p in leader.observers.items() if p.last_fetch_ms < oldest]:
-            del leader.observers[id_]
+        for key in [key for key, p in leader.observers.items() if p.last_fetch_ms < oldest]:
+            del leader.observers[key]
 
     def _answer_parked(self, leader: Leader) -> None:
         """Answer the parked fetches that have something to hear, or have waited long enough."""
@@ -207,11 +227,16 @@ class Leading(Transitions):
     def _maybe_commit(self, leader: Leader) -> None:
         """Move the high watermark to what a majority holds, if the epoch has come that far."""
         held = [progress.end_offset for progress in leader.followers.values()]
-        held.append(self._durable_end_offset)
+        if self._counts_itself():
+            held.append(self._durable_end_offset)
         held.sort(reverse=True)
         offset = held[self._majority - 1]
         if self._may_commit(leader, offset):
             self._advance_high_watermark(min(offset, self._end_offset))
+
+    def _counts_itself(self) -> bool:
+        """Whether this leader is one of those a majority is made of: not once it is removed."""
+        return self.is_voter
 
     def _may_commit(self, leader: Leader, offset: int) -> bool:
         """Whether a record of this leader's own epoch lies below `offset`."""
@@ -231,8 +256,9 @@ class Leading(Transitions):
             return
         heard = [max(p.last_fetch_ms, leader.since_ms) for p in leader.followers.values()]
         heard.sort(reverse=True)
-        # This node is one of the majority, so that many others less one must have been heard.
-        deadline = heard[self._majority - 2] + self._config.check_quorum_timeout_ms
+        # If this node is one of the majority, one less of the others must have been heard.
+        needed = self._majority - 1 if self.is_voter else self._majority
+        deadline = heard[needed - 1] + self._config.check_quorum_timeout_ms
         if deadline <= self._now_ms:
             self.become_resigned()
         else:
@@ -253,7 +279,10 @@ class Leading(Transitions):
         said = messages.begin_response_of(input_.response)
         flawed = said is None or said.error_code != ErrorCode.NONE
         is_awaited = self._settle_request(input_.source, input_.request, retry_later=flawed)
-        if said is None or self._observe(said.leader_epoch, said.leader_id):
+        if said is None:
+            return
+        endpoints = leader_in(input_.response, said.leader_id, self._config.listener)
+        if self._observe(said.leader_epoch, said.leader_id, endpoints):
             return
         if isinstance(self._body, Leader) and is_awaited and not flawed:
             self._body.unacknowledged.discard(input_.source)
@@ -262,7 +291,10 @@ class Leading(Transitions):
         said = messages.end_response_of(input_.response)
         flawed = said is None or said.error_code != ErrorCode.NONE
         is_awaited = self._settle_request(input_.source, input_.request, retry_later=flawed)
-        if said is None or self._observe(said.leader_epoch, said.leader_id):
+        if said is None:
+            return
+        endpoints = leader_in(input_.response, said.leader_id, self._config.listener)
+        if self._observe(said.leader_epoch, said.leader_id, endpoints):
             return
         if isinstance(self._body, Resigned) and is_awaited and not flawed:
             self._body.unacknowledged.discard(input_.source)
@@ -275,6 +307,7 @@ class Leading(Transitions):
 
     def _step_describe(self, input_: inputs.DescribeQuorumReceived) -> None:
         leader = self._body
+        nodes: tuple[Voter, ...] = ()
         if messages.describe_request_of(input_.request) is None:
             answer = describe.PartitionDataResponse(
                 error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, leader_id=-1, high_watermark=-1
@@ -287,23 +320,31 @@ class Leading(Transitions):
                 high_watermark=-1,
             )
         else:
-            self._drop_silent_observers(leader)
-            mine = Progress(self._end_offset, self._now_ms, self._now_ms)
-            voters = {**leader.followers, self._node_id: mine}
-            answer = describe.PartitionDataResponse(
-                leader_id=self._node_id,
-                leader_epoch=self._state.epoch,
-                high_watermark=self._high_watermark if self.is_active_leader else -1,
-                current_voters=[_described(id_, voters[id_]) for id_ in self._voters],
-                observers=[_described(i, p) for i, p in sorted(leader.observers.items())],
-            )
-        self._reply(input_.token, messages.describe_response(answer))
+            answer, nodes = self._description(leader), self.voter_set.voters
+        self._reply(input_.token, messages.describe_response(answer, nodes))
+
+    def _description(self, leader: Leader) -> describe.PartitionDataResponse:
+        """The quorum as its leader sees it; a leader that is being removed observes."""
+        self._drop_silent_observers(leader)
+        mine = Progress(self.key, self._end_offset, self._now_ms, self._now_ms)
+        voters, observers = {**leader.followers}, {**leader.observers}
+        if self.is_voter:
+            voters[self._node_id] = mine
+        else:
+            observers[self.key] = mine
+        return describe.PartitionDataResponse(
+            leader_id=self._node_id,
+            leader_epoch=self._state.epoch,
+            high_watermark=self._high_watermark if self.is_active_leader else -1,
+            current_voters=[_described(v.key, voters[v.id]) for v in self.voter_set.voters],
+            observers=[_described(key, p) for key, p in sorted(observers.items())],
+        )
 
 
-def _described(replica_id: int, progress: Progress) -> describe.ReplicaState:
+def _described(key: ReplicaKey, progress: Progress) -> describe.ReplicaState:
     return describe.ReplicaState(
-        replica_id=replica_id,
-        replica_directory_id=Uuid.ZERO,
+        replica_id=key.id,
+        replica_directory_id=key.directory_id,
         log_end_offset=progress.end_offset,
         last_fetch_timestamp=progress.last_fetch_ms,
         last_caught_up_timestamp=progress.last_caught_up_ms,

@@ -1,4 +1,4 @@
-"""The metadata quorum: Raft as Kafka speaks it (KIP-595), for a voter set fixed by configuration.
+"""The metadata quorum: Raft as Kafka speaks it (KIP-595), with voters that may change (KIP-853).
 
 Theory of operation
 -------------------
@@ -27,9 +27,11 @@ Roles, and what leads from one to another; e is the present epoch.
 | Candidate   | election timeout                                         | Prospective(e)      |
 | Candidate   | the leader of e is heard of                              | Follower(e)         |
 | Leader      | no majority fetches for 1.5 fetch timeouts; or `Resign`  | Resigned(e)         |
+| Leader      | its removal from the voters is committed                 | Resigned(e)         |
 | Follower    | fetch timeout, or the leader resigns and it is our turn  | Prospective(e)      |
 | Follower    | fetch timeout of an observer                             | Unattached(e)       |
-| Resigned    | election timeout                                         | Prospective(e)      |
+| Resigned    | election timeout of a voter                              | Prospective(e)      |
+| Resigned    | election timeout of one that was removed                 | Unattached(e+1)     |
 | any         | `DiskFailed`, or an invariant is broken                  | Failed              |
 
 A restarted leader is Resigned and not Leader: it may have lost records that it had written but not
@@ -60,10 +62,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
-from fencepost.machines.quorum import inputs, messages
+from fencepost.machines.quorum import inputs, membership, messages
 from fencepost.machines.quorum.elections import Elections
 from fencepost.machines.quorum.following import Following
 from fencepost.machines.quorum.leading import Leading
+from fencepost.machines.quorum.reconfiguration import Reconfiguration
 from fencepost.machines.quorum.roles import (
     Failed,
     Follower,
@@ -74,10 +77,12 @@ from fencepost.machines.quorum.roles import (
     Unattached,
 )
 from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
 
 
-class QuorumMachine(Elections, Following, Leading):
+class QuorumMachine(Elections, Following, Leading, Reconfiguration):
     """One node's part in the quorum; see the module docstring. Step it with `inputs.Input`."""
 
     _has_started = False
@@ -101,6 +106,8 @@ class QuorumMachine(Elections, Following, Leading):
             self._maybe_commit(leader)
             self._answer_committed(leader)
             self._answer_parked(leader)
+            self._settle_change(leader)
+        self._arm_introduction()
         self._pump()
 
     def _check_invariants(self) -> None:
@@ -115,7 +122,7 @@ class QuorumMachine(Elections, Following, Leading):
         if isinstance(self._body, Follower):
             assert state.leader_id == self._body.leader_id != self._node_id, "we follow the leader"
         if not self.is_voter:
-            assert role in (Role.UNATTACHED, Role.FOLLOWER, Role.FAILED), "observers observe"
+            assert role not in (Role.PROSPECTIVE, Role.CANDIDATE), "observers do not stand"
 
     # -- the handlers that belong to no part ---------------------------------------------------
 
@@ -139,7 +146,7 @@ class QuorumMachine(Elections, Following, Leading):
         epoch, leader_id = self._state.epoch, self._state.leader_id
         if self.is_voter and not self._others:
             self.become_prospective()
-        elif leader_id == self._node_id and self.is_voter:
+        elif leader_id == self._node_id:
             self._body = Resigned()
             self._set_timer(inputs.ELECTION, self._random_election_deadline())
         elif leader_id in self._voters:
@@ -158,6 +165,8 @@ class QuorumMachine(Elections, Following, Leading):
     def _step_request_failed(self, input_: inputs.RequestFailed) -> None:
         if self._settle_request(input_.source, input_.request, retry_later=True):
             self._probe_next()
+            if isinstance(input_.request, ApiVersionsRequest):
+                self._versions_unanswered(input_.source)
 
     def _step_timer(self, input_: TimerFired) -> None:
         if self.role is Role.FAILED or not self._timer_is_due(input_.name):
@@ -170,6 +179,10 @@ class QuorumMachine(Elections, Following, Leading):
             self._step_check_quorum()
         elif input_.name == inputs.BEGIN_QUORUM:
             self._step_begin_quorum()
+        elif input_.name == inputs.VOTER_CHANGE:
+            self._step_change_timeout()
+        elif input_.name == inputs.INTRODUCTION:
+            self._step_introduction_due()
         # "retry" and "fetch-wait" need no more than the settling that ends every step.
 
     # -- what the role asks of its peers -------------------------------------------------------
@@ -180,7 +193,13 @@ class QuorumMachine(Elections, Following, Leading):
             if self._is_lost(body):
                 return ()
             return [v for v in self._others if v not in body.granted and v not in body.rejected]
-        if isinstance(body, Leader | Resigned):
+        if isinstance(body, Leader):
+            peers = sorted(body.unacknowledged)
+            asks = body.change is not None and body.change.record_offset < 0
+            if asks and body.change is not None and body.change.added is not None:
+                peers.append(body.change.added.id)
+            return peers
+        if isinstance(body, Resigned):
             return sorted(body.unacknowledged)
         target = self._fetch_target()
         return () if target is None else (target,)
@@ -195,18 +214,26 @@ class QuorumMachine(Elections, Following, Leading):
                 epoch=self._state.epoch,
                 log_end=self._log_end,
                 pre_vote=body.role is Role.PROSPECTIVE,
+                voter_directory_id=self._directory_of(peer),
             )
         if isinstance(body, Leader):
-            return messages.begin_request(self._config, peer, self._state)
+            if peer not in body.followers:
+                return membership.versions_request()
+            return messages.begin_request(self._config, peer, self._state, self._directory_of(peer))
         if isinstance(body, Resigned):
             return messages.end_request(self._config, self._state, body.candidates)
         assert isinstance(body, Follower | Unattached), f"{body!r} asks nobody"
-        return self._fetch_request()
+        return self._due_introduction() or self._fetch_request()
+
+    def _directory_of(self, peer: int) -> Uuid:
+        """The directory id under which a voter is known, or the zero id."""
+        voter = self.voter_set.get(peer)
+        return voter.key.directory_id if voter is not None else Uuid.ZERO
 
     def __repr__(self) -> str:
         failed = f", {self._body.reason}" if isinstance(self._body, Failed) else ""
         return (
-            f"QuorumMachine({self._node_id} of {list(self._voters)}: {self.role.value}, "
+            f"QuorumMachine({self._node_id} of {list(self.voters)}: {self.role.value}, "
             f"epoch {self.epoch}, leader {self.leader_id}, high watermark {self._high_watermark}, "
             f"end {self._end_offset}{failed})"
         )
@@ -228,6 +255,14 @@ HANDLERS: dict[type[Any], str] = {
     inputs.FetchAnswered: "_step_fetch_answer",
     inputs.RequestFailed: "_step_request_failed",
     inputs.AppendRecords: "_step_append",
+    inputs.AddVoterReceived: "_step_add_voter",
+    inputs.RemoveVoterReceived: "_step_remove_voter",
+    inputs.UpdateVoterReceived: "_step_update_voter",
+    inputs.ApiVersionsAnswered: "_step_versions_answer",
+    inputs.AddVoterAnswered: "_step_introduction_answer",
+    inputs.RemoveVoterAnswered: "_step_introduction_answer",
+    inputs.UpdateVoterAnswered: "_step_update_answer",
+    inputs.UpgradeKRaftVersion: "_step_upgrade",
     inputs.Resign: "_step_resign",
 }
 """Every kind of input and the method that takes it; by name, so that a subclass may replace one."""

@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import Buffer
 from fencepost.machines.quorum.config import QuorumConfig
+from fencepost.machines.quorum.endpoints import add_leader, listeners
 from fencepost.machines.quorum.inputs import DraftBounds, FetchBounds, SnapshotBounds
 from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.voters import ReplicaKey, Voter
 from fencepost.wire.api import (
     begin_quorum_epoch as begin,
     describe_quorum as describe,
@@ -50,6 +52,7 @@ def vote_request(
     epoch: int,
     log_end: tuple[int, int],
     pre_vote: bool,
+    voter_directory_id: Uuid = Uuid.ZERO,
 ) -> vote.VoteRequest:
     """Ask `voter_id` for a vote; `log_end` is (epoch of the last record, end offset)."""
     partition = vote.PartitionDataRequest(
@@ -57,6 +60,7 @@ def vote_request(
         replica_epoch=epoch,
         replica_id=candidate_id,
         replica_directory_id=config.directory_id,
+        voter_directory_id=voter_directory_id,
         last_offset_epoch=log_end[0],
         last_offset=log_end[1],
         pre_vote=pre_vote,
@@ -102,16 +106,23 @@ def vote_response_of(response: vote.VoteResponse) -> vote.PartitionDataResponse 
 
 
 def begin_request(
-    config: QuorumConfig, voter_id: int, state: QuorumState
+    config: QuorumConfig,
+    voter_id: int,
+    state: QuorumState,
+    voter_directory_id: Uuid = Uuid.ZERO,
 ) -> begin.BeginQuorumEpochRequest:
-    """Tell `voter_id` who leads the state's epoch."""
+    """Tell `voter_id` who leads the state's epoch, and where it is reached."""
     partition = begin.PartitionDataRequest(
-        partition_index=PARTITION, leader_id=state.leader_id, leader_epoch=state.epoch
+        partition_index=PARTITION,
+        voter_directory_id=voter_directory_id,
+        leader_id=state.leader_id,
+        leader_epoch=state.epoch,
     )
     return begin.BeginQuorumEpochRequest(
         cluster_id=config.cluster_id,
         voter_id=voter_id,
         topics=[begin.TopicDataRequest(topic_name=TOPIC, partitions=[partition])],
+        leader_endpoints=listeners(begin.LeaderEndpoint, config.endpoints),
     )
 
 
@@ -148,20 +159,27 @@ def begin_response_of(
 
 
 def end_request(
-    config: QuorumConfig, state: QuorumState, candidates: Iterable[int]
+    config: QuorumConfig, state: QuorumState, candidates: Iterable[ReplicaKey]
 ) -> end.EndQuorumEpochRequest:
-    """Say that this node no longer leads the state's epoch, and who had better stand next."""
+    """Say that this node no longer leads the state's epoch, and who had better stand next.
+
+    Both forms of the candidates are filled in, v0's ids and v1's keys; the codec drops one.
+    """
     preferred = list(candidates)
     partition = end.PartitionDataRequest(
         partition_index=PARTITION,
         leader_id=state.leader_id,
         leader_epoch=state.epoch,
-        preferred_successors=preferred,
-        preferred_candidates=[end.ReplicaInfo(candidate_id=id_) for id_ in preferred],
+        preferred_successors=[key.id for key in preferred],
+        preferred_candidates=[
+            end.ReplicaInfo(candidate_id=key.id, candidate_directory_id=key.directory_id)
+            for key in preferred
+        ],
     )
     return end.EndQuorumEpochRequest(
         cluster_id=config.cluster_id,
         topics=[end.TopicDataRequest(topic_name=TOPIC, partitions=[partition])],
+        leader_endpoints=listeners(end.LeaderEndpoint, config.endpoints),
     )
 
 
@@ -171,11 +189,14 @@ def end_request_of(request: end.EndQuorumEpochRequest) -> end.PartitionDataReque
     return partition
 
 
-def preferred_candidates_of(partition: end.PartitionDataRequest) -> list[int]:
-    """The ids of those who had better stand next, best first, from either form."""
+def preferred_candidates_of(partition: end.PartitionDataRequest) -> list[ReplicaKey]:
+    """The keys of those who had better stand next, best first, from either form."""
     if partition.preferred_candidates:
-        return [candidate.candidate_id for candidate in partition.preferred_candidates]
-    return list(partition.preferred_successors)
+        return [
+            ReplicaKey(candidate.candidate_id, candidate.candidate_directory_id)
+            for candidate in partition.preferred_candidates
+        ]
+    return [ReplicaKey(id_) for id_ in partition.preferred_successors]
 
 
 def end_response(error: ErrorCode, leader_id: int, epoch: int) -> end.EndQuorumEpochResponse:
@@ -268,7 +289,9 @@ def fetch_response(
     topic = fetch.FetchableTopicResponse(
         topic=TOPIC, topic_id=Uuid.METADATA_TOPIC_ID, partitions=[partition]
     )
-    return fetch.FetchResponse(responses=[topic])
+    response = fetch.FetchResponse(responses=[topic])
+    add_leader(response, bounds.leader_id, bounds.leader_endpoint)
+    return response
 
 
 def fetch_response_of(response: fetch.FetchResponse) -> fetch.PartitionData | None:
@@ -347,9 +370,11 @@ def fetch_snapshot_response(
         partition.size = bounds.size_bytes
         partition.position = bounds.position_bytes
         partition.unaligned_records = data
-    return fetch_snapshot.FetchSnapshotResponse(
+    response = fetch_snapshot.FetchSnapshotResponse(
         topics=[fetch_snapshot.TopicSnapshotResponse(name=topic, partitions=[partition])]
     )
+    add_leader(response, bounds.leader_id, bounds.leader_endpoint)
+    return response
 
 
 def fetch_snapshot_response_of(
@@ -397,9 +422,16 @@ def describe_request_of(
     return partition
 
 
-def describe_response(partition: describe.PartitionDataResponse) -> describe.DescribeQuorumResponse:
-    """An answer about the partition; the shell adds where the nodes are reached."""
+def describe_response(
+    partition: describe.PartitionDataResponse, voters: Iterable[Voter] = ()
+) -> describe.DescribeQuorumResponse:
+    """An answer about the partition, and where the voters are reached."""
     partition.partition_index = PARTITION
+    nodes = [
+        describe.Node(node_id=voter.id, listeners=listeners(describe.Listener, voter.endpoints))
+        for voter in voters
+    ]
     return describe.DescribeQuorumResponse(
-        topics=[describe.TopicDataResponse(topic_name=TOPIC, partitions=[partition])]
+        topics=[describe.TopicDataResponse(topic_name=TOPIC, partitions=[partition])],
+        nodes=nodes,
     )

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
+from fencepost.log.snapshots import SnapshotId
+from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter
+
 
 class Role(Enum):
     """The roles of a node, in a quorum; see `machine.py` for how they follow each other."""
@@ -39,11 +42,17 @@ class Nominee:
 
 @dataclass(slots=True)
 class Progress:
-    """What a leader knows of a replica that fetches from it. -1 means never or unknown."""
+    """What a leader knows of a replica that fetches from it. -1 means never or unknown.
 
+    `key` is what the replica called itself when it last fetched, or is expected to. It has caught
+    up when it holds what the leader had at its fetch before (`leader_end_offset`; KIP-836).
+    """
+
+    key: ReplicaKey
     end_offset: int = -1
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
+    leader_end_offset: int = -1
 
 
 @dataclass(slots=True)
@@ -68,26 +77,66 @@ class ParkedFetch:
 
 
 @dataclass(slots=True)
+class VoterChange:
+    """A voter is being added, or one removed; whoever asked for it waits, up to `deadline_ms`.
+
+    `added` is the new voter, or None for a removal. `record_offset` is where the new set stands in
+    the log, -1 as long as the new voter has not said what it can run.
+    """
+
+    token: Any
+    deadline_ms: int
+    added: Voter | None = None
+    answers_when_committed: bool = True
+    record_offset: int = -1
+
+
+@dataclass(slots=True)
 class Leader:
-    """Leads the epoch; its first record, the LeaderChange, stands at `epoch_start_offset`."""
+    """Leads the epoch; its first record, the LeaderChange, stands at `epoch_start_offset`.
+
+    `followers` are the other voters by node id, `observers` everybody else that fetches.
+    `described` are the voters that have told this leader their directory and endpoints: what a
+    static voter set lacks to become a dynamic one.
+    """
 
     role: ClassVar[Role] = Role.LEADER
     epoch_start_offset: int
     since_ms: int
     followers: dict[int, Progress]
     unacknowledged: set[int]
-    observers: dict[int, Progress] = field(default_factory=dict)
+    observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
     pending: deque[PendingAppend] = field(default_factory=deque)
     parked: list[ParkedFetch] = field(default_factory=list)
+    change: VoterChange | None = None
+    described: dict[int, Voter] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FetchingSnapshot:
+    """A snapshot that is fetched piece by piece; `size_bytes` is -1 until the leader has told."""
+
+    snapshot_id: SnapshotId
+    position_bytes: int = 0
+    size_bytes: int = -1
 
 
 @dataclass(slots=True)
 class Follower:
-    """Follows the epoch's leader. `has_fetched`: the leader has answered a fetch in this role."""
+    """Follows the epoch's leader. `has_fetched`: the leader has answered a fetch in this role.
+
+    `leader_endpoints` are what messages said of where the leader is reached. A follower has
+    something to say about itself once in a while: `is_introduction_due` is when, `is_introduced`
+    whether this leader has taken note of it.
+    """
 
     role: ClassVar[Role] = Role.FOLLOWER
     leader_id: int
     has_fetched: bool = False
+    fetching: FetchingSnapshot | None = None
+    leader_endpoints: tuple[Endpoint, ...] = ()
+    is_introduction_due: bool = False
+    is_introduced: bool = False
 
 
 @dataclass(slots=True)
@@ -99,7 +148,7 @@ class Resigned:
     """
 
     role: ClassVar[Role] = Role.RESIGNED
-    candidates: tuple[int, ...] = ()
+    candidates: tuple[ReplicaKey, ...] = ()
     unacknowledged: set[int] = field(default_factory=set)
 
 

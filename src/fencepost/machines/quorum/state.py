@@ -13,6 +13,15 @@ from fencepost.wire.types import Uuid
 NOBODY = -1
 """No leader, or no vote."""
 
+EPOCH_MAX = (1 << 31) - 1
+"""The last epoch there can be."""
+
+EPOCHS_KEPT_BACK = 1 << 20
+"""How many of the highest epochs only elections reach; see `Transitions._is_absurd`."""
+
+EPOCH_STEP_MAX = 1_000
+"""How far ahead of a node an epoch among those may be for it to believe it."""
+
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from fencepost.batch.control import build_leader_change
 from fencepost.machines.effects import Fail
+from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs
 from fencepost.machines.quorum.core import QuorumCore
+from fencepost.machines.quorum.membership import change_response, voter_records
 from fencepost.machines.quorum.roles import (
     Failed,
     Follower,
@@ -21,8 +23,18 @@ from fencepost.machines.quorum.roles import (
     Role,
     Unattached,
 )
-from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.state import (
+    EPOCH_MAX,
+    EPOCH_STEP_MAX,
+    EPOCHS_KEPT_BACK,
+    NOBODY,
+    QuorumState,
+)
+from fencepost.machines.quorum.voter_history import BEFORE_THE_LOG
+from fencepost.machines.quorum.voters import Endpoint, Voter
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Uuid
 
 _ELECTION_ROLES = (Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED)
@@ -48,7 +60,9 @@ class Transitions(QuorumCore):
         elif not keeps_timer:
             self._set_timer(inputs.ELECTION, self._random_election_deadline())
 
-    def become_follower(self, epoch: int, leader_id: int) -> None:
+    def become_follower(
+        self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...] = ()
+    ) -> None:
         """`leader_id` leads `epoch`: fetch from it until the fetch timeout finds it silent."""
         assert leader_id != self._node_id, "nobody follows itself"
         if epoch > self._state.epoch:
@@ -57,7 +71,7 @@ class Transitions(QuorumCore):
             vote = self._state
             self._remember(QuorumState(epoch, leader_id, vote.voted_id, vote.voted_directory_id))
         self._leave_role()
-        self._body = Follower(leader_id)
+        self._body = Follower(leader_id, leader_endpoints=endpoints)
         self._set_timer(inputs.ELECTION, None)
         self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
 
@@ -72,6 +86,9 @@ class Transitions(QuorumCore):
 
     def become_candidate(self) -> None:
         """Begin a new epoch and ask for votes in it, the own vote being given."""
+        if self._state.epoch >= EPOCH_MAX:
+            self.become_failed(f"there is no epoch after {EPOCH_MAX}")
+            return
         self._leave_role()
         self._remember(
             QuorumState(
@@ -97,10 +114,15 @@ class Transitions(QuorumCore):
         self._body = Leader(
             epoch_start_offset=self._end_offset,
             since_ms=self._now_ms,
-            followers={voter: Progress() for voter in self._others},
+            followers={
+                voter.id: Progress(voter.key)
+                for voter in self.voter_set.voters
+                if voter.id != self._node_id
+            },
             unacknowledged=set(self._others),
         )
         self._set_timer(inputs.ELECTION, None)
+        more = self._epoch_start_records()
         batch = build_leader_change(
             leader_id=self._node_id,
             voters=self._voters,
@@ -108,11 +130,35 @@ class Transitions(QuorumCore):
             base_offset=self._end_offset,
             leader_epoch=self._state.epoch,
             timestamp_ms=self._now_ms,
+            followed_by=more,
         )
-        self._append([batch], count=1, epoch=self._state.epoch, as_leader=True)
-        if self._others:
+        self._append([batch], count=1 + len(more), epoch=self._state.epoch, as_leader=True)
+        self._watch_over_others()
+
+    def _epoch_start_records(self) -> list[tuple[ControlType, Message]]:
+        """What a leader writes behind its LeaderChange: its level and voters, if it has to.
+
+        A set that came with the bootstrap snapshot stands in no log yet, and one that has another
+        address for this node than it has now misleads whoever reads it (KIP-853).
+        """
+        offset, voters, mine = self._history.latest_offset, self.voter_set, self.local_voter
+        if self.kraft_version < 1 or offset is None:
+            return []
+        is_outdated = self._needs_update(mine)
+        if offset != BEFORE_THE_LOG and not is_outdated:
+            return []
+        if is_outdated:
+            voters = voters.updated(mine)
+        return voter_records(self.kraft_version, voters)
+
+    def _watch_over_others(self) -> None:
+        """Arm what a leader needs where there are other voters."""
+        if not self._others:
+            return
+        if inputs.CHECK_QUORUM not in self._deadlines:
             deadline = self._now_ms + self._config.check_quorum_timeout_ms
             self._set_timer(inputs.CHECK_QUORUM, deadline)
+        if inputs.BEGIN_QUORUM not in self._deadlines:
             deadline = self._now_ms + self._config.begin_quorum_interval_ms
             self._set_timer(inputs.BEGIN_QUORUM, deadline)
 
@@ -122,8 +168,9 @@ class Transitions(QuorumCore):
         assert isinstance(leader, Leader)
         followers = leader.followers
         self._leave_role()
-        candidates = sorted(followers, key=lambda id_: (-followers[id_].end_offset, id_))
-        self._body = Resigned(tuple(candidates), set(candidates))
+        ids = sorted(followers, key=lambda id_: (-followers[id_].end_offset, id_))
+        keys = {voter.id: voter.key for voter in self.voter_set.voters}
+        self._body = Resigned(tuple(keys[id_] for id_ in ids), set(ids))
         self._set_timer(inputs.ELECTION, self._random_election_deadline())
 
     def become_failed(self, reason: str) -> None:
@@ -145,13 +192,69 @@ class Transitions(QuorumCore):
         self._body = Unattached()
         for append in leader.pending:
             self._reply(append.token, inputs.AppendOutcome(error))
+        if leader.change is not None:
+            self._reply(leader.change.token, change_response(leader.change, error))
         for fetch in leader.parked:
             self._reply(fetch.token, self._refusal(error))
-        for name in (inputs.CHECK_QUORUM, inputs.BEGIN_QUORUM, inputs.FETCH_WAIT):
+        for name in (
+            inputs.CHECK_QUORUM,
+            inputs.BEGIN_QUORUM,
+            inputs.FETCH_WAIT,
+            inputs.VOTER_CHANGE,
+        ):
             self._set_timer(name, None)
 
     def _refusal(self, error: ErrorCode) -> inputs.FetchBounds:
-        return inputs.FetchBounds(error, self.leader_id, self._state.epoch)
+        return inputs.FetchBounds(
+            error, self.leader_id, self._state.epoch, leader_endpoint=self._leader_endpoint
+        )
+
+    # -- the voters change ---------------------------------------------------------------------
+
+    @property
+    def local_voter(self) -> Voter:
+        """This node as a voter set should have it."""
+        config = self._config
+        return Voter(self.key, config.endpoints, config.min_kraft_version, config.max_kraft_version)
+
+    def _needs_update(self, voter: Voter) -> bool:
+        """Whether the voter set has this voter, and something else than this about it."""
+        old = self.voter_set.get(voter.id)
+        return bool(voter.endpoints) and old is not None and old.key == voter.key and old != voter
+
+    def _voters_changed(self) -> None:
+        leader = self._body
+        if not isinstance(leader, Leader):
+            return  # the other roles look at the set when they need it
+        before = leader.followers
+        leader.followers = {}
+        for voter in self.voter_set.voters:
+            if voter.id != self._node_id:
+                leader.followers[voter.id] = self._progress_taken_over(leader, before, voter)
+        for progress in before.values():
+            if progress.last_fetch_ms >= 0:
+                leader.observers[progress.key] = progress
+        leader.unacknowledged &= set(leader.followers)
+        for peer in [peer for peer in self._in_flight if peer not in leader.followers]:
+            del self._in_flight[peer]
+        self._watch_over_others()
+
+    def _progress_taken_over(
+        self, leader: Leader, before: dict[int, Progress], voter: Voter
+    ) -> Progress:
+        """What is known of a voter of the new set, whichever it was in the old one.
+
+        Only what it has fetched under its present key counts: what a disk held that is gone does
+        not count towards the majority.
+        """
+        progress = before.get(voter.id)
+        if progress is not None and self._is_replica(voter, progress.key):
+            return before.pop(voter.id)
+        key = next((key for key in leader.observers if self._is_replica(voter, key)), None)
+        if key is not None:
+            return leader.observers.pop(key)
+        leader.unacknowledged.add(voter.id)
+        return Progress(voter.key)
 
     # -- winning and losing --------------------------------------------------------------------
 
@@ -181,10 +284,27 @@ class Transitions(QuorumCore):
 
     # -- hearing of epochs and leaders ---------------------------------------------------------
 
-    def _observe(self, epoch: int, leader_id: int, from_leader: bool = False) -> bool:
+    def _is_absurd(self, epoch: int) -> bool:
+        """Whether `epoch` uses up the numbers that are left, and cannot come from an election.
+
+        An epoch that was heard of is never forgotten, and the quorum needs a higher one for its
+        next leader. So a single message with the highest number there is would end all elections,
+        for good. The last million epochs are therefore only reached by steps of a size that a node
+        may have slept through. Kafka has no such rule.
+        """
+        return epoch > EPOCH_MAX - EPOCHS_KEPT_BACK and epoch - self._state.epoch > EPOCH_STEP_MAX
+
+    def _observe(
+        self,
+        epoch: int,
+        leader_id: int,
+        endpoints: tuple[Endpoint, ...] = (),
+        from_leader: bool = False,
+    ) -> bool:
         """Take note that `leader_id` (or NOBODY) leads `epoch`; whether that ends the matter.
 
-        `from_leader` says that it speaks for itself. Hearsay of a leader that a prospective knows
+        `endpoints` are where it is reached, if that was said, and `from_leader` says that it speaks
+        for itself. Hearsay of a leader that a prospective knows
         does not make it follow again: it asks around because that leader is silent.
 
         When a voter answers that an epoch has two leaders, or that we lead one that we have never
@@ -194,13 +314,16 @@ class Transitions(QuorumCore):
             return True  # nothing brings it back
         if epoch < self._state.epoch:
             return False
+        if self._is_absurd(epoch):
+            probe("quorum.epoch.absurd")
+            return True
         if epoch > self._state.epoch:
             if leader_id == self._node_id:
                 self.become_failed(f"this node is said to lead epoch {epoch}, which it never saw")
             elif leader_id == NOBODY:
                 self.become_unattached(epoch)
             else:
-                self.become_follower(epoch, leader_id)
+                self.become_follower(epoch, leader_id, endpoints)
             return True
         known = self._state.leader_id
         if leader_id in (NOBODY, self._node_id):
@@ -208,11 +331,13 @@ class Transitions(QuorumCore):
         if known not in (NOBODY, leader_id):
             self.become_failed(f"epoch {epoch} is led by {known} and by {leader_id}")
             return True
-        if self.role is Role.FOLLOWER:
+        if isinstance(self._body, Follower):
+            if endpoints:
+                self._body.leader_endpoints = endpoints
             return False
         if self.role is Role.PROSPECTIVE and known == leader_id and not from_leader:
             return False
-        self.become_follower(epoch, leader_id)
+        self.become_follower(epoch, leader_id, endpoints)
         return True
 
     # -- who is meant --------------------------------------------------------------------------

@@ -51,8 +51,7 @@ class Voter:
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where the voter is reached on the listener of that name, if it has one."""
-        name = listener.upper()
-        return next((e for e in self.endpoints if e.name.upper() == name), None)
+        return on_listener(listener, self.endpoints)
 
     def can_run(self, kraft_version: int) -> bool:
         """Whether the voter supports this level of kraft.version."""
@@ -156,6 +155,11 @@ class VoterSet:
         """
         mine, theirs = set(self.keys), set(other.keys)
         return len(mine - theirs) <= 1 and len(theirs - mine) <= 1
+
+
+def on_listener(name: str, endpoints: Iterable[Endpoint]) -> Endpoint | None:
+    """The endpoint of the listener of that name, in whatever case it is written."""
+    return next((e for e in endpoints if e.name.upper() == name.upper()), None)
 
 
 def _voter_of(voter: control.Voter) -> Voter:
