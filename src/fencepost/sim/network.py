@@ -5,7 +5,7 @@ what travels over it, may be cut, and may be clogged: everything waits, and come
 
 Requests travel as they do over TCP: what one node sends another arrives in order, unless a
 connection was lost and made again, when something sent later may overtake what was sent before.
-What is lost is lost with its connection. Its sender either hears so soon (a reset) or not before the
+What is lost is lost with its connection. Its sender hears so soon (a reset) or not before the
 request has timed out; a node that is not there refuses at once. Whoever asked hears exactly one
 thing per request: the answer, or that there will be none. A request may arrive twice, because a
 shell may have sent it again over a new connection.

@@ -7,7 +7,7 @@ is left of what was not synced), or with the product itself giving up.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.controller_host import ControllerHost
@@ -50,6 +50,8 @@ class SimNode:
         self.sync_base_us = 0 if world.options.by_hand else 500
         self.sync_jitter_us = 0 if world.options.by_hand else 2_000
         self.clock = NodeClock()
+        self.on_active: Callable[[SimNode], None] = lambda node: None
+        """Called when its controller has become the active one."""
         self._lane = world.tape.lane(f"node.{node_id}")
         self._disk_lane = world.tape.lane(f"disk.{node_id}")
         self._disks = 0
@@ -88,6 +90,7 @@ class SimNode:
             self._give_up(f"cannot start: {error}")
             return
         self.controller = ControllerHost(self.ports, self.metadata, self._make_controller)
+        self.controller.on_active(lambda: self.on_active(self))
         self.metadata.on_image(lambda image, _: self.world.watch.image_moved(self.id, image))
         self.world.tell(lambda: f"{self.id} starts")
         self.metadata.start()
@@ -108,9 +111,7 @@ class SimNode:
     def _die(self, is_told: bool) -> None:
         self.is_up, self.is_paused = False, False
         self.parked.clear()
-        self.world.watch.truth.died(self.id)
-        self.world.network.connections_lost(self.id, is_told)
-        self.world.workload_lost(self)
+        self.world.node_died(self, is_told)
 
     def pause(self) -> None:
         """Stop the process for a while: it hears nothing and does nothing."""
@@ -214,6 +215,13 @@ class SimNode:
             asked = call.request.topics[0].partitions[0]  # type: ignore[attr-defined]
             if response.topics[0].partitions[0].vote_granted and not asked.pre_vote:
                 self.world.watch.vote_told(self.id, asked.replica_id, asked.replica_epoch)
+
+    def promise(self, base_offset: int) -> None:
+        """Somebody is told that the batch at this offset is committed."""
+        disk = self.world.watch.truth.disks[self.id]
+        self.look()
+        entry = disk.entries[disk.position(base_offset)]
+        self.world.watch.promised(base_offset, entry.crc)
 
     def look(self) -> None:
         """Show the onlooker what has changed."""

@@ -15,8 +15,9 @@ class Options:
     """Sizes and times of one world.
 
     `faults` None means that the tape draws which are on; a tuple of names means just these.
-    Times are in milliseconds of world time. `is_dynamic`: voters come and go (KIP-853). `on_wire`: every message is encoded and decoded, at a
-    drawn version. With `by_hand` nothing takes time and somebody picks what happens next.
+    Times are in milliseconds of world time. `is_dynamic`: voters come and go (KIP-853). `on_wire`:
+    every message is encoded and decoded, at a drawn version. With `by_hand` nothing takes time and
+    somebody picks what happens next.
     """
 
     voters: int = 3

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from fencepost.batch.header import read_header
 from fencepost.broker.machine_ports import MachinePorts
 from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.quorum import AppendOutcome
 from fencepost.sim.truth import Entry
+from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.sim.node import SimNode
@@ -106,6 +108,8 @@ class SimPorts(MachinePorts):
 
     def reply(self, token: Any, value: Any) -> None:
         """Call the token; what it raises is the simulator's own mistake, or a find."""
+        if isinstance(value, AppendOutcome) and value.error is ErrorCode.NONE:
+            self._node.promise(value.base_offset)
         if token is not None:
             token(value)
 

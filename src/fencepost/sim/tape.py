@@ -8,9 +8,9 @@ The tape has lanes, one per purpose ("network", "fault.kill", ...), each with it
 choices. Dropping a choice from one lane does not shift the meaning of another's, and a fault that
 is switched off leaves the rest of the world's luck as it was.
 
-In seed mode a lane draws from a generator of its own, seeded with the seed and the lane's name; only
-`getrandbits` is used, whose results do not change between versions of Python. In replay mode the
-recorded numbers come back; one that is too large for its question counts as the largest.
+In seed mode a lane draws from a generator of its own, seeded with the seed and the lane's name;
+only `getrandbits` is used, whose results do not change between versions of Python. In replay mode
+the recorded numbers come back; one that is too large for its question counts as the largest.
 """
 
 from __future__ import annotations

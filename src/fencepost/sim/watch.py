@@ -1,4 +1,4 @@
-"""Between the nodes and the checks: what ports report goes to the truth and to who wants to know."""
+"""Between the nodes and the checks: what ports report goes to the truth and to every check."""
 
 from __future__ import annotations
 

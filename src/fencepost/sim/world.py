@@ -23,6 +23,7 @@ from fencepost.sim.trace import Trace
 from fencepost.sim.truth import Violation
 from fencepost.sim.watch import Watch
 from fencepost.sim.words import describe
+from fencepost.sim.workload import Workload
 
 
 class World:
@@ -47,6 +48,7 @@ class World:
         self.network = Network(self)
         for id_ in options.node_ids:
             self.nodes[id_] = SimNode(self, id_)
+        self.workload = Workload(self)
         self.fault_counts: dict[str, int] = {}
         """How often each kind of fault was done."""
 
@@ -168,5 +170,8 @@ class World:
         self.trace.note(f"fault {fault}")
         self.tell(lambda: f"** {what()}")
 
-    def workload_lost(self, node: SimNode) -> None:
-        """A node died: whoever waited for its controller hears no more."""
+    def node_died(self, node: SimNode, is_told: bool) -> None:
+        """A process is gone: whoever waited for it hears that, or hears nothing."""
+        self.watch.truth.died(node.id)
+        self.network.connections_lost(node.id, is_told)
+        self.workload.node_died(node)

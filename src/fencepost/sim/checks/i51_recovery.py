@@ -1,4 +1,4 @@
-"""I51: after a crash a log is a prefix of what it was, in whole batches, and lacks nothing durable."""
+"""I51: after a crash a log is a prefix of what it was, with everything that was durable."""
 
 from __future__ import annotations
 

@@ -1,0 +1,98 @@
+"""What may go wrong, one kind of fault a file; a file that is here takes part.
+
+To add one: a file here with a subclass of `Fault` named `FAULT`. It says its name and how often it
+likes to strike; `act` does the harm and says so with `world.did`, `heal` undoes what is left of it.
+A seed draws which faults are on in its world, and how much each of them strikes.
+
+What a fault does must be something the system is made to survive, unless it says that it `excuses`
+the node: then the node may give up, and the check that nobody lacks data leaves its disk out. The
+number of such disks stays below a majority of the voters (`can_damage`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fencepost.sim.tape import Lane
+
+if TYPE_CHECKING:
+    from fencepost.sim.node import SimNode
+    from fencepost.sim.world import World
+
+MEAN_MS = (8_000, 3_000, 20_000, 1_000)
+"""Mean times between two strikes of one kind; a seed draws one for each kind."""
+
+
+class Fault:
+    """One kind of fault in one world. All its choices are drawn from `self.lane`."""
+
+    name = ""
+    is_rare = False
+    """Whether it strikes only a tenth as often as others."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.lane: Lane = world.tape.lane(f"fault.{self.name}")
+        self.mean_ms = MEAN_MS[self.lane.pick(len(MEAN_MS))] * (10 if self.is_rare else 1)
+        self._is_over = False
+
+    def fits(self) -> bool:
+        """Whether this world can have this fault at all."""
+        return True
+
+    def act(self) -> None:
+        """Do some harm, or none if there is nobody to do it to."""
+
+    def heal(self) -> None:
+        """Undo whatever is left of it; called once, when the safety phase ends."""
+
+    # -- for subclasses ------------------------------------------------------------------------
+
+    def a_node(self, nodes: list[SimNode]) -> SimNode | None:
+        """One of these, or None if there is none."""
+        return nodes[self.lane.pick(len(nodes))] if nodes else None
+
+    def later(self, most_ms: int, act: Callable[[], None]) -> None:
+        """Do something within that time, unless the world is healed before."""
+        delay_us = 1_000 * self.lane.between(1, most_ms)
+        self.world.schedule_in(delay_us, "fault", lambda: None if self._is_over else act())
+
+    # -- for the run ---------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Strike now and then from now on.
+
+        The time to the next strike is drawn so that 0 means that there is none.
+        """
+        drawn = self.lane.pick(2 * self.mean_ms)
+        if drawn:
+            delay_us = 1_000 * (2 * self.mean_ms - drawn + 1)
+            self.world.schedule_in(delay_us, "fault", self._strike)
+
+    def _strike(self) -> None:
+        if not self._is_over:
+            self.act()
+            self.begin()
+
+    def end(self) -> None:
+        """Strike no more, and heal."""
+        self._is_over = True
+        self.heal()
+
+
+def can_damage(world: World) -> bool:
+    """Whether one more voter may lose data: the damaged ones must stay below a majority."""
+    damaged = sum(disk.is_damaged for disk in world.watch.truth.disks.values())
+    return damaged + 1 <= (world.options.voters - 1) // 2
+
+
+def fault_classes() -> dict[str, type[Fault]]:
+    """All kinds of faults by name, in the order of their names."""
+    found: dict[str, type[Fault]] = {}
+    for module in pkgutil.iter_modules(__path__):
+        kind: type[Fault] = importlib.import_module(f"{__name__}.{module.name}").FAULT
+        found[kind.name] = kind
+    return dict(sorted(found.items()))

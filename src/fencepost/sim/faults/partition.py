@@ -1,0 +1,63 @@
+"""The network falls apart, in one of the shapes that partitions have."""
+
+from __future__ import annotations
+
+from fencepost.sim.faults import Fault
+
+Pair = tuple[int, int]
+
+
+class Partition(Fault):
+    """Both directions between groups of nodes, for up to ten seconds; then all links are mended."""
+
+    name = "partition"
+
+    def fits(self) -> bool:
+        return len(self.world.nodes) > 1
+
+    def act(self) -> None:
+        ids = list(self.world.nodes)
+        for index in range(len(ids) - 1, 0, -1):  # shuffled; all zeros leave it as it is
+            other = index - self.lane.pick(index + 1)
+            ids[index], ids[other] = ids[other], ids[index]
+        shapes = (self._one, self._halves, self._bridge, self._ring)
+        shape = shapes[self.lane.pick(len(shapes))]
+        pairs = shape(ids)
+        self.world.did(self.name, lambda: f"partition: nothing passes between {pairs}")
+        for a, b in pairs:
+            self.world.network.cut(a, b)
+            self.world.network.cut(b, a)
+        self.later(10_000, lambda: self._mend(pairs))
+
+    def _mend(self, pairs: list[Pair]) -> None:
+        self.world.tell(lambda: f"** mended between {pairs}")
+        for a, b in pairs:
+            self.world.network.mend(a, b)
+            self.world.network.mend(b, a)
+
+    def _one(self, ids: list[int]) -> list[Pair]:
+        """One node is alone."""
+        return [(ids[0], other) for other in ids[1:]]
+
+    def _halves(self, ids: list[int]) -> list[Pair]:
+        """Two groups, the first of any size."""
+        size = 1 + self.lane.pick(len(ids) - 1)
+        return [(a, b) for a in ids[:size] for b in ids[size:]]
+
+    def _bridge(self, ids: list[int]) -> list[Pair]:
+        """Two groups, and one node that sees both."""
+        middle = (len(ids) + 1) // 2
+        return [(a, b) for a in ids[1:middle] for b in ids[middle:]]
+
+    def _ring(self, ids: list[int]) -> list[Pair]:
+        """Everybody sees only its neighbours, so that each sees another majority."""
+        count = len(ids)
+        return [
+            (ids[i], ids[j])
+            for i in range(count)
+            for j in range(i + 1, count)
+            if min(j - i, count - j + i) > max(1, count // 4)
+        ]
+
+
+FAULT = Partition

@@ -1,0 +1,187 @@
+"""One seed from its beginning to its end: warm-up, trouble, healing, and what must then be true.
+
+Warm-up: all is well, and a leader is found. Safety: the faults that the seed has drawn strike;
+nothing but the checks is asked for. Heal: every fault stops, every node that is down is started.
+Liveness: a leader is found within two election timeouts of the last that a node can spend on the
+trouble it knows of, whoever asks is answered in time, and all nodes come to hold the same log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fencepost.machines import probes
+from fencepost.machines.quorum import QuorumMachine
+from fencepost.sim.faults import Fault, fault_classes
+from fencepost.sim.options import Options, draw_options
+from fencepost.sim.tape import Tape
+from fencepost.sim.truth import Violation
+from fencepost.sim.world import World
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to. `violation` None means that everything held."""
+
+    seed: int
+    fingerprint: str
+    events: int
+    simulated_us: int
+    violation: Violation | None = None
+    faults: dict[str, int] = field(default_factory=dict)
+    probes: dict[str, int] = field(default_factory=dict)
+    committed: int = 0
+    elections: int = 0
+    acked: int = 0
+    refused: int = 0
+    options: Options | None = None
+    tape: dict[str, list[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run a seed: by which rules, with what given by hand instead of drawn."""
+
+    base: Options = field(default_factory=Options)
+    machine_class: type[QuorumMachine] = QuorumMachine
+    draws_options: bool = True
+    keeps_tape: bool = False
+
+
+class Run:
+    """One world and its phases."""
+
+    def __init__(self, tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> None:
+        self._tape = tape
+        options = draw_options(tape, plan.base) if plan.draws_options else plan.base
+        self.world = World(tape, options, machine_class=plan.machine_class, tell=tell)
+        self.faults = self._draw_faults(options)
+
+    def _draw_faults(self, options: Options) -> list[Fault]:
+        """The faults of this world: a random subset, so that no two hide each other for good."""
+        lane = self._tape.lane("faults")
+        chosen = []
+        for name, kind in fault_classes().items():
+            drawn = lane.pick(2) == 1
+            is_on = drawn if options.faults is None else name in options.faults
+            if is_on and name not in options.faults_off:
+                fault = kind(self.world)
+                if fault.fits():
+                    chosen.append(fault)
+        return chosen
+
+    def go(self) -> None:
+        """All phases. Raises Violation."""
+        world, options = self.world, self.world.options
+        for node in world.nodes.values():
+            node.start()
+        world.workload.begin()
+        world.run_until(options.warm_up_ms * 1_000)
+        if not world.watch.truth.committed:
+            raise Violation("liveness", "no leader was found although nothing was wrong")
+        world.tell(lambda: f"faults: {', '.join(fault.name for fault in self.faults) or 'none'}")
+        for fault in self.faults:
+            fault.begin()
+        world.run_until(world.now_us + options.safety_ms * 1_000)
+        self._heal()
+        self._liveness()
+        world.watch.at_end()
+
+    def _heal(self) -> None:
+        world = self.world
+        world.tell(lambda: "all is well again")
+        for fault in self.faults:
+            fault.end()
+        world.network.heal()
+        for node in world.nodes.values():
+            node.resume()
+            if node.is_up and node.gave_up is not None:
+                node.kill()
+            if not node.is_up:
+                node.start()
+
+    def _liveness(self) -> None:
+        world, options = self.world, self.world.options
+        # A node may just have sent a request, and just heard from a leader that is none any more.
+        knows_of_us = 1_000 * (options.request_timeout_ms + options.fetch_timeout_ms * 3 // 2)
+        elects_us = 2 * 2 * 1_000 * options.election_timeout_ms
+        limit_us = world.now_us + knows_of_us + elects_us
+        if not world.run_while(lambda: not self._has_leader(), limit_us):
+            raise Violation("liveness", f"no leader is found: {world.describe()}")
+        limit_us = world.now_us + options.liveness_ms * 1_000
+        if not world.run_while(lambda: not self._has_converged(), limit_us):
+            raise Violation("liveness", f"nodes do not come together: {world.describe()}")
+        overdue = [asked for asked in world.workload.waiting if self._is_overdue(asked.at_us)]
+        if overdue:
+            raise Violation("liveness", f"{overdue[0].name} has no answer: {world.describe()}")
+        leader = world.leader()
+        assert leader is not None, "nodes that have come together have a leader"
+        world.workload.check_promises(leader.metadata.image)
+
+    def _is_overdue(self, at_us: int) -> bool:
+        return self.world.now_us - at_us > 30_000_000
+
+    def _has_leader(self) -> bool:
+        leader = self.world.leader()
+        return leader is not None and leader.machine.is_active_leader
+
+    def _has_converged(self) -> bool:
+        """Everybody follows one leader and holds everything for committed that it has."""
+        leader = self.world.leader()
+        if leader is None or not leader.machine.is_active_leader:
+            return False
+        end_offset = leader.machine.high_watermark
+        return all(
+            node.is_up
+            and node.machine.leader_id == leader.id
+            and node.machine.high_watermark == end_offset
+            and node.metadata.image.offset == end_offset - 1
+            for node in self.world.nodes.values()
+        )
+
+
+def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
+    """Run what is on a tape; a violation is part of the outcome."""
+    probes.reset()
+    run = Run(tape, plan, tell)
+    violation = None
+    try:
+        run.go()
+    except Violation as found:
+        violation = found
+        told = f"VIOLATION {found}"
+        run.world.tell(lambda: told)
+    world = run.world
+    if violation is not None:
+        world.trace.note(str(violation))
+    return Outcome(
+        seed=tape.seed,
+        fingerprint=world.trace.fingerprint(),
+        events=world.trace.events,
+        simulated_us=world.now_us,
+        violation=violation,
+        faults=dict(world.fault_counts),
+        probes=probes.counts(),
+        committed=len(world.watch.truth.committed),
+        elections=max((view.epoch for view in world.watch.truth.views.values()), default=0),
+        acked=world.workload.acked,
+        refused=world.workload.refused,
+        options=world.options,
+        tape=tape.values() if plan.keeps_tape else None,
+    )
+
+
+def run_seed(seed: int, plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
+    """Run a seed."""
+    return run_tape(Tape(seed), plan, tell)
+
+
+def replay(
+    seed: int,
+    recorded: Mapping[str, Sequence[int]],
+    plan: Plan,
+    tell: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run a recorded tape."""
+    return run_tape(Tape(seed, recorded), plan, tell)

@@ -1,0 +1,272 @@
+"""What clients and brokers ask of the cluster while it is in trouble.
+
+Brokers that exist only as requests register and send heartbeats; clients create and delete topics
+and change configs. All goes to a controller, mostly to the one that leads, sometimes to one that
+does not. Whoever hears that something was done has a promise: it is looked up when the run is over.
+
+Requests are lost with the node they were sent to; nothing else is done to them, because the
+controller's answers do not depend on how they travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fencepost.machines.controller import Controller, Decision
+from fencepost.machines.image import ClusterImage
+from fencepost.sim.opening import CLUSTER_ID
+from fencepost.sim.truth import Violation
+from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+from fencepost.wire.api.broker_registration import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from fencepost.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.sim.node import SimNode
+    from fencepost.sim.world import World
+
+BROKERS = (11, 12, 13)
+MOST_TOPICS = 40
+_SET = 0
+_TOPIC = 2
+
+
+class Asked:
+    """One request to a controller, and what became of it. `error` None while nobody knows."""
+
+    __slots__ = ("at_us", "error", "life", "name", "node", "reply")
+
+    def __init__(self, name: str, node: SimNode, at_us: int) -> None:
+        self.name = name
+        self.node = node
+        self.life = node.life
+        self.at_us = at_us
+        self.error: ErrorCode | None = None
+        self.reply: Any = None
+
+
+class Workload:
+    """Asks now and then, and keeps the promises it was given."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lane = world.tape.lane("workload")
+        self._named = 0
+        self._incarnations = dict.fromkeys(BROKERS, 0)
+        self._epochs: dict[int, int] = {}
+        self.waiting: dict[Asked, None] = {}
+        """Requests that have no answer yet."""
+        self.topics: dict[str, bool] = {}
+        """By name, whether the topic was promised to exist, or else not to; unsure ones are out."""
+        self.acked = 0
+        self.refused = 0
+        for node in world.nodes.values():
+            node.on_active = self._bootstrap
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Ask now and then until the world ends."""
+        every_us = self._world.options.write_every_ms * 1_000
+        delay_us = every_us // 2 + self._lane.pick(every_us)
+        self._world.schedule_in(delay_us, "client", self._turn)
+
+    def _turn(self) -> None:
+        self.begin()
+        alive = [node for node in self._world.alive() if node.gave_up is None]
+        if not alive:
+            return
+        leading = [node for node in alive if node.leads]
+        node = alive[self._lane.pick(len(alive))]
+        if leading and not self._lane.chance(100):
+            node = leading[self._lane.pick(len(leading))]
+        if node.is_paused:
+            return
+        kind = self._lane.pick(10)
+        if kind < 4:
+            self._create_or_delete(node)
+        elif kind < 6:
+            self._alter_config(node)
+        elif kind < 9:
+            self._broker(node)
+        else:
+            self.submit(node, "expiry", lambda c: c.decide_session_expiry(node.now_ms()))
+
+    def submit(
+        self,
+        node: SimNode,
+        name: str,
+        decide: Callable[[Controller], Decision],
+        then: Callable[[Asked], None] | None = None,
+    ) -> Asked:
+        """Have the node's controller decide; `then` is called with the answer."""
+        asked = Asked(name, node, self._world.now_us)
+        self.waiting[asked] = None
+        self._world.tell(lambda: f"ask {node.id}: {name}")
+
+        def answered(error: ErrorCode, reply: Any) -> None:
+            if asked not in self.waiting:
+                raise Violation("answered-twice", f"{name} was answered twice by {node.id}")
+            del self.waiting[asked]
+            asked.error, asked.reply = error, reply
+            if error is ErrorCode.NONE:
+                self.acked += 1
+            else:
+                self.refused += 1
+            self._world.trace.note(f"answer {name} {int(error)}")
+            self._world.tell(lambda: f"{node.id} answers {name}: {error.name}")
+            if then is not None:
+                then(asked)
+
+        self._world.guard(lambda: node.controller.submit(decide, answered), node)
+        return asked
+
+    def node_died(self, node: SimNode) -> None:
+        """Whoever waited for its controller hears no more: perhaps it was done, perhaps not."""
+        for asked in [one for one in self.waiting if one.node is node]:
+            del self.waiting[asked]
+
+    # -- what is asked -------------------------------------------------------------------------
+
+    def _bootstrap(self, node: SimNode) -> None:
+        self.submit(node, "bootstrap", lambda controller: controller.decide_bootstrap())
+
+    def _create_or_delete(self, node: SimNode) -> None:
+        there = [name for name, exists in self.topics.items() if exists]
+        if there and (len(there) > MOST_TOPICS or self._lane.chance(250)):
+            self.delete_topic(node, there[self._lane.pick(len(there))])
+            return
+        self._named += 1
+        self.create_topic(node, f"t{self._named}", 1 + self._lane.pick(3))
+
+    def create_topic(self, node: SimNode, name: str, partitions: int = 1) -> Asked:
+        """Ask for a topic; a topic name is asked for once."""
+        self._named += 1
+        topic_id = Uuid(b"topic" + self._named.to_bytes(11, "big"))
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)]
+        )
+
+        def told(asked: Asked) -> None:
+            if asked.error is ErrorCode.NONE and not asked.reply.topics[0].error_code:
+                self.topics[name] = True
+
+        return self.submit(
+            node,
+            f"create {name}",
+            lambda controller: controller.decide_create_topics(request, iter([topic_id] * 2)),
+            told,
+        )
+
+    def delete_topic(self, node: SimNode, name: str) -> Asked:
+        """Ask for a topic to go."""
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name])
+        self.topics.pop(name, None)  # from now on anything may be true of it
+
+        def told(asked: Asked) -> None:
+            if asked.error is ErrorCode.NONE:
+                self.topics[name] = False
+
+        return self.submit(
+            node,
+            f"delete {name}",
+            lambda controller: controller.decide_delete_topics(request),
+            told,
+        )
+
+    def _alter_config(self, node: SimNode) -> None:
+        names = sorted(self.topics)
+        if not names:
+            return
+        name = names[self._lane.pick(len(names))]
+        value = str(1_000 + self._lane.pick(1_000_000))
+        resource = AlterConfigsResource(
+            resource_type=_TOPIC,
+            resource_name=name,
+            configs=[AlterableConfig(name="retention.ms", config_operation=_SET, value=value)],
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        self.submit(
+            node,
+            "config of",
+            lambda controller: controller.decide_incremental_alter_configs(request),
+        )
+
+    def _broker(self, node: SimNode) -> None:
+        broker_id = BROKERS[self._lane.pick(len(BROKERS))]
+        epoch = self._epochs.get(broker_id)
+        if epoch is None or self._lane.chance(50):
+            self.register_broker(node, broker_id)
+            return
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=epoch,
+            current_metadata_offset=node.metadata.image.offset,
+            want_fence=False,
+        )
+
+        def told(asked: Asked) -> None:
+            if asked.error is ErrorCode.NONE and asked.reply.error_code:
+                self._epochs.pop(broker_id, None)
+
+        self.submit(
+            node,
+            "heartbeat of",
+            lambda controller: controller.decide_broker_heartbeat(request, node.now_ms()),
+            told,
+        )
+
+    def register_broker(self, node: SimNode, broker_id: int) -> Asked:
+        """A new incarnation of a broker registers."""
+        self._incarnations[broker_id] = self._incarnations.get(broker_id, 0) + 1
+        number = self._incarnations[broker_id]
+        request = BrokerRegistrationRequest(
+            broker_id=broker_id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=Uuid(
+                b"broker" + bytes(2) + broker_id.to_bytes(4, "big") + number.to_bytes(4, "big")
+            ),
+            listeners=[
+                Listener(name="PLAINTEXT", host="localhost", port=9092, security_protocol=0)
+            ],
+            features=[
+                Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)
+            ],
+            log_dirs=[Uuid(b"dir" + bytes(9) + broker_id.to_bytes(4, "big"))],
+        )
+
+        def told(asked: Asked) -> None:
+            if asked.error is ErrorCode.NONE and not asked.reply.error_code:
+                self._epochs[broker_id] = asked.reply.broker_epoch
+
+        return self.submit(
+            node,
+            f"register {broker_id}",
+            lambda controller: controller.decide_register_broker(
+                request, node.now_ms(), controller.next_offset
+            ),
+            told,
+        )
+
+    # -- promises ------------------------------------------------------------------------------
+
+    def check_promises(self, image: ClusterImage) -> None:
+        """What was promised is true of `image`, the cluster when all is over. Raises Violation."""
+        names = set(image.topics_by_name)
+        for name, exists in sorted(self.topics.items()):
+            if exists and name not in names:
+                raise Violation("I13", f"topic {name} was created, and is gone")
+            if not exists and name in names:
+                raise Violation("I13", f"topic {name} was deleted, and is there")
