@@ -114,6 +114,20 @@ class Member:
             bytes(stored.assignment),
         )
 
+    def keep_soft_half(self, before: Member) -> None:
+        """Take over what is not stored from `before`, which was this member until its record.
+
+        A record has one of the protocols that a member supports. If the others are known and were
+        offered along with this one they stay known; those of an older record say nothing.
+        """
+        self.join_token = before.join_token
+        self.sync_token = before.sync_token
+        self.is_new = before.is_new
+        self.session_deadline_ms = before.session_deadline_ms
+        self.timer_ms = before.timer_ms
+        if self.protocols[0] in before.protocols:
+            self.protocols = before.protocols
+
     @property
     def awaits_join(self) -> bool:
         """Whether a JoinGroup request of it waits."""
@@ -159,7 +173,7 @@ class ClassicGroup:
 
     def take_over(self, value: GroupMetadataValue) -> None:
         """The group is what its record says; members keep the soft half that they have."""
-        known = self.members
+        before = self.members
         self.stored = value
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
@@ -168,10 +182,9 @@ class ClassicGroup:
         self.state_timestamp_ms = value.current_state_timestamp
         self.members = {}
         for stored in value.members:
-            member = known.get(stored.member_id)
-            if member is None:
-                member = Member.from_record(stored, value.protocol)
-            member.assignment = bytes(stored.assignment)
+            member = Member.from_record(stored, value.protocol)
+            if stored.member_id in before:
+                member.keep_soft_half(before[stored.member_id])
             self.members[member.member_id] = member
         self._index_static_members()
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
