@@ -187,21 +187,23 @@ class GroupWorld:
             )
         )
 
-    def heartbeat(
+    def ask_heartbeat(
         self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None
-    ) -> ErrorCode:
+    ) -> int:
         request = HeartbeatRequest(
             group_id=group,
             generation_id=generation,
             member_id=member_id,
             group_instance_id=instance,
         )
-        token = self.ask(
+        return self.ask(
             lambda token: self.coordinator.decide_heartbeat(request, Caller(token, 4), self.now)
         )
-        return self.error(token)
 
-    def leave(self, *who: str | tuple[str, str | None], group: str = "g") -> list[ErrorCode]:
+    def heartbeat(self, member_id: str, generation: int, **said: Any) -> ErrorCode:
+        return self.error(self.ask_heartbeat(member_id, generation, **said))
+
+    def ask_to_leave(self, *who: str | tuple[str, str | None], group: str = "g") -> int:
         members = [(one, None) if isinstance(one, str) else one for one in who]
         request = LeaveGroupRequest(
             group_id=group,
@@ -210,10 +212,12 @@ class GroupWorld:
                 for member_id, instance in members
             ],
         )
-        token = self.ask(
+        return self.ask(
             lambda token: self.coordinator.decide_leave_group(request, Caller(token, 5), self.now)
         )
-        response = self.replies[token]
+
+    def leave(self, *who: str | tuple[str, str | None], group: str = "g") -> list[ErrorCode]:
+        response = self.replies[self.ask_to_leave(*who, group=group)]
         assert response.error_code == ErrorCode.NONE
         return [ErrorCode(member.error_code) for member in response.members]
 

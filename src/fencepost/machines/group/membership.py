@@ -168,6 +168,8 @@ class Membership:
         else:
             join.group.remove(join.request.member_id)
         join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        # It may have been the last that the others waited for.
+        maybe_complete_join(join.decision, join.group, join.now_ms)
 
     def _join_new(self, join: _Join) -> None:
         group, request, caller = join.group, join.request, join.caller
