@@ -15,7 +15,7 @@ from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.log.errors import LogError
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage
-from fencepost.machines.quorum import FetchBounds, QuorumMachine, QuorumState, Role, fetch_response
+from fencepost.machines.quorum import FetchBounds, QuorumMachine, Role, fetch_response
 from fencepost.sim.clock import NodeClock
 from fencepost.sim.disk import SimDisk
 from fencepost.sim.opening import CLUSTER_ID, open_node
@@ -251,10 +251,6 @@ class SimNode:
         )
         self.world.watch.stepped(view)
         self.world.tell(self.describe)
-
-    def write_state(self, before: QuorumState, after: QuorumState) -> None:
-        """The machine's durable state is about to be written."""
-        self.world.watch.state_written(self.id, before, after)
 
     def describe(self) -> str:
         """The node in one line."""

@@ -78,6 +78,7 @@ def open_node(node: SimNode) -> MetadataHost:
     world.watch.recovered(node.id, found, start_offset)
     state_file = QuorumStateFile(disk, metadata_log.directory)
     state = quorum_state_of(state_file.read())
+    world.watch.state_read(node.id, state)
     config = QuorumConfig(
         cluster_id=CLUSTER_ID,
         directory_id=node.directory_id,
@@ -91,8 +92,8 @@ def open_node(node: SimNode) -> MetadataHost:
 
     def write_state(new: QuorumState) -> None:
         nonlocal written
-        node.write_state(written, new)
         state_file.write(stored_quorum_state(new, options.voter_ids), 0)
+        world.watch.state_written(node.id, written, new)
         written = new
 
     host = SimMetadataHost(node.ports, metadata_log, machine, write_state, node.broken)

@@ -8,6 +8,7 @@ trouble it knows of, whoever asks is answered in time, and all nodes come to hol
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -144,6 +145,7 @@ class Run:
 def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
     """Run what is on a tape; a violation is part of the outcome."""
     probes.reset()
+    logging.getLogger("fencepost").setLevel(logging.CRITICAL + 1)  # nodes in trouble talk a lot
     run = Run(tape, plan, tell)
     violation = None
     try:

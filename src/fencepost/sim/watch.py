@@ -40,9 +40,14 @@ class Watch:
         truth.views[view.node_id] = view
 
     def state_written(self, node_id: int, before: Any, after: Any) -> None:
-        """A quorum state is about to be written."""
+        """A quorum state is on disk."""
         for check in self._state_written:
             check(self.truth, node_id, before, after)
+
+    def state_read(self, node_id: int, state: Any) -> None:
+        """A node boots and finds this quorum state."""
+        for check in self.checks:
+            check.state_read(self.truth, node_id, state)
 
     def image_moved(self, node_id: int, image: Any) -> None:
         """A node has a new image."""

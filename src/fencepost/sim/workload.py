@@ -172,11 +172,11 @@ class Workload:
 
     def delete_topic(self, node: SimNode, name: str) -> Asked:
         """Ask for a topic to go."""
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name])
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
         self.topics.pop(name, None)  # from now on anything may be true of it
 
         def told(asked: Asked) -> None:
-            if asked.error is ErrorCode.NONE:
+            if asked.error is ErrorCode.NONE and not asked.reply.responses[0].error_code:
                 self.topics[name] = False
 
         return self.submit(

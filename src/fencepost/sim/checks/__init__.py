@@ -30,7 +30,10 @@ class Check:
         """A node's machine looks different after a step; `truth.views` still has the old view."""
 
     def state_written(self, truth: Truth, node_id: int, before: Any, after: Any) -> None:
-        """A `QuorumState` is about to replace another on disk."""
+        """A `QuorumState` has replaced another on disk, durably."""
+
+    def state_read(self, truth: Truth, node_id: int, state: Any) -> None:
+        """A node boots and finds this `QuorumState`."""
 
     def vote_told(self, truth: Truth, voter_id: int, candidate: int, epoch: int) -> None:
         """A voter's answer that grants a vote leaves the voter."""

@@ -1,4 +1,4 @@
-"""I23: the epoch of a disk never falls, and a node goes by what is on its disk."""
+"""I23: the epoch of a disk never falls, over crashes either, and a node goes by its disk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from fencepost.sim.checks import Check
 from fencepost.sim.truth import NodeView, Truth, Violation
+from fencepost.wire.types import Uuid
 
 
 class Epochs(Check):
@@ -14,17 +15,28 @@ class Epochs(Check):
     kind = "I23"
 
     def __init__(self) -> None:
-        self._written: dict[int, Any] = {}
+        self._written: dict[tuple[int, Uuid], Any] = {}
 
     def state_written(self, truth: Truth, node_id: int, before: Any, after: Any) -> None:
         if after.epoch < before.epoch:
             raise Violation(
                 self.kind, f"the epoch of {node_id} falls from {before.epoch} to {after.epoch}"
             )
-        self._written[node_id] = after
+        self._written[node_id, truth.disks[node_id].directory_id] = after
+
+    def state_read(self, truth: Truth, node_id: int, state: Any) -> None:
+        written = self._written.get((node_id, truth.disks[node_id].directory_id))
+        forgotten = written is not None and (
+            state.epoch < written.epoch
+            or (state.epoch == written.epoch and written.voted_id not in (-1, state.voted_id))
+        )
+        if forgotten and not truth.disks[node_id].is_damaged:
+            raise Violation(self.kind, f"{node_id} wrote {written} and finds {state}")
+        self._written[node_id, truth.disks[node_id].directory_id] = state
 
     def stepped(self, truth: Truth, view: NodeView) -> None:
-        written = self._written.get(view.node_id)
+        directory_id = truth.disks[view.node_id].directory_id
+        written = self._written.get((view.node_id, directory_id))
         if view.role == "failed" or written is None:
             return
         if (view.epoch, view.voted_id) != (written.epoch, written.voted_id):
