@@ -12,18 +12,17 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.controller_host import ControllerHost
+from fencepost.broker.controller_host import ControllerHost, Periods
 from fencepost.broker.controller_service import ControllerService
 from fencepost.broker.endpoints import Endpoint
-from fencepost.broker.features import METADATA_VERSION
+from fencepost.broker.features import SUPPORTED_FEATURES
 from fencepost.broker.listener import Listener
 from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.registry import CONTROLLER_ROUTES
 from fencepost.broker.topic_creation import fill_in_configs
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage
-from fencepost.machines.quorum import Resign, Role
-from fencepost.wire.errors import ErrorCode
+from fencepost.machines.quorum import Resign, Role, received
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -41,9 +40,7 @@ class ControllerPart:
         self._node = node
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
-        self.listener = Listener(
-            node, node.loop, node.config.connection_limits, dict(CONTROLLER_ROUTES)
-        )
+        self.listener = Listener(node, node.loop, node.config.connection_limits, CONTROLLER_ROUTES)
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
@@ -52,12 +49,23 @@ class ControllerPart:
     def wire(self) -> None:
         """Make the controller behind the node's metadata log."""
         node = self._node
-        self.host = ControllerHost(node.ports, node.metadata, self._make_controller)
-        self.host.on_active(self._write_first_records)
+        get = node.config.get
+        self.host = ControllerHost(
+            node.ports,
+            node.metadata,
+            self._make_controller,
+            periods=Periods(
+                unclean_election_ms=get("unclean.leader.election.interval.ms"),
+                max_idle_ms=get("metadata.max.idle.interval.ms"),
+            ),
+        )
         self.service = ControllerService(
             self.host,
             node.now_ms,
             lambda request, reply: fill_in_configs(node.config, node.image, request, reply),
+            lambda request, on_response: node.driver.feed(
+                METADATA_KEY, received(on_response, request)
+            ),
         )
 
     async def start(self) -> None:
@@ -88,18 +96,6 @@ class ControllerPart:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _write_first_records(self) -> None:
-        """A cluster's first leader writes down the features that the cluster begins with."""
-
-        def on_reply(error: ErrorCode, _: Any) -> None:
-            if error not in (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER):
-                self._node.fail(f"the first metadata records could not be written: {error.name}")
-
-        self.host.submit(
-            lambda c: c.decide_bootstrap({METADATA_VERSION.name: METADATA_VERSION.max_level}),
-            on_reply,
-        )
-
     def _make_controller(self, image: ClusterImage) -> Controller:
         node = self._node
         get = node.config.get
@@ -107,10 +103,16 @@ class ControllerPart:
             image,
             ControllerConfig(
                 cluster_id=node.cluster_id,
+                node_id=node.config.node_id,
+                max_replication_factor=MAX_REPLICATION_FACTOR,
                 num_partitions=get("num.partitions"),
                 default_replication_factor=get("default.replication.factor"),
                 broker_session_timeout_ms=get("broker.session.timeout.ms"),
                 topic_defaults=node.config.topic_defaults,
+                supported_features={
+                    feature.name: (feature.min_level, feature.max_level)
+                    for feature in SUPPORTED_FEATURES
+                },
             ),
             node.now_ms(),
         )

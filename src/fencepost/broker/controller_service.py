@@ -21,6 +21,7 @@ from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
+from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -29,6 +30,9 @@ OnReply = Callable[[ErrorCode, Any], None]
 """Told (NONE, the response) or (an error, None). The response may hold errors of its own."""
 
 FillInConfigs = Callable[[CreateTopicsRequest, CreateTopicsResponse], None]
+
+AskQuorum = Callable[[Message, Callable[[Message], None]], None]
+"""Takes a request and whom to tell the response."""
 
 FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
 NEWEST = 1 << 15
@@ -51,15 +55,21 @@ class Host(Protocol):
 class ControllerService:
     """Serves controller requests by their class; `now_ms` is the node's clock.
 
-    `fill_in_configs` completes the answer to CreateTopics with the configs in force.
+    `fill_in_configs` completes the answer to CreateTopics with the configs in force. `ask_quorum`
+    has the quorum machine answer what is about the quorum itself.
     """
 
     def __init__(
-        self, host: Host, now_ms: Callable[[], int], fill_in_configs: FillInConfigs
+        self,
+        host: Host,
+        now_ms: Callable[[], int],
+        fill_in_configs: FillInConfigs,
+        ask_quorum: AskQuorum,
     ) -> None:
         self._host = host
         self._now_ms = now_ms
         self._fill_in_configs = fill_in_configs
+        self._ask_quorum = ask_quorum
 
     @property
     def is_active(self) -> bool:
@@ -72,6 +82,9 @@ class ControllerService:
         `api_version` is the one the response will have. The error is NOT_CONTROLLER if another node
         is the active controller. Raises KeyError for a request that no controller serves.
         """
+        if type(request) in OF_THE_QUORUM:
+            self._ask_quorum(request, lambda response: on_reply(ErrorCode.NONE, response))
+            return
         make = _DECISIONS[type(request)]
         if (
             isinstance(request, CreateTopicsRequest)
@@ -109,5 +122,8 @@ _DECISIONS: dict[type[Message], _Make] = {
     ),
 }
 
-SERVED: frozenset[type[Message]] = frozenset(_DECISIONS)
+OF_THE_QUORUM: frozenset[type[Message]] = frozenset({DescribeQuorumRequest})
+"""Those that the quorum machine answers by itself."""
+
+SERVED: frozenset[type[Message]] = frozenset(_DECISIONS) | OF_THE_QUORUM
 """The requests that `serve` knows."""

@@ -26,7 +26,7 @@ import random
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from fencepost import __version__
 from fencepost.wire import api
@@ -51,21 +51,10 @@ CORRELATION_IDS: Final = 1 << 31
 OnResponse = Callable[[Any], None]
 OnFailure = Callable[[str], None]
 
+Address = tuple[str, int]
+"""Host name or IP address, and TCP port."""
+
 _LENGTH = struct.Struct(">i")
-
-
-class Address(Protocol):
-    """Where a node is reached."""
-
-    @property
-    def host(self) -> str:
-        """Name or IP address."""
-        ...
-
-    @property
-    def port(self) -> int:
-        """TCP port."""
-        ...
 
 
 class Unserved(str):
@@ -103,7 +92,7 @@ class Peers:
         purpose: str = "",
     ) -> None:
         """Ask the node at `address`; one of the two is called, never before this returns."""
-        host, port = address.host, address.port
+        host, port = address
         peer = self._peers.get((host, port, purpose))
         if peer is None:
             peer = self._peers[host, port, purpose] = _Peer(self, host, port)

@@ -49,7 +49,8 @@ class QuorumChannel:
         if node_id <= FIRST_SERVER_ID:
             place = FIRST_SERVER_ID - node_id
             return self._servers[place] if place < len(self._servers) else None
-        return self._machine.address_of(node_id)
+        known = self._machine.address_of(node_id)
+        return None if known is None else (known.host, known.port)
 
     def send(self, key: Hashable, to: int, request: Message) -> None:
         """Send the machine's request; the machine hears what becomes of it."""

@@ -51,6 +51,7 @@ class StillNode:
             self.controller,
             lambda: 0,
             lambda request, reply: fill_in_configs(self.config, self.image, request, reply),
+            lambda request, on_response: None,
         )
         self.channel = ControllerChannel(self.service, NoOtherNode(), NoTimers(), lambda: 0)
         self.forwarder = Forwarder(self.channel)

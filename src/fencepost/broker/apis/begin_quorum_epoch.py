@@ -1,0 +1,13 @@
+"""BeginQuorumEpoch (key 53) v0-1: a leader makes itself known to a voter that does not fetch."""
+
+from __future__ import annotations
+
+from fencepost.broker.quorum_requests import ask_machine
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
+
+
+@handles(BeginQuorumEpochRequest, versions="0-1", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: BeginQuorumEpochRequest) -> None:
+    """Take note of the leader, and say whom this node takes for it."""
+    ask_machine(context, request)

@@ -1,0 +1,28 @@
+"""DescribeQuorum (key 55) v0-2: who leads, who votes, who follows, and how far each of them is.
+
+Only the leader knows. A controller that does not lead says so, with the leader it knows; a broker
+takes the question to the leader.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.quorum_requests import ask_machine, forward
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from fencepost.wire.errors import ErrorCode
+
+
+@handles(DescribeQuorumRequest, versions="0-2", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: DescribeQuorumRequest) -> None:
+    """Answer from the quorum machine."""
+    ask_machine(context, request)
+
+
+@handles(DescribeQuorumRequest, versions="0-2", listeners=(BROKER,))
+def handle_for_client(context: RequestContext, request: DescribeQuorumRequest) -> None:
+    """Have the leader answer."""
+    forward(context, request, _refusal)
+
+
+def _refusal(error: ErrorCode) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(error_code=error)

@@ -1,0 +1,13 @@
+"""EndQuorumEpoch (key 54) v0-1: a leader resigns and says who had better stand next."""
+
+from __future__ import annotations
+
+from fencepost.broker.quorum_requests import ask_machine
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest
+
+
+@handles(EndQuorumEpochRequest, versions="0-1", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: EndQuorumEpochRequest) -> None:
+    """Take note, and stand for election when it is this node's turn."""
+    ask_machine(context, request)

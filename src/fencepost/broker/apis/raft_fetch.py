@@ -1,0 +1,55 @@
+"""Fetch (key 1) v4-18 on a controller's listener: the metadata log, for whoever follows it.
+
+The quorum machine says what may be read and from where on the reader's log is another one
+(`machines.quorum.leading`); here are the bytes. There are no fetch sessions, as in Kafka: each
+request names the one partition.
+
+The bytes are read when the connection is ready to send them, which may be later. They are what the
+machine meant only as long as this node leads in the same epoch, since a leader's log only grows.
+Otherwise the reader is told to look for the leader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fencepost.broker.metadata import METADATA_KEY
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.log.errors import LogError
+from fencepost.machines.quorum import FetchBounds, Role, fetch_response, received
+from fencepost.machines.quorum.versions import fit
+from fencepost.wire.api.fetch import FetchRequest, FetchResponse
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+@handles(FetchRequest, versions="4-18", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: FetchRequest) -> None:
+    """Answer with batches of the metadata log, or wait for them."""
+
+    def on_bounds(bounds: FetchBounds) -> None:
+        context.reply_lazily(lambda: fit(_read(context.node, bounds), context.api_version))
+
+    context.node.driver.feed(METADATA_KEY, received(on_bounds, request))
+
+
+def _read(node: Node, bounds: FetchBounds) -> FetchResponse:
+    """The response with the bytes within `bounds`."""
+    if bounds.error or bounds.upper_bound_offset <= bounds.offset:
+        return fetch_response(bounds)
+    machine = node.metadata.machine
+    if machine.role is not Role.LEADER or machine.epoch != bounds.leader_epoch:
+        return _refused(bounds, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    try:
+        result = node.metadata.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
+    except (LogError, OSError) as error:
+        node.fail(f"the metadata log cannot be read: {error}")
+        return _refused(bounds, ErrorCode.KAFKA_STORAGE_ERROR)
+    return fetch_response(bounds, result.buffers)
+
+
+def _refused(bounds: FetchBounds, error: ErrorCode) -> FetchResponse:
+    return fetch_response(replace(bounds, error=error))

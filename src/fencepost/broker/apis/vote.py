@@ -1,0 +1,17 @@
+"""Vote (key 52) v0-2: a candidate, or one that only asks whether it had a chance (v2, KIP-996).
+
+Whether to grant it is the quorum machine's business (`machines.quorum.elections`), and the answer
+leaves only when the vote is on the disk.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.quorum_requests import ask_machine
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.vote import VoteRequest
+
+
+@handles(VoteRequest, versions="0-2", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: VoteRequest) -> None:
+    """Answer with this node's vote."""
+    ask_machine(context, request)

@@ -1,0 +1,142 @@
+"""`NodeProcess`: one Fencepost node in a process of its own, from a file of properties.
+
+It is what `fencepost serve --config` runs, started with this interpreter. The child writes a ready
+file once it accepts connections, its log goes to a file, and the end of that is part of every
+error. It ends with the process that started it even if that forgets to end it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+POLL_S = 0.005
+LOG_TAIL_BYTES = 8192
+
+
+class NodeProcessError(RuntimeError):
+    """A node did not start or stop; the message has the end of its log."""
+
+
+class NodeProcess:
+    """A node whose files are in `directory`: `server.properties`, `log.txt`, `ready`."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = name
+        self.directory = directory
+        self.config_path = directory / "server.properties"
+        self.log_path = directory / "log.txt"
+        self._ready_path = directory / "ready"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the process; `wait_until_ready` waits for it. NodeProcessError if it runs."""
+        if self.running:
+            raise NodeProcessError(f"{self.name} is running already")
+        self._ready_path.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "fencepost.cli.main", "serve"]
+        command += ["--config", str(self.config_path), "--ready-file", str(self._ready_path)]
+        command += ["--stop-with-parent"]
+        with self.log_path.open("ab") as output:
+            # A group of its own: a Ctrl-C at the terminal is for the parent, which stops in order.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until the node accepts connections. NodeProcessError if it ends, or takes longer."""
+        deadline = time.monotonic() + timeout_s
+        while not self.is_ready:
+            code = self.exit_code
+            if code is not None:
+                raise NodeProcessError(f"{self.name} ended with exit code {code}\n{self.log_tail}")
+            if time.monotonic() > deadline:
+                raise NodeProcessError(
+                    f"{self.name} was not ready in {timeout_s} s\n{self.log_tail}"
+                )
+            time.sleep(POLL_S)
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting; a node that is gone already stays so."""
+        self._signal(signal.SIGTERM)
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """SIGTERM, and wait; the exit code. NodeProcessError if it does not end."""
+        self.terminate()
+        return self.wait(timeout_s)
+
+    def kill(self) -> int:
+        """SIGKILL: what was not on the disk is lost. The exit code, -9."""
+        self._signal(signal.SIGKILL)
+        return self.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: the node is there and does nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait for the end; the exit code. One that does not end in time is killed."""
+        process = self._process
+        if process is None:
+            raise NodeProcessError(f"{self.name} was not started")
+        try:
+            return process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise NodeProcessError(
+                f"{self.name} did not end in {timeout_s} s\n{self.log_tail}"
+            ) from None
+
+    # -- looking ---------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs or if it was never started."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has said that it accepts connections, in this life."""
+        return self._ready_path.exists()
+
+    @property
+    def pid(self) -> int:
+        """The process id. NodeProcessError when it does not run."""
+        if self._process is None or not self.running:
+            raise NodeProcessError(f"{self.name} is not running")
+        return self._process.pid
+
+    @property
+    def log_tail(self) -> str:
+        """The end of its log."""
+        if not self.log_path.exists():
+            return ""
+        with self.log_path.open("rb") as file:
+            file.seek(max(0, self.log_path.stat().st_size - LOG_TAIL_BYTES))
+            return file.read().decode(errors="replace")
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.kill(self._process.pid, number)

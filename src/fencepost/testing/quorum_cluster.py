@@ -1,0 +1,267 @@
+"""`QuorumCluster`: controllers and brokers on loopback, one process each, in one directory.
+
+    with QuorumCluster(controllers=3, brokers=1) as cluster:
+        client = Admin(bootstrap_servers=cluster.bootstrap_servers)
+        cluster.leader().kill()
+
+Controllers have the node ids 1, 2, ... and brokers those that follow. Every node has a directory
+named for it with its `server.properties`, its log and its data. A directory that holds a cluster
+already is taken as it is, ports included; so `restart` finds everything where it was.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fencepost.client.connection import Connection
+from fencepost.client.errors import ClientError
+from fencepost.log.disk import OsDisk
+from fencepost.log.errors import LogError
+from fencepost.log.meta import decode_properties, encode_properties, format_log_dir
+from fencepost.testing.node_process import NodeProcess, NodeProcessError
+from fencepost.wire.api import describe_quorum as describe
+from fencepost.wire.types import Uuid
+
+HOST = "127.0.0.1"
+LEADER_TIMEOUT_S = 30.0
+POLL_S = 0.02
+ASK_TIMEOUT_MS = 2_000
+
+
+class QuorumCluster:
+    """See the module. `config` are keys for all nodes, `controller_config` for controllers.
+
+    Without a `directory` the cluster is in a temporary one that goes with it. `ports` are used in
+    order, controllers first; free ones are found without it.
+    """
+
+    def __init__(
+        self,
+        controllers: int = 3,
+        brokers: int = 1,
+        *,
+        directory: Path | None = None,
+        ports: list[int] | None = None,
+        config: Mapping[str, Any] | None = None,
+        controller_config: Mapping[str, Any] | None = None,
+    ) -> None:
+        if controllers < 1 or brokers < 0:
+            raise ValueError(f"{controllers} controllers and {brokers} brokers are no cluster")
+        self.is_temporary = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="fencepost-"))
+        self._config = {"group.initial.rebalance.delay.ms": 0} if config is None else dict(config)
+        self._controller_config = dict(controller_config or {})
+        names = [f"controller-{id_}" for id_ in range(1, controllers + 1)]
+        names += [f"broker-{controllers + 1 + place}" for place in range(brokers)]
+        nodes = [NodeProcess(name, self.directory / name) for name in names]
+        self.controllers = dict(enumerate(nodes[:controllers], 1))
+        """The controllers by node id."""
+        self.brokers = dict(enumerate(nodes[controllers:], controllers + 1))
+        """The brokers by node id."""
+        self.cluster_id = ""
+        self._ports: dict[int, int] = {}
+        self._set_up(ports)
+
+    def __enter__(self) -> QuorumCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- life ------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> dict[int, NodeProcess]:
+        """All nodes by id."""
+        return {**self.controllers, **self.brokers}
+
+    def start(self) -> None:
+        """Start what does not run, all at once, and wait for a leader. NodeProcessError."""
+        started = [node for node in self.nodes.values() if not node.running]
+        for node in started:
+            node.start()
+        for node in started:
+            node.wait_until_ready()
+        self.leader_id()
+
+    def stop(self) -> None:
+        """Stop all nodes in order, brokers first. NodeProcessError."""
+        for nodes in (self.brokers, self.controllers):
+            running = [node for node in nodes.values() if node.running]
+            for node in running:
+                node.resume()
+                node.terminate()
+            for node in running:
+                node.wait()
+
+    def close(self) -> None:
+        """End everything and remove what is temporary."""
+        try:
+            self.stop()
+        finally:
+            for node in self.nodes.values():
+                if node.running:
+                    node.kill()
+            if self.is_temporary:
+                shutil.rmtree(self.directory, ignore_errors=True)
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def address_of(self, node_id: int) -> str:
+        """HOST:PORT of the node's listener."""
+        return f"{HOST}:{self._ports[node_id]}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers, for clients."""
+        return ",".join(self.address_of(id_) for id_ in self.brokers)
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        """The controllers, for tools of the quorum."""
+        return ",".join(self.address_of(id_) for id_ in self.controllers)
+
+    def describe(self, node_id: int) -> describe.PartitionDataResponse | None:
+        """What a node says of the quorum; None if it does not answer."""
+        topic = describe.TopicDataRequest(
+            topic_name="__cluster_metadata",
+            partitions=[describe.PartitionDataRequest(partition_index=0)],
+        )
+        try:
+            with Connection(HOST, self._ports[node_id], timeout_ms=ASK_TIMEOUT_MS) as asked:
+                answer = asked.request(describe.DescribeQuorumRequest(topics=[topic]))
+        except (ClientError, OSError):
+            return None
+        if answer.error_code or not answer.topics:
+            return None
+        return answer.topics[0].partitions[0]
+
+    def find_leader(self, *, but: int = -1) -> int | None:
+        """The controller that says it leads, unless it is `but`; None if there is none now."""
+        for id_, node in self.controllers.items():
+            if id_ == but or not node.running:
+                continue
+            said = self.describe(id_)
+            if said is not None and not said.error_code and said.high_watermark >= 0:
+                return id_
+        return None
+
+    def leader_id(self, *, but: int = -1, timeout_s: float = LEADER_TIMEOUT_S) -> int:
+        """The leader, once there is one that has committed something. NodeProcessError."""
+        found: list[int] = []
+
+        def look() -> bool:
+            leader = self.find_leader(but=but)
+            found[:] = [] if leader is None else [leader]
+            return bool(found)
+
+        self.wait_until(look, "no controller leads", timeout_s)
+        return found[0]
+
+    def leader(self) -> NodeProcess:
+        """The process of the leader. NodeProcessError."""
+        return self.controllers[self.leader_id()]
+
+    def wait_until(
+        self, condition: Callable[[], bool], otherwise: str, timeout_s: float = LEADER_TIMEOUT_S
+    ) -> None:
+        """Look at `condition` until it holds. NodeProcessError, with the ends of all logs."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                tails = [f"--- {node.name}\n{node.log_tail}" for node in self.nodes.values()]
+                raise NodeProcessError(f"{otherwise} after {timeout_s} s\n" + "\n".join(tails))
+            time.sleep(POLL_S)
+
+    # -- setting up ------------------------------------------------------------------------
+
+    def _set_up(self, ports: list[int] | None) -> None:
+        """Write configs and format data directories that are not there yet."""
+        present = {id_: node for id_, node in self.nodes.items() if node.config_path.exists()}
+        for id_, node in present.items():
+            self._read_port(id_, node)
+        missing = [id_ for id_ in self.nodes if id_ not in present]
+        given = ports if ports is not None else _free_ports(len(missing))
+        if len(given) < len(missing):
+            raise ValueError(f"{len(given)} ports for {len(missing)} nodes")
+        self._ports.update(zip(missing, given, strict=False))
+        cluster_id = str(Uuid.random())
+        for id_ in missing:
+            self._write(id_)
+        for id_, node in self.nodes.items():
+            self._format(id_, node, cluster_id)
+
+    def _read_port(self, id_: int, node: NodeProcess) -> None:
+        entries = decode_properties(str(node.config_path), node.config_path.read_bytes())
+        self._ports[id_] = int(entries["listeners"].rpartition(":")[2])
+
+    def _write(self, id_: int) -> None:
+        node = self.nodes[id_]
+        node.directory.mkdir(parents=True, exist_ok=True)
+        node.config_path.write_bytes(encode_properties(self.properties_of(id_)))
+
+    def properties_of(self, id_: int) -> dict[str, str]:
+        """The configuration of a node."""
+        is_controller = id_ in self.controllers
+        name = "CONTROLLER" if is_controller else "PLAINTEXT"
+        entries: dict[str, Any] = {
+            "node.id": id_,
+            "process.roles": "controller" if is_controller else "broker",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(
+                f"{voter}@{self.address_of(voter)}" for voter in self.controllers
+            ),
+            "listeners": f"{name}://{self.address_of(id_)}",
+            "log.dirs": str(self.nodes[id_].directory / "data"),
+            **self._config,
+            **(self._controller_config if is_controller else {}),
+        }
+        return {key: _text(value) for key, value in entries.items()}
+
+    def _format(self, id_: int, node: NodeProcess, cluster_id: str) -> None:
+        directory = str(node.directory / "data")
+        try:
+            made = format_log_dir(
+                OsDisk(),
+                directory,
+                cluster_id=self.cluster_id or cluster_id,
+                node_id=id_,
+                directory_id=Uuid.random(),
+                ignore_formatted=True,
+            )
+        except LogError as error:
+            raise NodeProcessError(f"{node.name}: {error}") from error
+        self.cluster_id = made.cluster_id or ""
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now; held until all are found, so that they are distinct."""
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [sock.getsockname()[1] for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    return ports
+
+
+def _text(value: object) -> str:
+    """A config value as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
