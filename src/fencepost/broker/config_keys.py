@@ -352,6 +352,20 @@ _CONTROLLER = (
         at_least(1),
         "How long a starting broker looks for a controller that takes it.",
     ),
+    _key(
+        "unclean.leader.election.interval.ms",
+        _LONG,
+        300_000,
+        at_least(1),
+        "How often the active controller looks for partitions that need an unclean election.",
+    ),
+    _key(
+        "metadata.max.idle.interval.ms",
+        _INT,
+        500,
+        at_least(0),
+        "How long the log of several voters goes without a record; 0 for as long as it may be.",
+    ),
 )
 
 _QUORUM = (
@@ -488,9 +502,8 @@ replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.backoff.m
 replica.socket.timeout.ms
 replica.socket.receive.buffer.bytes replica.selector.class
 leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-auto.leader.rebalance.enable unclean.leader.election.interval.ms
+auto.leader.rebalance.enable
 log.dir.failure.timeout.ms
-metadata.max.idle.interval.ms
 transactional.id.expiration.ms transaction.max.timeout.ms transaction.state.log.min.isr
 transaction.state.log.replication.factor transaction.state.log.num.partitions
 transaction.state.log.segment.bytes transaction.state.log.load.buffer.size

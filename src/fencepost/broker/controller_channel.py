@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from fencepost.broker.controller_service import NEWEST, ControllerService, OnReply
 from fencepost.machines.probes import probe
+from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -42,15 +43,15 @@ class PeerSender(Protocol):
 
     def send(
         self,
-        address: Any,
+        address: tuple[str, int],
         request: Message,
-        on_response: Callable[[Message], None],
+        on_response: Callable[[Any], None],
         on_failure: Callable[[str], None],
         timeout_ms: int,
         *,
         purpose: str = "",
     ) -> None:
-        """Send `request` to `address`; exactly one of the two is called, perhaps at once."""
+        """Send `request` to `address`; exactly one of the two is called, later."""
         ...
 
 
@@ -67,7 +68,7 @@ class LeaderView(Protocol):
         """The leader as far as known, or -1."""
         ...
 
-    def address_of(self, node_id: int) -> Any:
+    def address_of(self, node_id: int) -> Endpoint | None:
         """Where a controller is reached, or None if that is not known."""
         ...
 
@@ -257,7 +258,7 @@ class ControllerChannel:
             self._failed(asked, attempt)
 
         peers.send(
-            address,
+            (address.host, address.port),
             asked.request if wrapping is None else wrapping.pack(),
             on_response,
             on_failure,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from fencepost.broker.controller_host import ControllerHost, Periods
 from fencepost.broker.controller_service import ControllerService
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 log = logging.getLogger(__name__)
+
+MAX_REPLICATION_FACTOR: Final = 1
+"""Replicas of a partition: brokers do not copy from each other yet."""
 
 
 class ControllerPart:

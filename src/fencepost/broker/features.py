@@ -2,7 +2,7 @@
 
 Only what is implemented is listed: transactions (`transaction.version`), the consumer groups of
 KIP-848 (`group.version`), share and streams groups are not served, so a cluster must not finalize
-them. Voters are static: `kraft.version` 1 (KIP-853) is not offered.
+them. `kraft.version` 1 is voters that come and go (KIP-853).
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ METADATA_VERSION = Feature("metadata.version", 7, 30)
 """7 is 3.3-IV3, the first of KRaft in production; 30 is 4.3-IV0."""
 
 SUPPORTED_FEATURES: tuple[Feature, ...] = (
-    Feature("kraft.version", 0, 0),
+    Feature("kraft.version", 0, 1),
     METADATA_VERSION,
 )

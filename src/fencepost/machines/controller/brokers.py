@@ -181,13 +181,18 @@ def next_control(
     request: BrokerHeartbeatRequest,
     leads_partitions: bool,
     others_know: bool,
+    has_read_it: bool | None = None,
 ) -> BrokerControl:
-    """What the broker is allowed to do after this heartbeat; see the table."""
+    """What the broker is allowed to do after this heartbeat; see the table.
+
+    `has_read_it`: whether it has read its registration, if its offset is not to say.
+    """
     now = control_of(broker)
     if now is BrokerControl.FENCED:
         if request.want_shut_down:
             return BrokerControl.SHUTDOWN_NOW
-        has_read_it = request.current_metadata_offset >= broker.epoch
+        if has_read_it is None:
+            has_read_it = request.current_metadata_offset >= broker.epoch
         if not request.want_fence and has_read_it and not broker.in_controlled_shutdown:
             return BrokerControl.UNFENCED
         return BrokerControl.FENCED

@@ -20,6 +20,11 @@ PRODUCER_ID_BLOCK = 1_000
 
 METADATA_VERSION_FEATURE = "metadata.version"
 
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {METADATA_VERSION_FEATURE: (7, 30), "kraft.version": (0, 1)}
+)
+"""The features that a controller runs, with the lowest and the highest level of each."""
+
 BOOTSTRAP_FEATURES: Mapping[str, int] = MappingProxyType({METADATA_VERSION_FEATURE: 30})
 """The features of a new cluster: `metadata.version` 30 is 4.3-IV0."""
 
@@ -32,11 +37,19 @@ class ControllerConfig:
     go together, and for unclean elections). `resource_configs` are the tables of configs of other
     resource types (client metrics, groups), by type; resources of a type without a table are
     refused. Broker configs are checked by the broker that a request comes in at.
+    `max_replication_factor` is how many replicas a partition may have, None for as many as there
+    are brokers. `node_id` is that of the controller's node, whose features are
+    `supported_features`.
     """
 
     cluster_id: str
+    node_id: int = -1
+    max_replication_factor: int | None = None
     num_partitions: int = 1
     default_replication_factor: int = 1
     broker_session_timeout_ms: int = 9_000
     topic_defaults: Mapping[str, Any] = field(default_factory=dict)
+    supported_features: Mapping[str, tuple[int, int]] = field(
+        default_factory=lambda: SUPPORTED_FEATURES
+    )
     resource_configs: Mapping[int, Mapping[str, ConfigDef]] = field(default_factory=dict)

@@ -23,11 +23,20 @@ Requests and replies are the wire's messages. Rules and error codes are Kafka's;
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import ConfigError
-from fencepost.machines.controller import brokers, configs, directories, partitions, topics
+from fencepost.machines.controller import (
+    brokers,
+    configs,
+    controllers,
+    directories,
+    features,
+    partitions,
+    topics,
+)
 from fencepost.machines.controller.brokers import BrokerControl
 from fencepost.machines.controller.config import (
     BOOTSTRAP_FEATURES,
@@ -37,7 +46,7 @@ from fencepost.machines.controller.config import (
 )
 from fencepost.machines.controller.decision import Decision, Refused
 from fencepost.machines.controller.sessions import Sessions
-from fencepost.machines.image import ClusterImage, apply_records
+from fencepost.machines.image import BrokerImage, ClusterImage, apply_records
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -52,6 +61,10 @@ from fencepost.wire.api.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from fencepost.wire.api.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -59,13 +72,16 @@ from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from fencepost.wire.api.update_features import UpdateFeaturesRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import (
+    AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    NoOpRecord,
     ProducerIdsRecord,
 )
 from fencepost.wire.types import Uuid
@@ -93,6 +109,10 @@ class Controller:
         """Where the next record goes, as far as `apply` was told of offsets."""
         return self.image.offset + 1
 
+    def skip_to(self, next_offset: int) -> None:
+        """The next record goes to `next_offset`: the quorum has written records of its own."""
+        self.image = replace(self.image, offset=next_offset - 1)
+
     # -- applying ------------------------------------------------------------------------------
 
     def apply(self, record: Message, offset: int | None = None) -> None:
@@ -118,16 +138,51 @@ class Controller:
 
         They take effect together (KIP-868). Reply: whether there was anything to do.
         """
-        assert METADATA_VERSION_FEATURE in features, "a cluster has a metadata.version"
         if self.image.features:
             return Decision([], False)
-        others = sorted(name for name in features if name != METADATA_VERSION_FEATURE)
-        levels = [
-            FeatureLevelRecord(name=name, feature_level=features[name])
-            for name in (METADATA_VERSION_FEATURE, *others)
-        ]
-        begin = BeginTransactionRecord(name="bootstrap")
-        return Decision([begin, *levels, EndTransactionRecord()], True)
+        return Decision(_first_records((), features), True)
+
+    def decide_take_over(
+        self,
+        bootstrap: Sequence[Message] = (),
+        levels: Mapping[str, int] = BOOTSTRAP_FEATURES,
+    ) -> Decision:
+        """What a controller does before anything else; reply: whether there was anything to do.
+
+        A metadata transaction that its predecessor began and did not end is aborted, and an empty
+        log gets its first records, `bootstrap` or else `levels`, as one transaction (KIP-868).
+        """
+        records: list[Message] = []
+        if self.image.pending is not None:
+            records.append(AbortTransactionRecord(reason="the controller that began it is gone"))
+        if not self.image.features:
+            records += _first_records(bootstrap, levels)
+        return Decision(records, bool(records))
+
+    def decide_no_op(self) -> Decision:
+        """A record that says nothing, so that the log goes on while nothing happens (KIP-835)."""
+        return Decision([NoOpRecord()], None)
+
+    def decide_update_features(
+        self,
+        request: UpdateFeaturesRequest,
+        api_version: int,
+        voter_ids: Iterable[int] = (),
+        kraft_version: int = 0,
+    ) -> Decision:
+        """Finalize features; reply (UpdateFeaturesResponse, the level of kraft.version asked for).
+
+        The level is None if `kraft.version` is not to change: the quorum does that, not a record.
+        """
+        updater = features.FeatureUpdater(
+            self.image, self._config, voter_ids, kraft_version, api_version
+        )
+        try:
+            change = updater.decide(request)
+        except Refused as refused:
+            return Decision([], (features.not_updated(refused), None))
+        records: list[Message] = [] if request.validate_only else [*change.records]
+        return Decision(records, (features.updated(request, api_version), change.kraft_version))
 
     # -- brokers -------------------------------------------------------------------------------
 
@@ -185,6 +240,7 @@ class Controller:
             request,
             leads_partitions=wants_out and brokers.leads_partitions(image, broker.broker_id),
             others_know=wants_out and self._others_know(broker.broker_id),
+            has_read_it=self._has_read_enough(broker, offset),
         )
         allowed = self._is_unclean_allowed
         records = brokers.control_records(image, broker, control, allowed)
@@ -199,6 +255,14 @@ class Controller:
         )
         return Decision(records, reply)
 
+    def _has_read_enough(self, broker: BrokerImage, metadata_offset: int) -> bool:
+        """Whether a fenced broker that has read so far may be unfenced.
+
+        It has to know of its own registration, no more: one that had to reach the end of the log
+        might never do so while others write to it (KAFKA-13959).
+        """
+        return metadata_offset >= broker.epoch
+
     def decide_assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> Decision:
         """Note in which directories a broker keeps its replicas; reply the API's response."""
         try:
@@ -212,6 +276,13 @@ class Controller:
         """Whether every active broker has read that this one is shutting down."""
         lowest = self._sessions.lowest_active_offset(self.image)
         return lowest is None or self._shutdown_offsets.get(broker_id, -1) <= lowest
+
+    def next_session_look_ms(self, now_ms: int) -> int:
+        """When to look for silent brokers next: never later than a session from now, which is soon
+        enough for a broker that is unfenced meanwhile."""
+        latest_ms = now_ms + self._config.broker_session_timeout_ms
+        deadline_ms = self.next_session_deadline_ms()
+        return latest_ms if deadline_ms is None else min(deadline_ms, latest_ms)
 
     def decide_session_expiry(self, now_ms: int) -> Decision:
         """Fence the brokers that have not been heard of for too long; reply: their ids."""
@@ -240,6 +311,19 @@ class Controller:
             ),
             default=None,
         )
+
+    def decide_register_controller(self, request: ControllerRegistrationRequest) -> Decision:
+        """Note what a controller is and runs (KIP-919); reply ControllerRegistrationResponse."""
+        try:
+            record = controllers.controller_registration_record(self.image, request)
+        except Refused as refused:
+            return Decision(
+                [],
+                ControllerRegistrationResponse(
+                    error_code=refused.error, error_message=refused.message
+                ),
+            )
+        return Decision([record], ControllerRegistrationResponse(error_message=None))
 
     def decide_unregister_broker(self, broker_id: int) -> Decision:
         """Remove a broker for good; reply: an ErrorCode."""
@@ -337,3 +421,27 @@ class Controller:
             except ConfigError:
                 return False
         return bool(definition.from_broker(self._config.topic_defaults))
+
+
+def _first_records(bootstrap: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
+    """The first records of a cluster, in a transaction if its `metadata.version` has those."""
+    given = [*bootstrap]
+    if not any(isinstance(r, FeatureLevelRecord) and _is_metadata_version(r) for r in given):
+        assert METADATA_VERSION_FEATURE in levels, "a cluster has a metadata.version"
+        others = sorted(name for name in levels if name != METADATA_VERSION_FEATURE)
+        given = [
+            FeatureLevelRecord(name=name, feature_level=levels[name])
+            for name in (METADATA_VERSION_FEATURE, *others)
+        ] + given
+    level = next(
+        r.feature_level
+        for r in given
+        if isinstance(r, FeatureLevelRecord) and _is_metadata_version(r)
+    )
+    if level < features.TRANSACTIONS_LEVEL:
+        return given
+    return [BeginTransactionRecord(name="bootstrap"), *given, EndTransactionRecord()]
+
+
+def _is_metadata_version(record: FeatureLevelRecord) -> bool:
+    return record.name == METADATA_VERSION_FEATURE

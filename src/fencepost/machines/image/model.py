@@ -7,7 +7,7 @@ parts that did not change are the same objects in both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -215,8 +215,9 @@ class ClusterImage:
 
     `topics_by_name` and `topics_by_id` hold the same topics. `configs` is keyed by (resource type,
     resource name). `others` holds the records of kinds that no machine interprets yet (ACLs,
-    quotas, credentials, tokens), keyed so that a later record replaces or removes an earlier one. `pending` are the records of a metadata transaction that has begun
-    and not ended: they are part of the log but not yet of the cluster (KIP-868).
+    quotas, credentials, tokens), keyed so that a later record replaces or removes an earlier one.
+    `pending` are the records of a metadata transaction that has begun and not ended: they are part
+    of the log but not yet of the cluster (KIP-868).
     """
 
     offset: int = -1
@@ -232,6 +233,10 @@ class ClusterImage:
     next_producer_id: int = 0
     others: PersistentMap[tuple[object, ...], Message] = field(default_factory=PersistentMap)
     pending: tuple[Message, ...] | None = None
+
+    def standing_at(self, offset: int, epoch: int) -> ClusterImage:
+        """This image as the log's up to `offset`, the record there being of `epoch`."""
+        return replace(self, offset=offset, epoch=epoch)
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The dynamic configs of one resource; empty if it has none."""

@@ -1,0 +1,55 @@
+"""Controllers say what they are and what they can run (KIP-919).
+
+There is no session behind it: the registration of a controller stands until it registers anew or an
+operator removes it. By it clients find the controllers, and features are not raised beyond what
+every controller runs.
+"""
+
+from __future__ import annotations
+
+from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
+from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.features import CONTROLLER_REGISTRATION_LEVEL
+from fencepost.machines.image import ClusterImage
+from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.metadata import (
+    ControllerEndpoint,
+    ControllerFeature,
+    RegisterControllerRecord,
+)
+
+
+def controller_registration_record(
+    image: ClusterImage, request: ControllerRegistrationRequest
+) -> RegisterControllerRecord:
+    """The record of a registration. Raises Refused with UNSUPPORTED_VERSION."""
+    if image.features.get(METADATA_VERSION_FEATURE, 0) < CONTROLLER_REGISTRATION_LEVEL:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "metadata.version is too old to have controllers register",
+        )
+    if request.controller_id < 0:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{request.controller_id} is no node id")
+    return RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=False,
+        end_points=[
+            ControllerEndpoint(
+                name=item.name,
+                host=item.host,
+                port=item.port,
+                security_protocol=item.security_protocol,
+            )
+            for item in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=item.name,
+                min_supported_version=item.min_supported_version,
+                max_supported_version=item.max_supported_version,
+            )
+            for item in request.features
+        ],
+    )
