@@ -10,6 +10,7 @@ reads: node 2 follows 1 in epoch 1, knows offset 1 as high watermark, and has th
 epoch 1, of which two are on its disk.
 
     voters N [observers=M] [fetch_max_bytes=B]   the world; first
+    dynamic N [others=M] [joins=1] [static=1]    a world whose voters come and go; first
     start N...            boot nodes
     crash N [keep K]      power cut; K unflushed batches reach the disk
     crash-writing-state N power cut as soon as the node writes its quorum-state
@@ -21,6 +22,12 @@ epoch 1, of which two are on its disk.
     wait MS               let time pass, and everything happen that it brings
     append N NAME         ask N to append a record
     cut A B / mend        nothing passes between A and B / everything does again
+    add-voter A N         ask A to add N to the voters
+    remove-voter A N      ask A to remove N, with the disk it has in A's voter set
+    upgrade A             ask A to raise kraft.version to 1
+    wipe N                N, which is down, gets an empty disk
+    changes               what became of these
+    voters-of N           the voters by the log of N, with the numbers of their disks
     outcomes              what became of the appends
     time                  the clock
     check                 invariants that need a look at all logs
@@ -31,11 +38,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fencepost.machines.quorum import QuorumMachine
+from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
 from fencepost.wire.errors import error_name
 
 from .quorum_world import Flight, Violation, World
+from .voters_world import VotersWorld
 
 
 def play(text: str, machine_class: type[QuorumMachine] = QuorumMachine) -> str:
@@ -83,6 +95,16 @@ class Script:
             options = {k: int(v) for k, v in (word.split("=") for word in words[1:])}
             self._world = World(int(words[0]), machine_class=self._machine_class, **options)
             return []
+        if verb == "dynamic":
+            flags = {k: int(v) for k, v in (word.split("=") for word in words[1:])}
+            self._world = VotersWorld(
+                int(words[0]),
+                others=flags.get("others", 0),
+                joins=bool(flags.get("joins")),
+                static=bool(flags.get("static")),
+                machine_class=self._machine_class,
+            )
+            return []
         world = self.world
         if verb == "start":
             for word in words:
@@ -110,12 +132,37 @@ class Script:
             world.blocked |= {(a, b), (b, a)}
         elif verb == "mend":
             world.blocked.clear()
-        else:
-            return self._question(verb)
+        elif not self._change(verb, words):
+            return self._question(verb, words)
         return []
 
-    def _question(self, verb: str) -> list[str]:
+    def _change(self, verb: str, words: list[str]) -> bool:
+        """Carry out a command about voters; whether it is one."""
         world = self.world
+        if not isinstance(world, VotersWorld):
+            return False
+        ids = [int(word) for word in words]
+        if verb == "add-voter":
+            world.add_voter(*ids)
+        elif verb == "remove-voter":
+            voter = world.machine(ids[0]).voter_set.get(ids[1])
+            assert voter is not None, f"{ids[1]} is no voter"
+            world.remove_voter(ids[0], voter.key)
+        elif verb == "upgrade":
+            world.upgrade(ids[0])
+        elif verb == "wipe":
+            world.wipe(ids[0])
+        else:
+            return False
+        return True
+
+    def _question(self, verb: str, words: list[str]) -> list[str]:
+        world = self.world
+        if isinstance(world, VotersWorld) and verb == "changes":
+            return [f"{name}: {error_name(error)}" for name, error in world.changes.items()]
+        if isinstance(world, VotersWorld) and verb == "voters-of":
+            voters = world.machine(int(words[0])).voter_set.voters
+            return [" ".join(f"{v.id}/{v.key.directory_id[-2]}" for v in voters)]
         if verb == "outcomes":
             return [
                 f"{name}: {error_name(outcome.error)} {outcome.base_offset}"
@@ -165,7 +212,10 @@ class Script:
         machine = node.machine
         leader = f"of {machine.leader_id}" if machine.leader_id >= 0 else "of ?"
         role = machine.role.value.ljust(11)
-        return f"{node_id} {role} e{machine.epoch} {leader}   hw {machine.high_watermark}   {shown}"
+        line = f"{node_id} {role} e{machine.epoch} {leader}   hw {machine.high_watermark}   {shown}"
+        if isinstance(self.world, VotersWorld):
+            line += f"   of {' '.join(map(str, machine.voters)) or 'nobody'}"
+        return line
 
 
 def kind_of(flight: Flight) -> str:
@@ -203,8 +253,14 @@ def _details(flight: Flight) -> str:
         if got.diverging_epoch.epoch >= 0:
             return f" diverges at e{got.diverging_epoch.epoch} to {got.diverging_epoch.end_offset}"
         return f" hw {got.high_watermark}, {len(got.records)} bytes"
-    if message is None:
+    if message is None or isinstance(message, ApiVersionsRequest | ApiVersionsResponse):
         return ""
+    if isinstance(message, AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest):
+        return f" {message.voter_id}/{message.voter_directory_id[-2]}"
+    if isinstance(
+        message, AddRaftVoterResponse | RemoveRaftVoterResponse | UpdateRaftVoterResponse
+    ):
+        return f" {_error(message)}"
     partition = message.topics[0].partitions[0]  # type: ignore[attr-defined]
     error = _error(partition) + " " if getattr(partition, "error_code", 0) else ""
     return f" {error}e{partition.leader_epoch} of {partition.leader_id}"

@@ -332,10 +332,14 @@ class World:
         node.life += 1
         node.log.durable_offset = node.log.end_offset
         node.timers, node.wants_flush, node.high_watermark = {}, False, 0
-        node.machine = self._machine_class(node_id, self.voters, node.log, node.state, self._config)
+        node.machine = self.make_machine(node)
         node.driver = Driver(_Ports(self, node))
         node.driver.add(KEY, node.machine)
         node.driver.feed(KEY, Start(self._jitter(node_id)))
+
+    def make_machine(self, node: Node) -> QuorumMachine:
+        """The machine of a node that boots; it is not started yet."""
+        return self._machine_class(node.id, self.voters, node.log, node.state, self._config)
 
     def crash(self, node_id: int, keep: int = 0) -> None:
         """Stop a node at once; of what it had not flushed, `keep` batches reached the disk."""
@@ -383,10 +387,14 @@ class World:
         elif target.driver is None or target.life != flight.life:
             return
         elif flight.kind == "failure" or cut:
-            target.driver.feed(KEY, RequestFailed(flight.source, flight.request))
+            target.driver.feed(KEY, RequestFailed(self.peer_of(flight), flight.request))
         else:
             response = self._travelled(flight.message)
-            target.driver.feed(KEY, answered(flight.source, flight.request, response))
+            target.driver.feed(KEY, answered(self.peer_of(flight), flight.request, response))
+
+    def peer_of(self, flight: Flight) -> int:
+        """Whom the receiver of an answer had asked, by its own name for it."""
+        return flight.source
 
     def drop(self, flight: Flight, told: bool = True) -> None:
         """Lose a message; `told` says whether its sender finds out before its own time-out."""
@@ -585,15 +593,20 @@ class World:
         if entries[:known] != self.committed[:known]:
             raise Violation(f"I24: {node.id} has other committed batches than there were")
         for entry in entries[known:]:
-            holders = [
-                id_
-                for id_ in self.voters
-                if entry in self.nodes[id_].log.entries
-                and entry.next_offset <= self.nodes[id_].log.durable_offset
-            ]
-            if len(holders) <= len(self.voters) // 2:
+            voters = self.voters_of(node)
+            holders = [id_ for id_ in voters if self.holds(node, id_, entry)]
+            if len(holders) <= len(voters) // 2:
                 raise Violation(f"I26: offset {entry.base_offset} is committed, on {holders} only")
             self.committed.append(entry)
+
+    def voters_of(self, node: Node) -> Sequence[int]:
+        """The voters that a node counts by when it commits."""
+        return self.voters
+
+    def holds(self, node: Node, voter: int, entry: Entry) -> bool:
+        """Whether a voter of this node's set has a batch on disk."""
+        log = self.nodes[voter].log
+        return entry in log.entries and entry.next_offset <= log.durable_offset
 
     def check_logs(self) -> None:
         """I03: where two logs have a batch of one offset and epoch, they are the same up to it."""

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fencepost.batch.records import build_batch
+from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import (
     Append,
     DiskFailed,
@@ -32,6 +33,7 @@ from fencepost.machines.effects import (
 from fencepost.machines.quorum import (
     AppendOutcome,
     AppendRecords,
+    DraftBounds,
     FetchBounds,
     QuorumConfig,
     QuorumMachine,
@@ -39,6 +41,7 @@ from fencepost.machines.quorum import (
     RequestFailed,
     Resign,
     Role,
+    SnapshotBounds,
     Start,
     answered,
     fetch_response,
@@ -61,6 +64,7 @@ from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterResponse
 from fencepost.wire.api.update_raft_voter import UpdateRaftVoterResponse
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -226,6 +230,35 @@ def end_answer(epoch: int = EPOCH, leader_id: int = -1) -> Any:
     )
 
 
+def snapshot_fetch(epoch: int) -> Any:
+    asked = messages.fetch_snapshot_request(CONFIG, 3, epoch, SnapshotId(1, 4), 0)
+    return received("t", asked)
+
+
+def snapshot_answer(epoch: int = EPOCH) -> Any:
+    asked = messages.fetch_snapshot_request(CONFIG, NODE, EPOCH, SnapshotId(9, 4), 0)
+    bounds = SnapshotBounds(ErrorCode.NONE, 2, epoch, SnapshotId(9, 4), 10, 0, 5)
+    return answered(2, asked, messages.fetch_snapshot_response(bounds, b"12345"))
+
+
+def draft_fetch(epoch: int) -> Any:
+    return received(
+        "t",
+        FetchQuorumRecordsRequest(
+            cluster_id=CONFIG.cluster_id,
+            replica_id=3,
+            leader_epoch=epoch,
+            fetch_offset=2,
+            last_fetched_epoch=4,
+        ),
+    )
+
+
+def draft_answer(epoch: int) -> Any:
+    said = messages.quorum_records_response(DraftBounds(ErrorCode.NONE, 2, epoch, 2, 2))
+    return answered(2, draft_fetch(EPOCH).request, said)
+
+
 def append() -> AppendRecords:
     return AppendRecords([build_batch([(None, b"new")])], "t", EPOCH)
 
@@ -265,7 +298,12 @@ def short(effects: list[Effect]) -> str:
 def _word(effect: Effect) -> str:
     if isinstance(effect, Persist):
         kind = type(effect.work).__name__
-        return {"WriteState": "state", "Append": "append", "Truncate": "truncate"}[kind]
+        return {
+            "WriteState": "state",
+            "Append": "append",
+            "Truncate": "truncate",
+            "DropPrefix": "drop",
+        }[kind]
     if isinstance(effect, Send | SendAfterPersist):
         name = type(effect.message).__name__.removesuffix("Request")
         if isinstance(effect.message, VoteRequest):
@@ -285,6 +323,12 @@ def _reply(value: Any) -> str:
         if value.diverging:
             return f"diverging{value.diverging}"
         return f"fetch:{value.offset}-{value.upper_bound_offset}"
+    if isinstance(value, SnapshotBounds):
+        return f"snapshot!{int(value.error)}"
+    if isinstance(value, DraftBounds):
+        if value.error:
+            return f"records!{int(value.error)}"
+        return f"records:{value.offset}-{value.upper_bound_offset}"
     if isinstance(value, AddRaftVoterResponse | RemoveRaftVoterResponse | UpdateRaftVoterResponse):
         return f"!{value.error_code}" if value.error_code else "ok"
     partition = value.topics[0].partitions[0]
@@ -483,6 +527,36 @@ TABLE: dict[str, tuple[Any, dict[str, str]]] = {
         {role: f"{role} e5: fetch!75" for role in ROLES if role != "failed"}
         | {"failed": "failed e5: fetch!8"},
     ),
+    "snapshot fetch of this epoch": (
+        lambda _: snapshot_fetch(EPOCH),
+        {role: f"{role} e5: snapshot!6" for role in ROLES if role not in ("leader", "failed")}
+        | {"leader": "leader e5: snapshot!98", "failed": "failed e5: snapshot!8"},
+    ),
+    "snapshot fetch of an older epoch": (
+        lambda _: snapshot_fetch(EPOCH - 1),
+        {role: f"{role} e5: snapshot!74" for role in ROLES if role != "failed"}
+        | {"failed": "failed e5: snapshot!8"},
+    ),
+    "snapshot fetch of a later epoch": (
+        lambda _: snapshot_fetch(EPOCH + 1),
+        {role: f"{role} e5: snapshot!75" for role in ROLES if role != "failed"}
+        | {"failed": "failed e5: snapshot!8"},
+    ),
+    "fetch of this epoch, in the draft's words": (
+        lambda _: draft_fetch(EPOCH),
+        {role: f"{role} e5: records!6" for role in ROLES if role not in ("leader", "failed")}
+        | {"leader": "leader e5: records:2-3", "failed": "failed e5: records!8"},
+    ),
+    "fetch of an older epoch, in the draft's words": (
+        lambda _: draft_fetch(EPOCH - 1),
+        {role: f"{role} e5: records!74" for role in ROLES if role != "failed"}
+        | {"failed": "failed e5: records!8"},
+    ),
+    "fetch of a later epoch, in the draft's words": (
+        lambda _: draft_fetch(EPOCH + 1),
+        {role: f"{role} e5: records!75" for role in ROLES if role != "failed"}
+        | {"failed": "failed e5: records!8"},
+    ),
     "describe": (
         lambda _: describe(),
         {role: f"{role} e5: !6" for role in ROLES if role != "leader"}
@@ -555,6 +629,51 @@ TABLE: dict[str, tuple[Any, dict[str, str]]] = {
         lambda bench: fetched(bench, EPOCH + 1),
         {role: "follower e6: state Fetch>2" for role in ROLES if role != "failed"}
         | {"failed": "failed e5:"},
+    ),
+    "snapshot fetch answered, there is a leader of this epoch": (
+        lambda _: snapshot_answer(),
+        {
+            "unattached": "follower e5: state Fetch>2",
+            "prospective": "follower e5: state Fetch>2",
+            "candidate": "follower e5: state Fetch>2",
+            "leader": "failed e5: fail",
+            "follower": "follower e5:",
+            "resigned": "failed e5: fail",
+            "failed": "failed e5:",
+        },
+    ),
+    "snapshot fetch answered in a later epoch": (
+        lambda _: snapshot_answer(EPOCH + 1),
+        {role: "follower e6: state Fetch>2" for role in ROLES if role != "failed"}
+        | {"failed": "failed e5:"},
+    ),
+    "fetch answered in the draft's words, which we do not speak": (
+        lambda _: draft_answer(EPOCH + 1),
+        {role: f"{role} e5:" for role in ROLES},
+    ),
+    "a snapshot was taken": (
+        lambda _: inputs.SnapshotTaken(SnapshotId(0, 0)),
+        {role: f"{role} e5:" for role in ROLES},
+    ),
+    "a snapshot was installed that nobody waits for": (
+        lambda _: inputs.SnapshotInstalled(SnapshotId(7, 4)),
+        {role: f"{role} e5:" for role in ROLES},
+    ),
+    "a snapshot was refused that nobody waits for": (
+        lambda _: inputs.SnapshotRefused(SnapshotId(7, 4), "it is short"),
+        {role: f"{role} e5:" for role in ROLES},
+    ),
+    "the last batch is damaged, and may be uncommitted": (
+        lambda _: inputs.LogDamaged(1, "crc"),
+        {
+            "unattached": "unattached e5: truncate",
+            "prospective": "unattached e5: truncate",
+            "candidate": "unattached e5: truncate",
+            "leader": "resigned e5: truncate EndQuorumEpoch>2 EndQuorumEpoch>3",
+            "follower": "follower e5: truncate",
+            "resigned": "resigned e5: truncate",
+            "failed": "failed e5:",
+        },
     ),
     "a request failed": (
         lambda bench: RequestFailed(2, fetch_request(EPOCH)),

@@ -39,7 +39,7 @@ from fencepost.machines.effects import (
 )
 from fencepost.machines.quorum import inputs
 from fencepost.machines.quorum.config import QuorumConfig
-from fencepost.machines.quorum.roles import Body, Follower, Leader, Role, Unattached
+from fencepost.machines.quorum.roles import Body, Leader, Role, Unattached
 from fencepost.machines.quorum.state import NOBODY, QuorumState
 from fencepost.machines.quorum.view import LogView
 from fencepost.machines.quorum.voter_history import VoterHistory
@@ -80,6 +80,7 @@ class QuorumCore(ABC):
         self._end_offset = 0
         self._durable_end_offset = 0
         self._last_epoch = 0
+        self._leader_told: tuple[int, tuple[Endpoint, ...]] = (NOBODY, ())
         self._jitter: tuple[int, ...] = ()
         self._jitter_used = 0
         self._now_ms = 0
@@ -127,7 +128,26 @@ class QuorumCore(ABC):
     @property
     def is_voter(self) -> bool:
         """Whether this node has a vote; otherwise it observes."""
-        voter = self.voter_set.get(self._node_id)
+        return self._is_in(self.voter_set)
+
+    @property
+    def is_electable(self) -> bool:
+        """Whether this node may stand for election: a voter, or one that may be needed yet.
+
+        A voter whose removal is in its log and perhaps nowhere else, and not committed, can have
+        the longest log of all. The others are no majority without its vote, which it cannot give
+        to them; so it stands itself, does not count itself, and commits its removal (Raft's
+        dissertation, 4.2.2). Kafka's voters stop to stand at once.
+        """
+        offset = self._history.latest_offset
+        return self.is_voter or (
+            offset is not None
+            and offset >= self._high_watermark
+            and self._is_in(self._history.at(offset - 1))
+        )
+
+    def _is_in(self, voters: VoterSet) -> bool:
+        voter = voters.get(self._node_id)
         return voter is not None and self._is_replica(voter, self.key)
 
     def _is_replica(self, voter: Voter, key: ReplicaKey) -> bool:
@@ -157,10 +177,16 @@ class QuorumCore(ABC):
         """Where the leader is reached: by its own word, or else by the voter set."""
         if isinstance(self._body, Leader):
             return self._config.endpoints
-        if isinstance(self._body, Follower) and self._body.leader_endpoints:
-            return self._body.leader_endpoints
+        told_id, endpoints = self._leader_told
+        if told_id == self.leader_id and endpoints:
+            return endpoints
         voter = self.voter_set.get(self.leader_id)
         return voter.endpoints if voter is not None else ()
+
+    def _note_leader(self, leader_id: int, endpoints: tuple[Endpoint, ...]) -> None:
+        """Somebody said where the leader is reached."""
+        if endpoints:
+            self._leader_told = (leader_id, endpoints)
 
     def address_of(self, node_id: int) -> Endpoint | None:
         """Where a node is reached on the listener of voters, if that is known.
@@ -271,6 +297,7 @@ class QuorumCore(ABC):
         epoch = self._epoch_before(end_offset)
         self._emit(Persist(Truncate(end_offset)))
         self._end_offset = end_offset
+        self._damaged = frozenset(at for at in self._damaged if at < end_offset)
         self._durable_end_offset = min(self._durable_end_offset, end_offset)
         self._last_epoch = epoch
         self._history.truncate_to(end_offset)

@@ -75,7 +75,7 @@ class Elections(Transitions):
         if not self._is_me(voter_id, asked.voter_directory_id):
             probe("quorum.vote.refused.key")
             return ErrorCode.INVALID_VOTER_KEY, False
-        log_is_enough = candidate_log >= self._log_end
+        log_is_enough = candidate_log >= self._vote_floor
         if asked.pre_vote:
             return ErrorCode.NONE, log_is_enough and self._may_hope()
         granted = self._may_vote_for(asked.replica_id, asked.replica_directory_id, log_is_enough)
@@ -104,7 +104,7 @@ class Elections(Transitions):
     def _give_vote(self, candidate_id: int, directory_id: Uuid) -> None:
         """Give the vote of this epoch, and the candidate an election timeout to win with it."""
         self._remember(QuorumState(self._state.epoch, NOBODY, candidate_id, directory_id))
-        if self.is_voter:
+        if self.is_electable:
             self._set_timer(inputs.ELECTION, self._random_election_deadline())
 
     def _step_vote_answer(self, input_: inputs.VoteAnswered) -> None:
@@ -156,7 +156,10 @@ class Elections(Transitions):
         """Nobody was elected in time."""
         if self.role is Role.PROSPECTIVE:
             self._give_up_asking()
-        elif not self.is_voter:
+        elif not self.is_electable:
             self._forget_leadership()
+        elif not self._may_stand():
+            probe("quorum.election.cannot_stand")
+            self._set_timer(inputs.ELECTION, self._random_election_deadline())
         elif self.role in (Role.UNATTACHED, Role.CANDIDATE, Role.RESIGNED):
             self.become_prospective()

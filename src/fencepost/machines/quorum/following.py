@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import check_crc, iter_headers
+from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import Buffer
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
 from fencepost.machines.quorum.endpoints import add_leader, endpoints_of, leader_in
 from fencepost.machines.quorum.roles import Follower, Role, Unattached
+from fencepost.machines.quorum.snapshots import Snapshots
 from fencepost.machines.quorum.state import NOBODY
-from fencepost.machines.quorum.transitions import Transitions
 from fencepost.machines.quorum.voters import ReplicaKey
 from fencepost.wire.api import fetch
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochResponse
@@ -29,7 +30,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 
-class Following(Transitions):
+class Following(Snapshots):
     """Handlers of what leaders say."""
 
     # -- a leader makes itself known, or resigns -----------------------------------------------
@@ -92,10 +93,10 @@ class Following(Transitions):
         if not isinstance(follower, Follower) or follower.leader_id != leader_id:
             return
         follower.has_fetched = False  # it has said goodbye: others may hope for our pre-vote
-        if not self.is_voter:
+        if not self.is_electable:
             return
         backoff = self._succession_backoff(candidates)
-        if backoff == 0:
+        if backoff == 0 and self._may_stand():
             self.become_prospective()
         else:
             self._set_timer(inputs.FETCH, self._now_ms + backoff)
@@ -117,8 +118,11 @@ class Following(Transitions):
     # -- fetching ------------------------------------------------------------------------------
 
     def _fetch_target(self) -> int | None:
-        """Whom to fetch from in this role, if anybody."""
+        """Whom to fetch from in this role, if anybody; the log is left alone while a snapshot
+        takes its place."""
         body = self._body
+        if self._installing is not None:
+            return None
         if isinstance(body, Follower):
             return body.leader_id
         if isinstance(body, Unattached) and not self.is_voter:
@@ -140,37 +144,73 @@ class Following(Transitions):
             self._config, self._node_id, self._state.epoch, self._log_end, self._high_watermark
         )
 
+    def _follower_request(self, follower: Follower) -> Message:
+        """What a follower asks next: a piece of a snapshot, or what follows its log."""
+        if follower.fetching is not None:
+            return self._fetch_snapshot_request(follower.fetching)
+        return self._fetch_request()
+
     def _step_fetch_answer(self, input_: inputs.FetchAnswered) -> None:
-        said = messages.fetch_response_of(input_.response)
+        asked = messages.fetch_request_of(input_.request)
+        assert asked is not None, "we ask about the one partition"
+        self._take_fetch_answer(input_.source, input_.request, asked, input_.response)
+
+    def _take_fetch_answer(
+        self,
+        source: int,
+        request: Message,
+        asked: fetch.FetchPartition,
+        response: fetch.FetchResponse,
+    ) -> None:
+        """What `source` says to `request`, which asks for what `asked` says."""
+        said = messages.fetch_response_of(response)
         unusable = said is None or said.error_code != ErrorCode.NONE
-        is_awaited = self._settle_request(input_.source, input_.request, retry_later=unusable)
+        is_awaited = self._settle_request(source, request, retry_later=unusable)
         if said is None:
             self._probe_next()
             return
-        asked = messages.fetch_request_of(input_.request)
-        assert asked is not None, "we ask about the one partition"
         current = said.current_leader
-        endpoints = leader_in(input_.response, current.leader_id, self._config.listener)
+        endpoints = leader_in(response, current.leader_id, self._config.listener)
         if self._observe(current.leader_epoch, current.leader_id, endpoints):
             return
-        if unusable or not is_awaited or current.leader_epoch != self._state.epoch:
+        if not is_awaited or current.leader_epoch != self._state.epoch:
             self._probe_next()
             return
+        if unusable:
+            self._take_fetch_error(said)
+            return
         follower = self._body
-        if not isinstance(follower, Follower) or follower.leader_id != input_.source:
+        if not isinstance(follower, Follower) or follower.leader_id != source:
             return
         if asked.fetch_offset != self._end_offset or asked.current_leader_epoch != self.epoch:
             return  # asked before the log changed under it
         self._take_fetched(follower, said)
 
+    def _take_fetch_error(self, said: fetch.PartitionData) -> None:
+        """An error that says nothing of epochs: ask again, or ask another."""
+        if self._is_out_of_reach(said.error_code):
+            self.become_failed(
+                f"the leader's log does not reach back to {self._end_offset}, and the draft"
+                " FetchQuorumRecords has no snapshots: give this node a copy of a log, or have it"
+                " speak Fetch"
+            )
+            return
+        self._probe_next()
+
+    def _is_out_of_reach(self, error: int) -> bool:
+        """Whether the leader's log does not reach back to ours, and we cannot load snapshots."""
+        return False
+
     def _take_fetched(self, follower: Follower, said: fetch.PartitionData) -> None:
         """The answer we waited for: cut, or append and let the high watermark follow."""
         if said.diverging_epoch.epoch >= 0:
             self._cut_to(said.diverging_epoch.epoch, said.diverging_epoch.end_offset)
-        elif said.snapshot_id.epoch >= 0:
-            self.become_failed("the leader's log no longer reaches back, and offers a snapshot")
+        elif max(said.snapshot_id.epoch, said.snapshot_id.end_offset) >= 0:
+            offered = said.snapshot_id
+            self._begin_snapshot(follower, SnapshotId(offered.end_offset, offered.epoch))
         elif not self._append_fetched(said.records):
-            self._not_before[follower.leader_id] = self._now_ms + self._config.retry_backoff_ms
+            probe("quorum.fetch.unsound")
+            self._wait_for_retry(follower)
             return
         else:
             self._advance_high_watermark(min(said.high_watermark, self._end_offset))
@@ -224,9 +264,13 @@ class Following(Transitions):
 
     def _step_fetch_timeout(self) -> None:
         """The leader is silent: voters look for another, observers ask around."""
-        if self.role is not Role.FOLLOWER:
+        if not isinstance(self._body, Follower):
             return
-        if self.is_voter:
+        if self.is_electable and not self._may_stand():
+            probe("quorum.follower.cannot_stand")
+            self._body.has_fetched = False  # others may hope for our pre-vote
+            self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
+        elif self.is_electable:
             self.become_prospective()
         else:
             self._leave_silent_leader()

@@ -48,6 +48,7 @@ RETRY = "retry"
 FETCH_WAIT = "fetch-wait"
 CHECK_QUORUM = "check-quorum"
 BEGIN_QUORUM = "begin-quorum"
+CLEAN = "clean"
 VOTER_CHANGE = "voter-change"
 INTRODUCTION = "introduction"
 

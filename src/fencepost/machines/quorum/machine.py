@@ -63,8 +63,8 @@ from typing import Any
 
 from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
 from fencepost.machines.quorum import inputs, membership, messages
+from fencepost.machines.quorum.draft import Draft
 from fencepost.machines.quorum.elections import Elections
-from fencepost.machines.quorum.following import Following
 from fencepost.machines.quorum.leading import Leading
 from fencepost.machines.quorum.reconfiguration import Reconfiguration
 from fencepost.machines.quorum.roles import (
@@ -76,13 +76,14 @@ from fencepost.machines.quorum.roles import (
     Role,
     Unattached,
 )
+from fencepost.machines.quorum.snapshots import flaw_of
 from fencepost.machines.quorum.state import NOBODY, QuorumState
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
 
-class QuorumMachine(Elections, Following, Leading, Reconfiguration):
+class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
     """One node's part in the quorum; see the module docstring. Step it with `inputs.Input`."""
 
     _has_started = False
@@ -92,7 +93,8 @@ class QuorumMachine(Elections, Following, Leading, Reconfiguration):
         is_start = isinstance(input_, inputs.Start)
         assert is_start is not self._has_started, "Start comes first, and once"
         self._now_ms = now_ms
-        if self.role is not Role.FAILED and not is_start and not isinstance(input_, DiskFailed):
+        is_ours = self.role is not Role.FAILED and self._installing is None
+        if is_ours and not is_start and not isinstance(input_, DiskFailed):
             assert self._log.end_offset == self._end_offset, "the log is as we left it"
         getattr(self, HANDLERS[type(input_)])(input_)
         self._settle()
@@ -121,7 +123,7 @@ class QuorumMachine(Elections, Following, Leading, Reconfiguration):
             assert state.leader_id == NOBODY, "a candidate knows no leader"
         if isinstance(self._body, Follower):
             assert state.leader_id == self._body.leader_id != self._node_id, "we follow the leader"
-        if not self.is_voter:
+        if not self.is_electable:
             assert role not in (Role.PROSPECTIVE, Role.CANDIDATE), "observers do not stand"
 
     # -- the handlers that belong to no part ---------------------------------------------------
@@ -133,13 +135,18 @@ class QuorumMachine(Elections, Following, Leading, Reconfiguration):
         self._has_started = True
         self._jitter = tuple(input_.jitter)
         self._end_offset = self._durable_end_offset = log.end_offset
-        self._high_watermark = log.start_offset
-        if log.end_offset > log.start_offset:
-            self._last_epoch = log.epochs.epoch_at(log.end_offset - 1) or 0
+        flaw = flaw_of(log)
+        if flaw is not None:
+            self.become_failed(flaw)
+            return
+        latest = log.snapshots.latest()
+        self._high_watermark = max(log.start_offset, latest.end_offset if latest else 0)
+        self._last_epoch = self._epoch_before(log.end_offset)
         if self._last_epoch > self._state.epoch:
             # The quorum-state is older than the log, so the vote in it is of an epoch long past.
             self._remember(QuorumState(self._last_epoch))
         self._take_up_role()
+        self._clean()
 
     def _take_up_role(self) -> None:
         """The role that the durable state stands for; see the table."""
@@ -179,6 +186,8 @@ class QuorumMachine(Elections, Following, Leading, Reconfiguration):
             self._step_check_quorum()
         elif input_.name == inputs.BEGIN_QUORUM:
             self._step_begin_quorum()
+        elif input_.name == inputs.CLEAN:
+            self._step_clean()
         elif input_.name == inputs.VOTER_CHANGE:
             self._step_change_timeout()
         elif input_.name == inputs.INTRODUCTION:
@@ -223,7 +232,9 @@ class QuorumMachine(Elections, Following, Leading, Reconfiguration):
         if isinstance(body, Resigned):
             return messages.end_request(self._config, self._state, body.candidates)
         assert isinstance(body, Follower | Unattached), f"{body!r} asks nobody"
-        return self._due_introduction() or self._fetch_request()
+        if isinstance(body, Follower):
+            return self._due_introduction() or self._follower_request(body)
+        return self._fetch_request()
 
     def _directory_of(self, peer: int) -> Uuid:
         """The directory id under which a voter is known, or the zero id."""
@@ -264,5 +275,13 @@ HANDLERS: dict[type[Any], str] = {
     inputs.UpdateVoterAnswered: "_step_update_answer",
     inputs.UpgradeKRaftVersion: "_step_upgrade",
     inputs.Resign: "_step_resign",
+    inputs.FetchSnapshotReceived: "_step_fetch_snapshot",
+    inputs.FetchSnapshotAnswered: "_step_fetch_snapshot_answer",
+    inputs.QuorumRecordsReceived: "_step_quorum_records",
+    inputs.QuorumRecordsAnswered: "_step_quorum_records_answer",
+    inputs.SnapshotTaken: "_step_snapshot_taken",
+    inputs.SnapshotInstalled: "_step_snapshot_installed",
+    inputs.SnapshotRefused: "_step_snapshot_refused",
+    inputs.LogDamaged: "_step_log_damaged",
 }
 """Every kind of input and the method that takes it; by name, so that a subclass may replace one."""

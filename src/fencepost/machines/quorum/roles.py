@@ -8,7 +8,8 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from fencepost.log.snapshots import SnapshotId
-from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter
+from fencepost.machines.quorum.voters import ReplicaKey, Voter
+from fencepost.wire.api.fetch import FetchPartition
 
 
 class Role(Enum):
@@ -46,6 +47,8 @@ class Progress:
 
     `key` is what the replica called itself when it last fetched, or is expected to. It has caught
     up when it holds what the leader had at its fetch before (`leader_end_offset`; KIP-836).
+    `last_snapshot_ms` is when it last fetched a piece of a snapshot, `told_high_watermark` what it
+    was last told, if it does not say itself what it knows.
     """
 
     key: ReplicaKey
@@ -53,6 +56,13 @@ class Progress:
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
     leader_end_offset: int = -1
+    last_snapshot_ms: int = -1
+    told_high_watermark: int = -1
+
+    @property
+    def heard_ms(self) -> int:
+        """When it last fetched anything, be it of the log or of a snapshot."""
+        return max(self.last_fetch_ms, self.last_snapshot_ms)
 
 
 @dataclass(slots=True)
@@ -70,9 +80,8 @@ class ParkedFetch:
 
     token: Any
     replica_id: int
-    fetch_offset: int
+    asked: FetchPartition
     max_bytes: int
-    known_high_watermark: int
     deadline_ms: int
 
 
@@ -125,16 +134,14 @@ class FetchingSnapshot:
 class Follower:
     """Follows the epoch's leader. `has_fetched`: the leader has answered a fetch in this role.
 
-    `leader_endpoints` are what messages said of where the leader is reached. A follower has
-    something to say about itself once in a while: `is_introduction_due` is when, `is_introduced`
-    whether this leader has taken note of it.
+    A follower has something to say about itself once in a while: `is_introduction_due` is when,
+    `is_introduced` whether this leader has taken note of it.
     """
 
     role: ClassVar[Role] = Role.FOLLOWER
     leader_id: int
     has_fetched: bool = False
     fetching: FetchingSnapshot | None = None
-    leader_endpoints: tuple[Endpoint, ...] = ()
     is_introduction_due: bool = False
     is_introduced: bool = False
 

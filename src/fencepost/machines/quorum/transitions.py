@@ -7,6 +7,8 @@ it followed.
 
 from __future__ import annotations
 
+from typing import Any
+
 from fencepost.batch.control import build_leader_change
 from fencepost.machines.effects import Fail
 from fencepost.machines.probes import probe
@@ -55,14 +57,12 @@ class Transitions(QuorumCore):
         self._leave_role()
         self._body = Unattached()
         self._set_timer(inputs.FETCH, None)
-        if not self.is_voter:
+        if not self.is_electable:
             self._set_timer(inputs.ELECTION, None)
         elif not keeps_timer:
             self._set_timer(inputs.ELECTION, self._random_election_deadline())
 
-    def become_follower(
-        self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...] = ()
-    ) -> None:
+    def become_follower(self, epoch: int, leader_id: int) -> None:
         """`leader_id` leads `epoch`: fetch from it until the fetch timeout finds it silent."""
         assert leader_id != self._node_id, "nobody follows itself"
         if epoch > self._state.epoch:
@@ -71,15 +71,15 @@ class Transitions(QuorumCore):
             vote = self._state
             self._remember(QuorumState(epoch, leader_id, vote.voted_id, vote.voted_directory_id))
         self._leave_role()
-        self._body = Follower(leader_id, leader_endpoints=endpoints)
+        self._body = Follower(leader_id)
         self._set_timer(inputs.ELECTION, None)
         self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
 
     def become_prospective(self) -> None:
         """Ask the voters whether an election would be won, without a new epoch (KIP-996)."""
-        assert self.is_voter, "an observer does not stand for election"
+        assert self.is_electable, "an observer does not stand for election"
         self._leave_role()
-        self._body = Nominee(Role.PROSPECTIVE, granted={self._node_id})
+        self._body = Nominee(Role.PROSPECTIVE, granted=self._own_vote())
         self._set_timer(inputs.FETCH, None)
         self._set_timer(inputs.ELECTION, self._random_election_deadline())
         self._maybe_win()
@@ -98,7 +98,7 @@ class Transitions(QuorumCore):
                 voted_directory_id=self._config.directory_id,
             )
         )
-        self._body = Nominee(Role.CANDIDATE, granted={self._node_id})
+        self._body = Nominee(Role.CANDIDATE, granted=self._own_vote())
         self._set_timer(inputs.ELECTION, self._random_election_deadline())
         self._maybe_win()
 
@@ -195,7 +195,7 @@ class Transitions(QuorumCore):
         if leader.change is not None:
             self._reply(leader.change.token, change_response(leader.change, error))
         for fetch in leader.parked:
-            self._reply(fetch.token, self._refusal(error))
+            self._reply_bounds(fetch.token, self._refusal(error))
         for name in (
             inputs.CHECK_QUORUM,
             inputs.BEGIN_QUORUM,
@@ -206,8 +206,16 @@ class Transitions(QuorumCore):
 
     def _refusal(self, error: ErrorCode) -> inputs.FetchBounds:
         return inputs.FetchBounds(
-            error, self.leader_id, self._state.epoch, leader_endpoint=self._leader_endpoint
+            error,
+            self.leader_id,
+            self._state.epoch,
+            log_start_offset=self._log.start_offset,
+            leader_endpoint=self._leader_endpoint,
         )
+
+    def _reply_bounds(self, token: Any, bounds: inputs.FetchBounds) -> None:
+        """Answer a fetch, in whichever words it was asked."""
+        self._reply(token, bounds)
 
     # -- the voters change ---------------------------------------------------------------------
 
@@ -255,6 +263,9 @@ class Transitions(QuorumCore):
             return leader.observers.pop(key)
         leader.unacknowledged.add(voter.id)
         return Progress(voter.key)
+
+    def _own_vote(self) -> set[int]:
+        return {self._node_id} if self.is_voter else set()
 
     # -- winning and losing --------------------------------------------------------------------
 
@@ -308,7 +319,8 @@ class Transitions(QuorumCore):
         does not make it follow again: it asks around because that leader is silent.
 
         When a voter answers that an epoch has two leaders, or that we lead one that we have never
-        seen, somebody has lost its quorum-state. Then this node stops, before it adds to the harm.
+        seen, somebody has lost its quorum-state. Then this node stops, before it adds to the harm. But
+        one that is no voter with the disk it has may have led with the one it had before.
         """
         if self.role is Role.FAILED:
             return True  # nothing brings it back
@@ -317,13 +329,14 @@ class Transitions(QuorumCore):
         if self._is_absurd(epoch):
             probe("quorum.epoch.absurd")
             return True
+        self._note_leader(leader_id, endpoints)
         if epoch > self._state.epoch:
-            if leader_id == self._node_id:
+            if leader_id == self._node_id and self.is_voter:
                 self.become_failed(f"this node is said to lead epoch {epoch}, which it never saw")
-            elif leader_id == NOBODY:
+            elif leader_id in (NOBODY, self._node_id):
                 self.become_unattached(epoch)
             else:
-                self.become_follower(epoch, leader_id, endpoints)
+                self.become_follower(epoch, leader_id)
             return True
         known = self._state.leader_id
         if leader_id in (NOBODY, self._node_id):
@@ -331,13 +344,11 @@ class Transitions(QuorumCore):
         if known not in (NOBODY, leader_id):
             self.become_failed(f"epoch {epoch} is led by {known} and by {leader_id}")
             return True
-        if isinstance(self._body, Follower):
-            if endpoints:
-                self._body.leader_endpoints = endpoints
+        if self.role is Role.FOLLOWER:
             return False
         if self.role is Role.PROSPECTIVE and known == leader_id and not from_leader:
             return False
-        self.become_follower(epoch, leader_id, endpoints)
+        self.become_follower(epoch, leader_id)
         return True
 
     # -- who is meant --------------------------------------------------------------------------

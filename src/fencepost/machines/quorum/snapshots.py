@@ -1,0 +1,312 @@
+"""Snapshots on the side of whoever has the log: fetched, taken, retained; and damage (KIP-630).
+
+Fetching
+--------
+A leader whose log no longer reaches back to where a follower stands answers its fetch with the id
+of its newest snapshot. The follower then asks for one piece after the other, and when it has all of
+them, has the snapshot installed in place of its log. What happens in between:
+
+|   | what comes                                     | what becomes of the snapshot       |
+|---|------------------------------------------------|------------------------------------|
+| a | the piece that was asked for                   | stored; the next is asked for      |
+| b | the last piece                                 | stored, and the whole is installed |
+| c | no answer, or one that comes too late          | the same piece is asked for again  |
+| d | SNAPSHOT_NOT_FOUND: the leader has a newer one | given up; Fetch says what to do    |
+| e | POSITION_OUT_OF_RANGE, or any other error      | given up; Fetch says what to do    |
+| f | the request is refused whole                   | given up; Fetch says what to do    |
+| g | another snapshot, place or size than asked for | given up; Fetch says what to do    |
+| h | an empty piece, or one that goes past the end  | given up; Fetch says what to do    |
+| i | another leader or epoch, in any message        | given up with the role             |
+| j | installed: sound and in place                  | the log begins and ends at its end |
+| k | refused: not whole, or a checksum is wrong     | thrown away; Fetch says what to do |
+
+Nothing of a snapshot is visible before j. Between b and j or k the log is left alone: this node
+neither fetches nor stands for election, so a leader never loads a snapshot (I28). It still votes,
+by the log it had: nobody has been told that it has more.
+
+Given up, the node waits for the retry backoff before it fetches, so that a leader that offers what
+it does not have is not asked without end. A peer that cannot answer with an error but for the whole
+request (Apache Kafka 4.3) is treated as in f, not as a broken one.
+
+Taking and retaining
+--------------------
+The shell takes snapshots of what is committed and says so. Then, and when the oldest grows too old,
+this node looks whether it keeps too much: if there are two snapshots, and the log with all of them
+is larger than `retention_bytes`, or the oldest older than `retention_ms`, the log drops what lies
+below the second, and the oldest goes with it. One at a time, as long as that holds. A follower that
+lags keeps nothing back: it will be offered a snapshot.
+
+Damage
+------
+A batch that no longer matches its checksum is neither sent nor applied (`LogDamaged`). A leader
+that has one resigns; a node that has one does not stand for election until it is healed. Where the
+high watermark lies beyond the batch, it is healed by a snapshot that stands for it: the shell takes
+one of its image, or the leader sends one. Where it does not, the log is cut there and fetched
+again; until then votes go only to candidates whose logs are as long as ours was, because somebody
+may have counted on it. (That promise does not outlive the process: a recovery that cuts a torn log
+cannot tell what was promised either.)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotId
+from fencepost.machines.effects import DropPrefix, InstallSnapshot, Persist, StoreSnapshot
+from fencepost.machines.probes import probe
+from fencepost.machines.quorum import inputs, messages
+from fencepost.machines.quorum.endpoints import leader_in
+from fencepost.machines.quorum.roles import FetchingSnapshot, Follower, Leader, Nominee, Role
+from fencepost.machines.quorum.transitions import Transitions
+from fencepost.machines.quorum.view import LogView
+from fencepost.wire.api.fetch_snapshot import PartitionSnapshotResponse
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+MAX_SNAPSHOT_BYTES: Final = 1 << 40
+"""No snapshot is larger; a leader that says so is not believed."""
+
+
+def flaw_of(log: LogView) -> str | None:
+    """What keeps a node from starting on this log and these snapshots; None if nothing does.
+
+    A log that does not begin at 0 needs a snapshot that stands for what is missing (KAFKA-14240).
+    The newest snapshot must be one of this log: a crash between putting a fetched snapshot in place
+    and emptying the log is the shell's to finish, before the voters are read from the log.
+    """
+    latest = log.snapshots.latest()
+    start = log.start_offset
+    if latest is None or latest == BOOTSTRAP_ID:
+        return f"the log starts at {start}, and there is no snapshot" if start > 0 else None
+    if latest.end_offset < start:
+        return f"the log starts at {start}, and the newest snapshot ends at {latest.end_offset}"
+    if latest.end_offset > log.end_offset:
+        return f"the log ends at {log.end_offset}, below its snapshot of {latest.end_offset}"
+    if latest.end_offset > start and log.epochs.epoch_at(latest.end_offset - 1) != latest.epoch:
+        return f"the log has other records below {latest.end_offset} than its snapshot"
+    return None
+
+
+class Snapshots(Transitions):
+    """Handlers of snapshots; see the module docstring."""
+
+    # -- fetching one --------------------------------------------------------------------------
+
+    def _begin_snapshot(self, follower: Follower, snapshot_id: SnapshotId) -> None:
+        """The leader's log no longer reaches back to ours, and it offers this instead."""
+        if min(snapshot_id) < 0 or snapshot_id == BOOTSTRAP_ID:
+            self._wait_for_retry(follower)
+        elif not self._may_load(snapshot_id):
+            self.become_failed(
+                f"a snapshot of {snapshot_id.end_offset} is offered, below the high watermark"
+                f" {self._high_watermark}"
+            )
+        else:
+            follower.fetching = FetchingSnapshot(snapshot_id)
+
+    def _may_load(self, snapshot_id: SnapshotId) -> bool:
+        """Whether nothing that we know to be committed would be lost (I07)."""
+        return snapshot_id.end_offset >= self._high_watermark
+
+    def _fetch_snapshot_request(self, fetching: FetchingSnapshot) -> Message:
+        return messages.fetch_snapshot_request(
+            self._config,
+            self._node_id,
+            self._state.epoch,
+            fetching.snapshot_id,
+            fetching.position_bytes,
+        )
+
+    def _step_fetch_snapshot_answer(self, input_: inputs.FetchSnapshotAnswered) -> None:
+        said = messages.fetch_snapshot_response_of(input_.response)
+        unusable = said is None or said.error_code != ErrorCode.NONE
+        is_awaited = self._settle_request(input_.source, input_.request, retry_later=unusable)
+        if said is not None:
+            current = said.current_leader
+            endpoints = leader_in(input_.response, current.leader_id, self._config.listener)
+            if self._observe(current.leader_epoch, current.leader_id, endpoints):
+                return
+        follower = self._body
+        if not is_awaited or not isinstance(follower, Follower) or follower.fetching is None:
+            return
+        if said is None or unusable:
+            probe("quorum.snapshot.fetch.refused")
+            self._give_up_snapshot(follower)
+        elif self._is_next_piece(follower.fetching, said):
+            self._take_piece(follower, follower.fetching, said)
+        else:
+            probe("quorum.snapshot.fetch.other_piece")
+            self._give_up_snapshot(follower)
+        follower.has_fetched = True
+        self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
+
+    def _is_next_piece(self, fetching: FetchingSnapshot, said: PartitionSnapshotResponse) -> bool:
+        """Whether this is a piece of our snapshot, at our place, and fits into it."""
+        size = len(said.unaligned_records)
+        return (
+            (said.snapshot_id.end_offset, said.snapshot_id.epoch) == fetching.snapshot_id
+            and said.position == fetching.position_bytes
+            and fetching.size_bytes in (-1, said.size)
+            and 0 < size <= said.size - said.position
+            and said.size <= MAX_SNAPSHOT_BYTES
+        )
+
+    def _take_piece(
+        self, follower: Follower, fetching: FetchingSnapshot, said: PartitionSnapshotResponse
+    ) -> None:
+        data = said.unaligned_records
+        position = fetching.position_bytes
+        self._emit(Persist(StoreSnapshot(fetching.snapshot_id, position, data)))
+        fetching.position_bytes += len(data)
+        fetching.size_bytes = said.size
+        if self._is_whole(fetching):
+            follower.fetching = None
+            self._installing = fetching.snapshot_id
+            self._emit(Persist(InstallSnapshot(fetching.snapshot_id)))
+
+    def _is_whole(self, fetching: FetchingSnapshot) -> bool:
+        """Whether nothing is missing. (Whether it is sound is seen when it is installed.)"""
+        return fetching.position_bytes == fetching.size_bytes
+
+    def _give_up_snapshot(self, follower: Follower) -> None:
+        """Back to Fetch, in a moment: it says what the leader has by now."""
+        follower.fetching = None
+        self._wait_for_retry(follower)
+
+    def _wait_for_retry(self, follower: Follower) -> None:
+        self._not_before[follower.leader_id] = self._now_ms + self._config.retry_backoff_ms
+
+    # -- in place of the log -------------------------------------------------------------------
+
+    def _step_snapshot_installed(self, input_: inputs.SnapshotInstalled) -> None:
+        snapshot_id = input_.snapshot_id
+        if self.role is Role.FAILED or snapshot_id != self._installing:
+            return
+        assert not isinstance(self._body, Leader | Nominee), "leaders never load a snapshot"
+        log = self._log
+        assert log.start_offset == log.end_offset == snapshot_id.end_offset, "the log is empty"
+        self._installing = None
+        self._end_offset = self._durable_end_offset = snapshot_id.end_offset
+        self._last_epoch = snapshot_id.epoch
+        self._damaged = frozenset()
+        self._advance_high_watermark(snapshot_id.end_offset)
+        if input_.history is not None:
+            self._history = input_.history
+            self._voters_changed()
+        if self.role is Role.FOLLOWER:
+            self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
+
+    def _step_snapshot_refused(self, input_: inputs.SnapshotRefused) -> None:
+        if self.role is Role.FAILED or input_.snapshot_id != self._installing:
+            return
+        probe("quorum.snapshot.refused")
+        self._installing = None
+        if isinstance(self._body, Follower):
+            self._wait_for_retry(self._body)
+
+    # -- taking and retaining ------------------------------------------------------------------
+
+    def _step_snapshot_taken(self, input_: inputs.SnapshotTaken) -> None:
+        if self.role is Role.FAILED or self._installing is not None:
+            return
+        assert input_.snapshot_id.end_offset <= self._high_watermark, "snapshots are committed"
+        damaged_at = self.damaged_at
+        if damaged_at is not None and damaged_at < input_.snapshot_id.end_offset:
+            self._drop_damaged(input_.snapshot_id.end_offset)
+        else:
+            self._clean()
+
+    def _step_clean(self) -> None:
+        """The oldest snapshot may be too old by now, or one of many has just gone."""
+        if self._installing is None:
+            self._clean()
+
+    def _clean(self) -> None:
+        """Drop the oldest snapshot and its part of the log if they are too much; look again."""
+        ids = self._log.snapshots.ids()
+        timer: int | None = None
+        if len(ids) > 1 and ids[1].end_offset > self._log.start_offset:
+            timer = self._expiry_ms(ids[0])
+            if self._keeps_too_much(ids[0]):
+                probe("quorum.snapshot.retention")
+                self._drop_prefix(ids[1].end_offset)
+                timer = self._now_ms
+        self._set_timer(inputs.CLEAN, timer)
+
+    def _keeps_too_much(self, oldest: SnapshotId) -> bool:
+        """Whether a snapshot breaks the retention of size or time."""
+        expiry = self._expiry_ms(oldest)
+        if expiry is not None and expiry <= self._now_ms:
+            return True
+        if self._config.retention_bytes < 0:
+            return False
+        snapshots = self._log.snapshots
+        held = sum(snapshots.size_bytes(id_) or 0 for id_ in snapshots.ids())
+        return held + self._log.size_bytes > self._config.retention_bytes
+
+    def _expiry_ms(self, snapshot_id: SnapshotId) -> int | None:
+        """When the snapshot is older than `retention_ms`; None for never."""
+        taken_ms = self._log.snapshots.timestamp_ms(snapshot_id)
+        if taken_ms is None or self._config.retention_ms < 0:
+            return None
+        return taken_ms + self._config.retention_ms + 1
+
+    def _drop_prefix(self, start_offset: int) -> None:
+        assert start_offset <= self._high_watermark, "only what is committed is in a snapshot"
+        if start_offset > self._log.start_offset:
+            self._emit(Persist(DropPrefix(start_offset)))
+            # What was in force below it counts, should a record at it be cut off.
+            self._history.drop_prefix(start_offset - 1)
+
+    # -- damage --------------------------------------------------------------------------------
+
+    @property
+    def damaged_at(self) -> int | None:
+        """Where the first batch of the log begins that cannot be read; None if all can.
+
+        While it is not None, a snapshot that ends beyond it is wanted.
+        """
+        return min(self._damaged, default=None)
+
+    def _step_log_damaged(self, input_: inputs.LogDamaged) -> None:
+        offset = input_.offset
+        if self.role is Role.FAILED or self._installing is not None:
+            return
+        if not self._log.start_offset <= offset < self._end_offset:
+            return  # it is no longer in the log
+        probe("quorum.log.damaged")
+        self._damaged |= {offset}
+        promised = self._promise()
+        self._stop_leading_damaged()
+        if offset >= self._high_watermark and self._others:
+            self._cut_damaged(offset, promised)
+
+    def _stop_leading_damaged(self) -> None:
+        """Who cannot read its log can neither lead nor hope to."""
+        if isinstance(self._body, Leader):
+            self.become_resigned()
+        elif isinstance(self._body, Nominee):
+            self.become_unattached(self._state.epoch)
+
+    def _promise(self) -> tuple[int, int]:
+        """(epoch, end offset) of what others may count on us for.
+
+        Followers have told their leader that they hold their log. What a leader has appended
+        itself, nobody but itself has counted.
+        """
+        leader = self._body
+        if not isinstance(leader, Leader):
+            return self._vote_floor
+        start = leader.epoch_start_offset
+        return max(self._promised_log_end, (self._epoch_before(start), start))
+
+    def _cut_damaged(self, offset: int, promised: tuple[int, int]) -> None:
+        """Nobody has told us that it is committed: have it fetched again."""
+        self._promised_log_end = promised
+        self._truncate(offset)
+
+    def _drop_damaged(self, start_offset: int) -> None:
+        """A snapshot stands for what cannot be read."""
+        probe("quorum.log.healed")
+        self._drop_prefix(start_offset)
+        self._damaged = frozenset(at for at in self._damaged if at >= start_offset)
