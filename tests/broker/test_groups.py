@@ -131,15 +131,21 @@ def join(client: Client, group: str, version: int = 9, **said: Any) -> Any:
 def sync(
     client: Client, group: str, joined: Any, version: int = 5, assignment: bytes = b"mine"
 ) -> Any:
+    return client.ask(sync_request(group, joined, joined.member_id, version, assignment), version)
+
+
+def sync_request(
+    group: str, joined: Any, member_id: str, version: int = 5, assignment: bytes = b"mine"
+) -> SyncGroupRequest:
     request = SyncGroupRequest(
         group_id=group,
         generation_id=joined.generation_id,
-        member_id=joined.member_id,
-        assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)],
+        member_id=member_id,
+        assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)],
     )
     if version >= 5:
         request.protocol_type, request.protocol_name = "consumer", "range"
-    return client.ask(request, version)
+    return request
 
 
 def stable(client: Client, group: str, **said: Any) -> Any:
@@ -652,7 +658,8 @@ def test_losing_leadership_answers_who_waits(node_factory: Callable[..., Running
 
 
 def waiting_in(shard: GroupShard) -> int:
-    return len(list(shard._coordinator.waiting_tokens()))
+    """How many requests have no answer yet."""
+    return len(shard._unanswered)
 
 
 @contextlib.contextmanager
@@ -702,6 +709,31 @@ def test_a_mistake_of_ours_costs_the_shard_its_soft_state_only(
         assert heard == [(ErrorCode.UNKNOWN_SERVER_ERROR, None)]
         coordinated(client)
         assert fetched(client, "g") == {(topic.name, 0): 1}
+
+
+def test_a_mistake_of_ours_is_told_to_everybody_whom_the_decision_was_to_answer(
+    node_factory: Callable[..., RunningNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision takes who waits out of the coordinator, and may then come to nothing."""
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as leader, running.connect() as follower:
+        coordinated(leader)
+        joined = stable(leader, "g")
+        new = follower.ask(join_request("g"), 9)
+        follower.send(join_request("g", new.member_id), 9)
+        shard = shard_of(running, "g")
+        until(lambda: running.call(lambda: waiting_in(shard)) == 1, "the follower's JoinGroup")
+        rejoined = leader.ask(join_request("g", joined.member_id), 9)
+        assert follower.receive(11, 9)[1].generation_id == rejoined.generation_id == 2
+        follower.send(sync_request("g", rejoined, new.member_id), 5)
+        until(lambda: running.call(lambda: waiting_in(shard)) == 1, "the follower's SyncGroup")
+
+        def encode(records: Any) -> Any:
+            raise AssertionError("a mistake")
+
+        monkeypatch.setattr(shard, "_encode", encode)
+        assert sync(leader, "g", rejoined).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert follower.receive(14, 5)[1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_requests_that_arrive_while_one_is_answered_come_after_it(

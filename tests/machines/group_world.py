@@ -53,6 +53,17 @@ def compact(log: list[Entry]) -> list[Entry]:
     return [(k, v) for index, (k, v) in enumerate(log) if last[k] == index and v is not None]
 
 
+def waiting_tokens(coordinator: GroupCoordinator) -> list[Any]:
+    """The requests that wait in JoinGroup or SyncGroup."""
+    return [
+        token
+        for group in coordinator.groups.values()
+        for member in group.members.values()
+        for token in (member.join_token, member.sync_token)
+        if token is not None
+    ]
+
+
 class GroupWorld:
     """One shard and its clients' view of it."""
 

@@ -729,13 +729,6 @@ def test_a_restart_before_the_assignment_was_stored_forgets_the_generation() -> 
     assert world.replies[world.sync(ids[0], 1)].assignment == ids[0].encode()
 
 
-def test_requests_that_wait_can_be_found_when_the_coordinator_goes() -> None:
-    world = GroupWorld()
-    ids = world.form(2)
-    token = world.join(ids[0])
-    assert list(world.coordinator.waiting_tokens()) == [token]
-
-
 def test_a_join_without_anything_is_refused_and_does_not_crash() -> None:
     world = GroupWorld()
     decision = world.coordinator.decide_join_group(JoinGroupRequest(), Caller(1, 9), 0)

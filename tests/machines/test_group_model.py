@@ -21,7 +21,7 @@ from fencepost.wire.api.offset_commit import OffsetCommitResponse
 from fencepost.wire.api.sync_group import SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 
-from .group_world import GroupWorld, compact, replay, subscription
+from .group_world import GroupWorld, compact, replay, subscription, waiting_tokens
 
 NONE = ErrorCode.NONE
 
@@ -273,7 +273,7 @@ class Groups(RuleBasedStateMachine):
         self.hear()
         for group in self.world.coordinator.groups.values():
             assert group.state is GroupState.EMPTY and not group.members
-        assert not list(self.world.coordinator.waiting_tokens())
+        assert not waiting_tokens(self.world.coordinator)
         expected: Any = self.world.coordinator.durable_view()
         self.world.restart()
         assert self.world.coordinator.durable_view() == expected

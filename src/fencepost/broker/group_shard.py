@@ -13,7 +13,9 @@ Writes are numbered; the partition machine answers them in their order, so the n
 one that was committed says which replies may leave.
 
 When a write fails, or is not committed in time, the coordinator may be ahead of the log: everybody
-who waits is told to try again, and the shard loads again, from what the log then has.
+who waits is told to try again, and the shard loads again, from what the log then has. Who waits is
+known here, from a request's arrival to its answer, wherever its token is meanwhile: in the
+coordinator, in a decision, or held back until a write is committed.
 
 When leadership is lost, everybody hears NOT_COORDINATOR and the shard is closed.
 """
@@ -109,6 +111,7 @@ class GroupShard:
         self._coordinator = GroupCoordinator(settings.groups)
         self._state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self._timers: dict[TimerName, Timer] = {}
+        self._unanswered: dict[OnReply, None] = {}  # in the order they came
         self._held: deque[tuple[int, OnReply, Any]] = deque()
         self._written = 0  # number of the last write
         self._committed = 0  # number of the last write that is committed
@@ -144,12 +147,10 @@ class GroupShard:
         if self._load_timer is not None:
             self._load_timer.cancel()
             self._load_timer = None
-        waiting = list(self._coordinator.waiting_tokens())
         self._coordinator = GroupCoordinator(self._settings.groups)
-        held, self._held = self._held, deque()
-        for _, on_reply, _ in held:
-            _tell(on_reply, error, None)
-        for on_reply in waiting:
+        self._held.clear()
+        unanswered, self._unanswered = self._unanswered, {}
+        for on_reply in unanswered:
             _tell(on_reply, error, None)
 
     def _load_some(self, life: int) -> None:
@@ -229,30 +230,25 @@ class GroupShard:
         elif len(self._held) >= MAX_WAITING:
             _tell(on_reply, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
         else:
-            self._decide(lambda: decide(self._coordinator, on_reply), on_reply)
+            self._unanswered[on_reply] = None
+            self._decide(lambda: decide(self._coordinator, on_reply))
 
     def tell(self, decide: Callable[[GroupCoordinator], Decision]) -> None:
         """Decide something nobody asked for, if the shard is active."""
         if self._busy:
             self._next.append(lambda: self.tell(decide))
         elif self._state is ErrorCode.NONE:
-            self._decide(lambda: decide(self._coordinator), None)
+            self._decide(lambda: decide(self._coordinator))
 
-    def _decide(self, decide: Callable[[], Decision], on_reply: OnReply | None) -> None:
+    def _decide(self, decide: Callable[[], Decision]) -> None:
         """Decide and carry it out. A mistake of ours on the way costs the shard its soft state."""
         self._busy = True
-        told = on_reply is None
         try:
             decision = decide()
-            batches = self._encode(decision.records)
-            told = True
-            self._carry_out(decision, batches)
+            self._carry_out(decision, self._encode(decision.records))
         except Exception:
             log.exception("%s: a decision failed; loading again", self.hosted.key)
-            told = told or on_reply in self._coordinator.waiting_tokens()
             self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
-            if on_reply is not None and not told:
-                _tell(on_reply, ErrorCode.UNKNOWN_SERVER_ERROR, None)
         finally:
             self._busy = False
         while self._next and not self._busy:
@@ -341,6 +337,7 @@ class GroupShard:
         life = self._life
         while self._held and self._held[0][0] <= self._committed and life == self._life:
             _, on_reply, reply = self._held.popleft()
+            self._unanswered.pop(on_reply, None)
             _tell(on_reply, ErrorCode.NONE, reply)
 
 

@@ -13,7 +13,7 @@ same `apply` reads the log back after a restart. It is the only mutator of what 
   bring it back; a restarted group goes on with its generation, members and assignments.
 
 If a decision's records could not be written, the coordinator is to be thrown away and loaded again.
-`waiting_tokens` are then the requests nobody will answer any more.
+Whoever has no answer by then gets none from it any more: the shell knows whom it asked for.
 
 Not offered here: groups of the consumer protocol (KIP-848), share and streams groups. Their records
 are skipped by whoever replays; a group id that only they use does not exist here.
@@ -24,7 +24,7 @@ written, who its clients are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.machines.group.admin import delete_groups, describe_groups, list_groups
@@ -100,12 +100,6 @@ class GroupCoordinator:
         check_ms = self._shard.config.offsets_retention_check_ms
         decision.set_timer(EXPIRY_TIMER, now_ms + check_ms)
         return decision
-
-    def waiting_tokens(self) -> Iterator[Any]:
-        """The requests that wait in JoinGroup or SyncGroup."""
-        for group in self._shard.groups.values():
-            for member in group.members.values():
-                yield from (t for t in (member.join_token, member.sync_token) if t is not None)
 
     def _apply_offset(
         self,
