@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.piecework import TURN_S, Piecework
 from fencepost.broker.refusals import MIN_FRAME_BYTES, explain_length
-from fencepost.broker.registry import API_VERSIONS_KEY, RequestContext
+from fencepost.broker.registry import API_VERSIONS_KEY, RequestContext, Route
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.frame import read_request_header
 from fencepost.wire.message import Message
@@ -340,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
             if known is not None and frame[8 : (body_start := len(known[0]) + 8)] == known[0]:
                 context.client_id = known[1]
             else:
-                context.client_id, body_start = self._read_header(frame, api_key, version)
+                context.client_id, body_start = self._read_header(frame, route, version)
             # What is left over is passed over, as Kafka does: librdkafka (2.16) sends three bytes
             # too many with Metadata v13 when it asks for all topics.
             request, _ = route.request_class.read(
@@ -367,16 +367,16 @@ class Connection(asyncio.BufferedProtocol):
         self._at_work = False
         self.flush()
 
-    def _read_header(self, frame: memoryview, api_key: int, version: int) -> tuple[str | None, int]:
+    def _read_header(self, frame: memoryview, route: Route, version: int) -> tuple[str | None, int]:
         """The client id, and where the body starts.
 
         A client says the same about itself in every request: what follows the correlation id is
         remembered, and read again only when it differs. Routes bound how much is remembered, and
         `REMEMBERED_HEADER_BYTES` how long each may be.
         """
-        header, body_start = read_request_header(frame)
+        header, body_start = read_request_header(frame, cls=route.request_class)
         if body_start - 8 <= REMEMBERED_HEADER_BYTES:
-            self._headers[api_key, version] = (bytes(frame[8:body_start]), header.client_id)
+            self._headers[route.api_key, version] = (bytes(frame[8:body_start]), header.client_id)
         return header.client_id, body_start
 
     def _refuse_version(self, context: RequestContext) -> None:

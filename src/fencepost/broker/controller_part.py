@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from fencepost.broker.controller_host import ControllerHost, Periods
 from fencepost.broker.controller_service import ControllerService
+from fencepost.broker.draft_route import KEY as DRAFT_KEY, draft_routes
 from fencepost.broker.endpoints import Endpoint
 from fencepost.broker.features import SUPPORTED_FEATURES
 from fencepost.broker.listener import Listener
@@ -47,6 +48,8 @@ class ControllerPart:
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
+        drafts = draft_routes(self._node.config.get(DRAFT_KEY))
+        self.listener.routes = {**CONTROLLER_ROUTES, **drafts}
         self.bound = self.listener.bind(self._node.config.controller_listeners)
 
     def wire(self) -> None:

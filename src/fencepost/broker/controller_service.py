@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from fencepost.broker.topic_creation import new_topic_ids, placement_start
 from fencepost.machines.controller import Controller, Decision
+from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from fencepost.wire.api.alter_partition import AlterPartitionRequest
 from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -23,6 +24,7 @@ from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsRe
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
 from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -122,7 +124,9 @@ _DECISIONS: dict[type[Message], _Make] = {
     ),
 }
 
-OF_THE_QUORUM: frozenset[type[Message]] = frozenset({DescribeQuorumRequest})
+OF_THE_QUORUM: frozenset[type[Message]] = frozenset(
+    {DescribeQuorumRequest, AddRaftVoterRequest, RemoveRaftVoterRequest}
+)
 """Those that the quorum machine answers by itself."""
 
 SERVED: frozenset[type[Message]] = frozenset(_DECISIONS) | OF_THE_QUORUM

@@ -55,16 +55,23 @@ _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 M = TypeVar("M", bound=Message)
 
 
-def read_request_header(buf: Buffer, pos: int = 0) -> tuple[RequestHeader, int]:
+def read_request_header(
+    buf: Buffer, pos: int = 0, *, cls: type[Message] | None = None
+) -> tuple[RequestHeader, int]:
     """The header of the request that begins at `pos` (behind the length), and where its body does.
 
-    DecodeError when the header is cut off or malformed, ValueError for a negative `pos`.
+    `cls` is the request's class where its key does not tell it, as that of a draft. DecodeError
+    when the header is cut off or malformed, ValueError for a negative `pos`.
     """
     if pos < 0:
         raise negative("pos")
     if len(buf) - pos < _API.size:
         raise DecodeError("a request header takes 8 bytes or more", "header", pos)
-    version = _version_before_request(*_API.unpack_from(buf, pos))
+    key, api_version = _API.unpack_from(buf, pos)
+    if cls is not None and cls.api_key is None:
+        version = request_header_version(key, api_version, is_flexible=cls.is_flexible(api_version))
+    else:
+        version = _version_before_request(key, api_version)
     return _read_header(RequestHeader, buf, pos, version)
 
 

@@ -1,0 +1,28 @@
+"""AddRaftVoter (key 80) v0-1: make a controller a voter (KIP-853).
+
+The leader's quorum machine decides, and answers when the new voter set is committed. A controller
+that does not lead says so; a broker takes the request to the leader.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.quorum_requests import ask_machine, forward
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from fencepost.wire.errors import ErrorCode
+
+
+@handles(AddRaftVoterRequest, versions="0-1", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: AddRaftVoterRequest) -> None:
+    """Have this node's quorum machine decide."""
+    ask_machine(context, request)
+
+
+@handles(AddRaftVoterRequest, versions="0-1", listeners=(BROKER,))
+def handle_for_client(context: RequestContext, request: AddRaftVoterRequest) -> None:
+    """Have the leader decide."""
+    forward(context, request, _refusal)
+
+
+def _refusal(error: ErrorCode) -> AddRaftVoterResponse:
+    return AddRaftVoterResponse(error_code=error)

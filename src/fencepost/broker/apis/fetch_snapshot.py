@@ -1,0 +1,53 @@
+"""FetchSnapshot (key 59) v0-1: a metadata snapshot in pieces, for who is too far behind (KIP-630).
+
+Which snapshot may be read, and from where, is the quorum machine's to say; here are the bytes. They
+need not end where a batch does. A snapshot that has gone meanwhile is error 98, after which the
+reader begins anew with a fetch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fencepost.broker.metadata import METADATA_KEY
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.machines.quorum import received
+from fencepost.machines.quorum.inputs import SnapshotBounds
+from fencepost.machines.quorum.messages import fetch_snapshot_response
+from fencepost.machines.quorum.versions import fit
+from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+@handles(FetchSnapshotRequest, versions="0-1", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: FetchSnapshotRequest) -> None:
+    """Answer with a piece of the snapshot."""
+
+    def on_bounds(bounds: SnapshotBounds) -> None:
+        context.reply_lazily(lambda: fit(_read(context.node, bounds), context.api_version))
+
+    context.node.driver.feed(METADATA_KEY, received(on_bounds, request))
+
+
+def _read(node: Node, bounds: SnapshotBounds) -> FetchSnapshotResponse:
+    """The response with the bytes within `bounds`."""
+    if bounds.error or bounds.snapshot_id is None:
+        return fetch_snapshot_response(bounds)
+    try:
+        data = node.metadata.snapshots.read(
+            bounds.snapshot_id, bounds.position_bytes, bounds.max_bytes
+        )
+    except OSError as error:
+        node.fail(f"the metadata snapshot cannot be read: {error}")
+        return _refused(bounds, ErrorCode.KAFKA_STORAGE_ERROR)
+    if data is None:
+        return _refused(bounds, ErrorCode.SNAPSHOT_NOT_FOUND)
+    return fetch_snapshot_response(bounds, data)
+
+
+def _refused(bounds: SnapshotBounds, error: ErrorCode) -> FetchSnapshotResponse:
+    return fetch_snapshot_response(replace(bounds, error=error, snapshot_id=None))

@@ -1,0 +1,28 @@
+"""RemoveRaftVoter (key 81) v0: take a controller's vote away (KIP-853).
+
+The leader's quorum machine decides, and answers when the new voter set is committed. A controller
+that does not lead says so; a broker takes the request to the leader.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.quorum_requests import ask_machine, forward
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from fencepost.wire.errors import ErrorCode
+
+
+@handles(RemoveRaftVoterRequest, versions="0", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: RemoveRaftVoterRequest) -> None:
+    """Have this node's quorum machine decide."""
+    ask_machine(context, request)
+
+
+@handles(RemoveRaftVoterRequest, versions="0", listeners=(BROKER,))
+def handle_for_client(context: RequestContext, request: RemoveRaftVoterRequest) -> None:
+    """Have the leader decide."""
+    forward(context, request, _refusal)
+
+
+def _refusal(error: ErrorCode) -> RemoveRaftVoterResponse:
+    return RemoveRaftVoterResponse(error_code=error)

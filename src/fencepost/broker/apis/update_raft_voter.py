@@ -1,0 +1,13 @@
+"""UpdateRaftVoter (key 82) v0: a voter says where it is reached and what it can run (KIP-853)."""
+
+from __future__ import annotations
+
+from fencepost.broker.quorum_requests import ask_machine
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
+
+
+@handles(UpdateRaftVoterRequest, versions="0", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: UpdateRaftVoterRequest) -> None:
+    """Have this node's quorum machine decide."""
+    ask_machine(context, request)
