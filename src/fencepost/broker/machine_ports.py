@@ -117,6 +117,18 @@ class MachinePorts(ABC):
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         """Send to another node, or to the controller."""
 
+    def run_aside(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """Run what takes long, and then `done` with what it raised, on the node's own thread.
+
+        Here at once; whoever has threads uses one.
+        """
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - it is told
+            done(error)
+        else:
+            done(None)
+
     # -- hosting -----------------------------------------------------------------------------
 
     def host(

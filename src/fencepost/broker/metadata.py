@@ -4,9 +4,14 @@ Theory of operation
 -------------------
 `__cluster_metadata`-0 is a log like any other, with a `QuorumMachine` instead of a partition
 machine in front of it. This module hosts that machine and follows it: whenever its high watermark
-has moved, the committed batches are read back, decoded and applied to the `ClusterImage`, and
-whoever registered with `on_image` is told what changed. Nothing reaches the image in any other way,
-so a restarted node, a follower and a leader see the same cluster.
+has moved, what is committed is read back, decoded and applied to the `ClusterImage`, and whoever
+registered with `on_image` is told what changed. Nothing reaches the image in any other way, so a
+restarted node, a follower and a leader see the same cluster.
+
+The newest snapshot stands for everything below its end (KIP-630). It is loaded when it ends behind
+the image: at the start, and after one was taken over from a leader. Then the image is made anew and
+the listeners are told what is different from the old one. A snapshot counts, like a batch, once the
+high watermark says that it is committed.
 
 Batches are applied whole: what a controller decided together takes effect together. Control
 batches (leader changes) only move the image's offset.
@@ -14,33 +19,40 @@ batches (leader changes) only move the image's offset.
 A committed record that does not decode or does not fit the image means a damaged log or a mistake
 of ours, and so does whatever else goes wrong here. The node must not go on with an image that
 nobody else has, or that some of its parts have not heard of: `on_broken` is called.
+
+Everything here runs over `MachinePorts`: a simulator hosts this very class.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import BatchHeader
-from fencepost.batch.records import read_records
-from fencepost.broker.ports import AsyncPorts
+from fencepost.broker.machine_ports import MachinePorts
+from fencepost.broker.metadata_replay import Replay, newer_snapshot, no_collections
+from fencepost.broker.snapshotting import (
+    SnapshotKeeper,
+    SnapshotRules,
+    SnapshotTaker,
+    header_at,
+)
 from fencepost.log.errors import describe
 from fencepost.log.partition_log import PartitionLog
-from fencepost.machines.effects import Buffer
+from fencepost.log.snapshots import SnapshotError, SnapshotStore
 from fencepost.machines.image import ClusterImage, ImageDelta, ReplayError, apply_records, diff
-from fencepost.machines.quorum import QuorumConfig, QuorumMachine, QuorumState, Start
+from fencepost.machines.probes import probe
+from fencepost.machines.quorum import QuorumMachine, QuorumState, Start
+from fencepost.machines.quorum.inputs import LogDamaged
 from fencepost.wire.errors import WireError
-from fencepost.wire.records.metadata import decode_record
-from fencepost.wire.records.quorum_state import QuorumStateData, QuorumVoter
+from fencepost.wire.message import Message
 
 log = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_KEY = "__cluster_metadata-0"
-QUORUM_STATE_VERSION = 0
-"""Of the file `quorum-state`: the version for voters that are configured."""
 
 JITTER_NUMBERS = 16
 JITTER_BELOW = 1 << 30
@@ -49,25 +61,41 @@ OnImage = Callable[[ClusterImage, ImageDelta], None]
 
 
 class MetadataHost:
-    """Hosts the quorum machine and keeps `image`, the cluster as far as it is committed."""
+    """Hosts the quorum machine and keeps `image`, the cluster as far as it is committed.
+
+    Made by `metadata_log.open_metadata`.
+    """
 
     def __init__(
         self,
-        ports: AsyncPorts,
+        ports: MachinePorts,
         partition_log: PartitionLog,
+        store: SnapshotStore,
         machine: QuorumMachine,
         write_state: Callable[[QuorumState], None],
         on_broken: Callable[[str], None],
+        *,
+        rules: SnapshotRules,
+        draw: Callable[[int], int] = random.randrange,
     ) -> None:
         self.image = ClusterImage()
         self.machine = machine
         self.log = partition_log
+        self.snapshots = store
+        """What is served to those who fetch a snapshot: `SnapshotStore.read`."""
+        self.bootstrap_records: Sequence[Message] = ()
+        """What the first active controller is to write, as formatting left it; none: defaults."""
         self._ports = ports
         self._write_state = write_state
         self._on_broken = on_broken
+        self._draw = draw
+        self._keeper = SnapshotKeeper(
+            partition_log, store, machine.voter_history.static, self._feed, ports.now_ms
+        )
+        self._taker = SnapshotTaker(ports, store, rules, self._feed)
         self._on_image: list[OnImage] = []
         self._on_step: list[Callable[[], None]] = []
-        self._applied = partition_log.start_offset
+        self._applied = 0
         self._broken = False
         self._catching_up = False
 
@@ -89,102 +117,88 @@ class MetadataHost:
             self._stepped,
             self._write_state,
             always_flush=True,
+            snapshots=self._keeper,
         )
-        jitter = [random.randrange(JITTER_BELOW) for _ in range(JITTER_NUMBERS)]
+        jitter = [self._draw(JITTER_BELOW) for _ in range(JITTER_NUMBERS)]
         self._ports.driver.feed(METADATA_KEY, Start(jitter))
 
     def close(self) -> None:
         """Stop; the log stays open for whoever opened it."""
+        self._taker.close()
         self._ports.unhost(METADATA_KEY)
+        self.snapshots.close()
 
     def catch_up(self) -> None:
         """Apply what is committed and not yet in the image, and tell everybody."""
         high_watermark = self.machine.high_watermark
         if self._broken or self._catching_up or self._applied >= high_watermark:
             return
+        snapshot = newer_snapshot(self.snapshots, self._applied)
+        if snapshot is not None and snapshot.end_offset > high_watermark:
+            return
         self._catching_up = True
         try:
-            old = self.image
-            new = self._replay(high_watermark)
-            if new is None:
-                return
-            self.image = new
-            self._applied = high_watermark
-            delta = diff(old, new)
-            for callback in self._on_image:
-                callback(new, delta)
+            self._apply(Replay(self.log, self.snapshots, self._applied, high_watermark))
         except Exception as error:  # noqa: BLE001 - whatever it is, others would miss the image
             self._break(error)
         finally:
             self._catching_up = False
 
+    def _apply(self, replay: Replay) -> None:
+        """Take over what is committed; everybody hears of it."""
+        old = self.image
+        new = self._replayed(old if replay.snapshot is None else ClusterImage(), replay)
+        if new is None:
+            return
+        self.image = new
+        self._applied = replay.next_offset
+        if replay.snapshot is not None:
+            self._taker.loaded()
+        delta = diff(old, new)
+        for callback in self._on_image:
+            callback(new, delta)
+        header = header_at(self.machine.voter_history, new.offset, replay.timestamp_ms)
+        self._taker.note(new, header, replay.log_bytes)
+        if replay.damage is not None:
+            self._meet_damage(replay)
+
+    def _replayed(self, image: ClusterImage, replay: Replay) -> ClusterImage | None:
+        """`image` with everything that is replayed; None if that is impossible."""
+        try:
+            with no_collections():
+                draft = apply_records(image, replay)
+                return draft.standing_at(replay.next_offset - 1, replay.epoch)
+        except (ReplayError, WireError, BatchError, SnapshotError) as error:
+            self._broken = True
+            log.critical(
+                "the metadata cannot be applied behind %d: %s", replay.next_offset - 1, error
+            )
+            self._on_broken(f"the metadata log cannot be applied: {error}")
+            return None
+
+    def _meet_damage(self, replay: Replay) -> None:
+        """Committed metadata cannot be read: others have it, so the machine must not vote on it."""
+        probe("metadata.damage.committed")
+        self._feed(LogDamaged(replay.next_offset, str(replay.damage)))
+        self._broken = True
+        log.critical("the metadata log cannot be read: %s", replay.damage)
+        self._on_broken(f"the metadata log cannot be read: {replay.damage}")
+
     def _stepped(self, machine: QuorumMachine) -> None:
         self.catch_up()
+        if machine.damaged_at is not None and self._applied > machine.damaged_at:
+            self._taker.take_soon()  # a snapshot stands for what cannot be read any more
         try:
             for callback in self._on_step:
                 callback()
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it
             self._break(error)
 
+    def _feed(self, input_: Any) -> None:
+        self._ports.driver.feed(METADATA_KEY, input_)
+
     def _break(self, error: Exception) -> None:
         """Something that nobody has foreseen: the node cannot go on as if nothing were."""
         self._broken = True
         log.error("following the metadata log failed", exc_info=error)
         self._on_broken(f"the metadata log cannot be followed: {describe(error)}")
-
-    def _replay(self, end_offset: int) -> ClusterImage | None:
-        """The image with everything committed up to `end_offset`; None if that is impossible."""
-        image = self.image
-        try:
-            for header, batch in self.log.read_all_batches(self._applied, end_offset):
-                image = _apply_batch(image, header, batch)
-        except (ReplayError, WireError, BatchError) as error:
-            self._broken = True
-            log.critical("the metadata log cannot be applied behind %d: %s", image.offset, error)
-            self._on_broken(f"the metadata log cannot be applied: {error}")
-            return None
-        return image
-
-
-def _apply_batch(image: ClusterImage, header: BatchHeader, batch: Buffer) -> ClusterImage:
-    """`image` with one batch of the metadata log. ReplayError, WireError, BatchError."""
-    records = []
-    if not header.is_control:
-        for record in read_records(batch):
-            if record.value is None:
-                raise ReplayError(f"the record at {record.offset} has no value")
-            records.append(decode_record(record.value))
-    return apply_records(image, records, header.last_offset, header.partition_leader_epoch)
-
-
-def quorum_state_of(stored: QuorumStateData | None) -> QuorumState:
-    """The machine's state from what the file says; nothing stored is the beginning."""
-    if stored is None:
-        return QuorumState()
-    return QuorumState(
-        epoch=stored.leader_epoch,
-        leader_id=stored.leader_id,
-        voted_id=stored.voted_id,
-        voted_directory_id=stored.voted_directory_id,
-    )
-
-
-def stored_quorum_state(state: QuorumState, voters: tuple[int, ...]) -> QuorumStateData:
-    """What the file says of the machine's state, at `QUORUM_STATE_VERSION`."""
-    return QuorumStateData(
-        leader_epoch=state.epoch,
-        leader_id=state.leader_id,
-        voted_id=state.voted_id,
-        current_voters=[QuorumVoter(voter_id=voter) for voter in voters],
-    )
-
-
-def quorum_config(cluster_id: str, directory_id: object, get: Callable[[str], int]) -> QuorumConfig:
-    """The machine's settings from the broker's configs."""
-    return QuorumConfig(
-        cluster_id=cluster_id,
-        directory_id=directory_id,  # type: ignore[arg-type]
-        election_timeout_ms=get("controller.quorum.election.timeout.ms"),
-        fetch_timeout_ms=get("controller.quorum.fetch.timeout.ms"),
-        request_timeout_ms=get("controller.quorum.request.timeout.ms"),
-    )

@@ -30,6 +30,7 @@ from fencepost.broker.controller_host import ControllerHost
 from fencepost.broker.controller_part import ControllerPart
 from fencepost.broker.controller_service import ControllerService
 from fencepost.broker.endpoints import BindError, Endpoint
+from fencepost.broker.features import KRAFT_VERSION
 from fencepost.broker.fetching import FetchHost
 from fencepost.broker.forwarding import Forwarder
 from fencepost.broker.group_host import GroupHost
@@ -160,6 +161,12 @@ class Node:
         return self.metadata.image
 
     @property
+    def finalized_features(self) -> dict[str, int]:
+        """The levels the cluster runs at; that of kraft.version is in the log's control batches."""
+        level = self.metadata.machine.kraft_version
+        return {**self.image.features, **({KRAFT_VERSION.name: level} if level else {})}
+
+    @property
     def driver(self) -> Driver:
         """Steps the machines."""
         return self.ports.driver
@@ -265,7 +272,9 @@ class Node:
     def _wire(self) -> None:
         """Make the parts and tell them of each other."""
         ports, config = self.ports, self.config
-        self.metadata = self.storage.metadata_host(ports, config, self.fail)
+        part = self.controller_part
+        bound = part.bound if part is not None else []
+        self.metadata = self.storage.metadata_host(ports, config, self.fail, bound)
         quorum = QuorumChannel(
             self.peers,
             ports.driver,

@@ -9,8 +9,10 @@ messages go: those for the controller to `to_controller`, those for other nodes 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fencepost.broker.clock import Clock
@@ -46,10 +48,13 @@ class AsyncPorts(MachinePorts):
         self.to_node: Callable[[Hashable, Any, Any], None] = _drop_to_node
         """Takes what machines ask of other nodes: key, node id and message."""
 
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="aside")
+
     def close(self) -> None:
-        """Stop timers and the flusher thread; what is being flushed is finished first."""
+        """Stop timers and threads; what is being flushed or written is finished first."""
         self.timers.close()
         self.flusher.close()
+        self._aside.shutdown()
 
     # -- MachinePorts ------------------------------------------------------------------------
 
@@ -65,6 +70,18 @@ class AsyncPorts(MachinePorts):
     def forget_flush(self, key: Hashable) -> None:
         """Have the flusher say no more about it."""
         self.flusher.forget(key)
+
+    def run_aside(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """Run `work` in a thread, and `done` in the loop."""
+
+        def run() -> None:
+            MachinePorts.run_aside(self, work, finish)
+
+        def finish(error: Exception | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self.loop.call_soon_threadsafe(done, error)
+
+        self._aside.submit(run)
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         """To the controller, or to a node by its id."""

@@ -15,21 +15,17 @@ deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from uuid import uuid4
 
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.data_dirs import DataDir, DataDirs, open_data_dirs
-from fencepost.broker.metadata import (
-    METADATA_TOPIC,
-    QUORUM_STATE_VERSION,
-    MetadataHost,
-    quorum_config,
-    quorum_state_of,
-    stored_quorum_state,
-)
+from fencepost.broker.endpoints import Endpoint
+from fencepost.broker.metadata import MetadataHost
+from fencepost.broker.metadata_log import open_metadata
+from fencepost.broker.metadata_settings import metadata_log_settings, quorum_config
 from fencepost.broker.ports import AsyncPorts
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
@@ -38,18 +34,11 @@ from fencepost.log.errors import DurableDataLostError, LogError, describe
 from fencepost.log.log_dir import LogDir, OpenJob
 from fencepost.log.names import partition_dir, stray_dir
 from fencepost.log.partition_log import PartitionLog
-from fencepost.log.quorum_state import QuorumStateFile
 from fencepost.machines.image import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
-from fencepost.machines.quorum import QuorumMachine, QuorumState, SnapshottedLog
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
 
-METADATA_CONFIGS = {
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "max.message.bytes": str(64 * 1024 * 1024),
-}
 NOWHERE = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
 """Ids that say only that the controller does not know the directory."""
 
@@ -223,35 +212,29 @@ class Storage:
         return logs.high_watermark(partition_log.topic, partition_log.partition)
 
     def metadata_host(
-        self, ports: AsyncPorts, config: BrokerConfig, on_broken: Callable[[str], None]
+        self,
+        ports: AsyncPorts,
+        config: BrokerConfig,
+        on_broken: Callable[[str], None],
+        bound: Sequence[Endpoint] = (),
     ) -> MetadataHost:
-        """The metadata log and the quorum machine in front of it. LogError, OSError."""
+        """The metadata log and the quorum machine in front of it. LogError, OSError.
+
+        `bound` is where the controllers' listeners are bound.
+        """
         log_dir = self._dirs.metadata.logs
         directory_id = self._dirs.metadata.directory_id
         assert directory_id is not None, "an open directory has an id"
-        metadata_log = log_dir.create(
-            METADATA_TOPIC,
-            0,
-            Uuid.METADATA_TOPIC_ID,
-            metadata_log_config(config),
-            now_ms=self._now_ms,
-        )
-        if metadata_log.recovery_point < metadata_log.end_offset:
-            metadata_log.flush()
-        state_file = QuorumStateFile(log_dir.disk, metadata_log.directory)
-        voters = (config.node_id,)
-        machine = QuorumMachine(
+        return open_metadata(
+            ports,
+            log_dir,
             config.node_id,
-            voters,
-            SnapshottedLog(metadata_log),
-            quorum_state_of(state_file.read()),
-            quorum_config(self.cluster_id, directory_id, config.get),
+            config.quorum.static_voters,
+            quorum_config(config, self.cluster_id, directory_id, bound),
+            metadata_log_settings(config),
+            now_ms=self._now_ms,
+            on_broken=on_broken,
         )
-
-        def write_state(state: QuorumState) -> None:
-            state_file.write(stored_quorum_state(state, voters), QUORUM_STATE_VERSION)
-
-        return MetadataHost(ports, metadata_log, machine, write_state, on_broken)
 
     def set_strays_aside(self) -> None:
         """Rename the directories of partitions that nobody has opened. OSError."""
@@ -311,17 +294,6 @@ def open_storage(config: BrokerConfig, now_ms: int) -> Storage:
     """Open the configured directories, formatting new ones. LogError, OSError."""
     dirs = open_data_dirs(config, OsDisk())
     return Storage(dirs, now_ms, frozenset(config.get("fencepost.accept.loss")))
-
-
-def metadata_log_config(config: BrokerConfig) -> LogConfig:
-    """What the metadata log is kept with."""
-    return LogConfig.from_props(
-        {
-            **METADATA_CONFIGS,
-            "segment.bytes": config.get("metadata.log.segment.bytes"),
-            "segment.ms": config.get("metadata.log.segment.ms"),
-        }
-    )
 
 
 def _report(name: str, opened: PartitionLog) -> None:

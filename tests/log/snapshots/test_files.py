@@ -72,6 +72,7 @@ def test_what_is_written_is_read(store, count):
     write(store, ID, values, DYNAMIC)
     assert read_values(store.disk, store.path(ID)) == values
     header = store.header(ID)
+    assert header is not None
     assert (header.last_contained_log_timestamp_ms, header.kraft_version) == (
         DYNAMIC.last_contained_log_timestamp_ms,
         1,

@@ -14,13 +14,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
-from fencepost.log.disk import Disk
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots.names import SnapshotFileKind, SnapshotId
-from fencepost.log.snapshots.reader import SnapshotError, check_whole
+from fencepost.log.snapshots.reader import SnapshotError, SnapshotReader, check_whole
 from fencepost.log.snapshots.store import SnapshotStore, list_snapshots
 
 log = logging.getLogger(__name__)
@@ -43,9 +43,8 @@ def open_snapshots(partition_log: PartitionLog) -> SnapshotStore:
         for name, _ in found[kind]:
             disk.unlink(f"{directory}/{name}")
     start_offset = partition_log.start_offset
-    ids = sorted(snapshot_id for _, snapshot_id in found[SnapshotFileKind.WHOLE])
-    ids = _without_unsound(SnapshotStore(disk, directory, ids), start_offset)
-    store = SnapshotStore(disk, directory, ids)
+    store = SnapshotStore(disk, directory)
+    _note_sound(store, sorted(one for _, one in found[SnapshotFileKind.WHOLE]), partition_log)
     latest = store.latest()
     if start_offset > 0 and (latest is None or latest.end_offset < start_offset):
         raise SnapshotMissingError(
@@ -73,29 +72,26 @@ def _is_in(snapshot_id: SnapshotId, partition_log: PartitionLog) -> bool:
     )
 
 
-def _without_unsound(store: SnapshotStore, start_offset: int) -> list[SnapshotId]:
-    """The ids without those at the end that are not sound and can be done without."""
-    disk, ids = store.disk, list(store.ids())
-    while ids:
-        path = store.path(ids[-1])
+def _note_sound(
+    store: SnapshotStore, ids: Sequence[SnapshotId], partition_log: PartitionLog
+) -> None:
+    """Have the store know those that are sound; the others are set aside if they can be."""
+    start_offset = partition_log.start_offset
+    is_first_start = partition_log.end_offset == 0  # the bootstrap snapshot is all there is
+    for index in reversed(range(len(ids))):
+        file = store.open(ids[index])
         try:
-            _check(disk, path)
+            is_newest = store.latest() is None
+            path = store.path(ids[index])
+            # The newest is the one that is read at once; that the others begin well will do.
+            header = check_whole(file, path) if is_newest else SnapshotReader(file, path).header
+            store.note(ids[index], header, file.size())
         except SnapshotError as error:
-            below = ids[-2].end_offset if len(ids) > 1 else -1
-            if start_offset > max(below, 0):
+            below = ids[index - 1].end_offset if index > 0 else 0
+            if is_newest and (start_offset > below or is_first_start):
                 raise
-            log.error("%s; it is set aside, the log has the same records", error)
-            disk.rename(path, path + ASIDE_SUFFIX)
-            disk.sync_dir(store.directory)
-            ids.pop()
-        else:
-            break
-    return ids
-
-
-def _check(disk: Disk, path: str) -> None:
-    file = disk.open(path)
-    try:
-        check_whole(file, path)
-    finally:
-        file.close()
+            log.error("%s; it is set aside, what it says is in the log or a newer one", error)
+            store.disk.rename(path, path + ASIDE_SUFFIX)
+            store.disk.sync_dir(store.directory)
+        finally:
+            file.close()

@@ -16,8 +16,8 @@ One thread owns the store; a `SnapshotWriter` may work on another until it is pu
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fencepost.log.disk import Buffer, Disk, File
 from fencepost.log.snapshots.names import (
@@ -29,24 +29,27 @@ from fencepost.log.snapshots.names import (
 )
 from fencepost.log.snapshots.reader import (
     SnapshotHeader,
-    SnapshotReader,
     TruncatedSnapshotError,
     check_whole,
 )
 from fencepost.log.snapshots.writer import SnapshotWriter
 
-log = logging.getLogger(__name__)
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A snapshot in place."""
+
+    header: SnapshotHeader
+    size_bytes: int
 
 
 class SnapshotStore:
     """See the module docstring. Made by `open_snapshots`; what touches files raises OSError."""
 
-    def __init__(self, disk: Disk, directory: str, ids: Sequence[SnapshotId] = ()) -> None:
+    def __init__(self, disk: Disk, directory: str) -> None:
         self.disk = disk
         self.directory = directory
-        self._ids = sorted(ids)
-        self._sizes: dict[SnapshotId, int] = {}
-        self._timestamps: dict[SnapshotId, int] = {}
+        self._known: dict[SnapshotId, _Known] = {}  # ascending
         self._fetched: tuple[SnapshotId, File, int] | None = None
         self._served: tuple[SnapshotId, File] | None = None
 
@@ -54,55 +57,46 @@ class SnapshotStore:
 
     def ids(self) -> Sequence[SnapshotId]:
         """All of them, oldest first."""
-        return tuple(self._ids)
+        return tuple(self._known)
 
     def latest(self) -> SnapshotId | None:
         """The newest, or None."""
-        return self._ids[-1] if self._ids else None
+        return next(reversed(self._known), None)
 
     def earliest(self) -> SnapshotId | None:
         """The oldest, or None."""
-        return self._ids[0] if self._ids else None
+        return next(iter(self._known), None)
 
     def size_bytes(self, snapshot_id: SnapshotId) -> int | None:
         """How large its file is; None if there is no such snapshot."""
-        if snapshot_id not in self._ids:
-            return None
-        if snapshot_id not in self._sizes:
-            self._sizes[snapshot_id] = self.disk.size(self.path(snapshot_id))
-        return self._sizes[snapshot_id]
+        known = self._known.get(snapshot_id)
+        return None if known is None else known.size_bytes
 
     def timestamp_ms(self, snapshot_id: SnapshotId) -> int | None:
-        """The time of the last log batch it stands for; None if there is no such snapshot.
+        """The time of the last log batch it stands for; None if there is no such snapshot."""
+        known = self._known.get(snapshot_id)
+        return None if known is None else known.header.last_contained_log_timestamp_ms
 
-        SnapshotError if its header cannot be read.
-        """
-        if snapshot_id not in self._ids:
-            return None
-        if snapshot_id not in self._timestamps:
-            header = self.header(snapshot_id)
-            self._timestamps[snapshot_id] = header.last_contained_log_timestamp_ms
-        return self._timestamps[snapshot_id]
+    def header(self, snapshot_id: SnapshotId) -> SnapshotHeader | None:
+        """What it says besides its records; None if there is no such snapshot."""
+        known = self._known.get(snapshot_id)
+        return None if known is None else known.header
 
     def path(self, snapshot_id: SnapshotId) -> str:
         """Where its file is, once it is whole."""
         return f"{self.directory}/{checkpoint_file(snapshot_id)}"
 
-    def header(self, snapshot_id: SnapshotId) -> SnapshotHeader:
-        """What it says besides its records. SnapshotError."""
-        file = self.disk.open(self.path(snapshot_id))
-        try:
-            return SnapshotReader(file, self.path(snapshot_id)).header
-        finally:
-            file.close()
+    def open(self, snapshot_id: SnapshotId) -> File:
+        """Its file, for reading; close it."""
+        return self.disk.open(self.path(snapshot_id))
 
     def read(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes | None:
         """Up to `max_bytes` of its file from `position`; None if there is no such snapshot."""
-        if snapshot_id not in self._ids:
+        if snapshot_id not in self._known:
             return None
         if self._served is None or self._served[0] != snapshot_id:
             self._close_served()
-            self._served = snapshot_id, self.disk.open(self.path(snapshot_id))
+            self._served = snapshot_id, self.open(snapshot_id)
         return self._served[1].read_at(max_bytes, position)
 
     # -- coming ------------------------------------------------------------------------------
@@ -114,8 +108,7 @@ class SnapshotStore:
     def publish(self, writer: SnapshotWriter) -> None:
         """Give a finished snapshot its name, durably."""
         self._name(writer.path, writer.snapshot_id)
-        timestamp_ms = writer.header.last_contained_log_timestamp_ms
-        self._timestamps[writer.snapshot_id] = timestamp_ms
+        self.note(writer.snapshot_id, writer.header, writer.size_bytes)
 
     def store_chunk(self, snapshot_id: SnapshotId, position: int, data: Buffer) -> None:
         """Write a piece of a snapshot that is being fetched; position 0 starts anew.
@@ -141,7 +134,7 @@ class SnapshotStore:
         path = self._partial_path(snapshot_id)
         if self._fetched is None or self._fetched[0] != snapshot_id:
             raise TruncatedSnapshotError(path, "nothing of it has been fetched")
-        file = self._fetched[1]
+        _, file, size_bytes = self._fetched
         try:
             header = check_whole(file, path)
             file.sync()
@@ -151,7 +144,13 @@ class SnapshotStore:
         self._fetched = None
         file.close()
         self._name(path, snapshot_id)
+        self.note(snapshot_id, header, size_bytes)
         return header
+
+    def note(self, snapshot_id: SnapshotId, header: SnapshotHeader, size_bytes: int) -> None:
+        """Take up a snapshot whose file is in place."""
+        self._known[snapshot_id] = _Known(header, size_bytes)
+        self._known = {one: self._known[one] for one in sorted(self._known)}
 
     def forget_fetched(self) -> None:
         """Throw away what has been fetched of a snapshot."""
@@ -164,10 +163,6 @@ class SnapshotStore:
     def _name(self, partial_path: str, snapshot_id: SnapshotId) -> None:
         self.disk.rename(partial_path, self.path(snapshot_id))
         self.disk.sync_dir(self.directory)
-        self._sizes.pop(snapshot_id, None)
-        self._timestamps.pop(snapshot_id, None)
-        if snapshot_id not in self._ids:
-            self._ids = sorted((*self._ids, snapshot_id))
 
     # -- going -------------------------------------------------------------------------------
 
@@ -176,11 +171,9 @@ class SnapshotStore:
 
         The newest one always stays.
         """
-        dropped = [one for one in self._ids[:-1] if one.end_offset < start_offset]
+        dropped = [one for one in self.ids()[:-1] if one.end_offset < start_offset]
         for snapshot_id in dropped:
-            self._ids.remove(snapshot_id)
-            self._sizes.pop(snapshot_id, None)
-            self._timestamps.pop(snapshot_id, None)
+            del self._known[snapshot_id]
             if self._served is not None and self._served[0] == snapshot_id:
                 self._close_served()
             self.disk.unlink(self.path(snapshot_id))

@@ -73,8 +73,8 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
     yield from others.pop("quota", ())
     if image.next_producer_id > 0:
         yield _producer_ids_record(image.next_producer_id), 0
-    for kind in sorted(others, key=_place):
-        yield from others[kind]
+    for rest in sorted(others, key=_place):
+        yield from others[rest]
 
 
 def written_at(record_class: type[Message], metadata_version: int) -> int:

@@ -1,0 +1,179 @@
+"""Opens the metadata log of one directory, with everything in front of it. No asyncio, no config.
+
+What is done, in this order, over nothing but the `LogDir` that is given, so that a simulator does
+it on its own disk: the log is opened and recovered; its snapshots are looked through
+(`log/snapshots/opening.py`); the voters are gathered from the newest snapshot's header and from the
+control batches behind it; `quorum-state` is read; the machine is made; the bootstrap records are
+read for the first active controller.
+
+`quorum-state` is written in the data version that belongs to the level of kraft.version in force,
+as Kafka does: 0 names the configured voters, 1 (KIP-853) has the directory that got the vote.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.broker.machine_ports import MachinePorts
+from fencepost.broker.metadata import METADATA_TOPIC, MetadataHost
+from fencepost.broker.metadata_replay import snapshot_records
+from fencepost.broker.snapshotting import SnapshotRules, history_of
+from fencepost.log.config import LogConfig
+from fencepost.log.errors import CorruptFileError, LogError
+from fencepost.log.log_dir import LogDir
+from fencepost.log.partition_log import PartitionLog
+from fencepost.log.quorum_state import QuorumStateFile
+from fencepost.log.snapshots import BOOTSTRAP_FILE, BOOTSTRAP_ID, SnapshotStore
+from fencepost.log.snapshots.opening import open_snapshots
+from fencepost.machines.quorum import QuorumConfig, QuorumMachine, QuorumState
+from fencepost.machines.quorum.view import SnapshottedLog
+from fencepost.machines.quorum.voter_history import VoterHistory
+from fencepost.machines.quorum.voters import VoterSet
+from fencepost.wire.errors import WireError
+from fencepost.wire.message import Message
+from fencepost.wire.records.quorum_state import QuorumStateData, QuorumVoter
+from fencepost.wire.types import Uuid
+
+log = logging.getLogger(__name__)
+
+DYNAMIC_SINCE: Final = 1
+"""The level of kraft.version, and the data version of `quorum-state`, with voters in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataLogSettings:
+    """How a metadata log is kept: its segments, and when snapshots of it are taken."""
+
+    log: LogConfig
+    snapshots: SnapshotRules
+
+
+def open_metadata(
+    ports: MachinePorts,
+    log_dir: LogDir,
+    node_id: int,
+    static: VoterSet,
+    config: QuorumConfig,
+    settings: MetadataLogSettings,
+    *,
+    now_ms: int,
+    on_broken: Callable[[str], None],
+    draw: Callable[[int], int] = random.randrange,
+    machine_class: type[QuorumMachine] = QuorumMachine,
+) -> MetadataHost:
+    """The metadata log of a directory and the quorum machine in front of it. LogError, OSError.
+
+    `static` are the configured voters, empty where they are dynamic. `draw(n)` gives a number in
+    [0, n) for the machine's jitter.
+    """
+    metadata_log = log_dir.create(
+        METADATA_TOPIC, 0, Uuid.METADATA_TOPIC_ID, settings.log, now_ms=now_ms
+    )
+    store = open_snapshots(metadata_log)
+    if metadata_log.recovery_point < metadata_log.end_offset:
+        metadata_log.flush()
+    state_file = QuorumStateFile(log_dir.disk, metadata_log.directory)
+    machine = machine_class(
+        node_id,
+        read_history(static, metadata_log, store),
+        SnapshottedLog(metadata_log, store),
+        quorum_state_of(state_file.read()),
+        config,
+    )
+
+    def write_state(state: QuorumState) -> None:
+        level = machine.kraft_version
+        state_file.write(stored_quorum_state(state, machine.voters, level), min(level, 1))
+
+    host = MetadataHost(
+        ports,
+        metadata_log,
+        store,
+        machine,
+        write_state,
+        on_broken,
+        rules=settings.snapshots,
+        draw=draw,
+    )
+    host.bootstrap_records = read_bootstrap(log_dir, store)
+    return host
+
+
+def read_history(
+    static: VoterSet, metadata_log: PartitionLog, store: SnapshotStore
+) -> VoterHistory:
+    """The voters along the log: what the newest snapshot says, and the log behind it.
+
+    Raises LogError for voter sets that cannot follow each other.
+    """
+    latest = store.latest()
+    start_offset = metadata_log.start_offset
+    history = VoterHistory(static)
+    if latest is not None:
+        header = store.header(latest)
+        assert header is not None, "the newest snapshot is in place"
+        history = history_of(static, latest, header)
+        start_offset = max(start_offset, latest.end_offset)
+    try:
+        for header_, batch in metadata_log.read_all_batches(start_offset, metadata_log.end_offset):
+            if header_.is_control:
+                history.take_batch(header_.base_offset, batch)
+    except CorruptFileError as error:  # whoever applies it meets it again, and says so
+        log.error("the voters behind the damage are not known: %s", error)
+    except ValueError as error:
+        raise LogError(f"{metadata_log.directory}: {error}") from None
+    return history
+
+
+def read_bootstrap(log_dir: LogDir, store: SnapshotStore) -> Sequence[Message]:
+    """The records that `fencepost format`, or Kafka's tool, has left for the first controller.
+
+    They stand in the bootstrap snapshot (KIP-1170), before Kafka 4.4 in `bootstrap.checkpoint` next
+    to `meta.properties`. None if there are none. Raises LogError, OSError.
+    """
+    paths = [store.path(BOOTSTRAP_ID)] if BOOTSTRAP_ID in store.ids() else []
+    paths.append(f"{log_dir.path}/{BOOTSTRAP_FILE}")
+    for path in paths:
+        try:
+            file = log_dir.disk.open(path)
+        except FileNotFoundError:
+            continue
+        try:
+            records = list(snapshot_records(file, path))
+        except WireError as error:
+            raise CorruptFileError(path, str(error)) from None
+        finally:
+            file.close()
+        if records:
+            return records
+    return ()
+
+
+def quorum_state_of(stored: QuorumStateData | None) -> QuorumState:
+    """The machine's state from what the file says; nothing stored is the beginning."""
+    if stored is None:
+        return QuorumState()
+    return QuorumState(
+        epoch=max(stored.leader_epoch, 0),
+        leader_id=stored.leader_id,
+        voted_id=stored.voted_id,
+        voted_directory_id=stored.voted_directory_id,
+    )
+
+
+def stored_quorum_state(
+    state: QuorumState, voters: Sequence[int], kraft_version: int
+) -> QuorumStateData:
+    """What the file says of the machine's state at this level of kraft.version."""
+    stored = QuorumStateData(
+        leader_epoch=state.epoch, leader_id=state.leader_id, voted_id=state.voted_id
+    )
+    if kraft_version >= DYNAMIC_SINCE:
+        stored.voted_directory_id = state.voted_directory_id
+    else:
+        stored.current_voters = [QuorumVoter(voter_id=voter) for voter in voters]
+    return stored

@@ -1,0 +1,232 @@
+"""One controller's metadata log on a simulated disk, without a broker, sockets or threads."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from fencepost.batch.records import build_batch
+from fencepost.broker.machine_ports import MachinePorts
+from fencepost.broker.metadata import METADATA_KEY, MetadataHost
+from fencepost.broker.metadata_log import MetadataLogSettings, open_metadata
+from fencepost.broker.snapshotting import SnapshotRules
+from fencepost.log.config import LogConfig
+from fencepost.log.log_dir import LogDir
+from fencepost.log.meta import format_log_dir
+from fencepost.machines.image import ClusterImage, ImageDelta
+from fencepost.machines.quorum import AppendRecords, QuorumConfig
+from fencepost.machines.quorum.voters import VoterSet
+from fencepost.sim.disk import SimDisk
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import PartitionRecord, TopicRecord, encode_record
+from fencepost.wire.types import Uuid
+
+START_MS = 1_700_000_000_000
+DIRECTORY_ID = Uuid(bytes(15) + b"\x63")
+LOG = "/data/__cluster_metadata-0"
+
+
+class _Timer:
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class WorldTimers:
+    """Timers of a clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+        self._armed: list[tuple[int, int, _Timer, Callable[[], None]]] = []
+        self._number = 0
+
+    def at(self, deadline_ms: int, callback: Callable[[], None]) -> _Timer:
+        timer = _Timer()
+        self._number += 1
+        heapq.heappush(self._armed, (deadline_ms, self._number, timer, callback))
+        return timer
+
+    def after(self, delay_ms: int, callback: Callable[[], None]) -> _Timer:
+        return self.at(self.now_ms + delay_ms, callback)
+
+    def advance(self, ms: int) -> None:
+        """Let that much time pass, and fire what is due."""
+        end = self.now_ms + ms
+        while self._armed and self._armed[0][0] <= end:
+            deadline, _, timer, callback = heapq.heappop(self._armed)
+            self.now_ms = max(self.now_ms, deadline)
+            if not timer.is_cancelled:
+                callback()
+        self.now_ms = end
+
+
+class WorldPorts(MachinePorts):
+    """Flushes are done at once; what is sent is kept in `sent`; work aside waits in `aside`."""
+
+    def __init__(self, timers: WorldTimers) -> None:
+        super().__init__(self._failed)
+        self.timers: WorldTimers = timers
+        self.sent: list[tuple[Any, Any]] = []
+        self.failures: list[str] = []
+        self.waits_aside = False
+        self.aside: list[Callable[[], None]] = []
+
+    def _failed(self, key: Hashable, reason: str) -> None:
+        self.failures.append(reason)
+
+    def clock_ms(self) -> int:
+        return self.timers.now_ms
+
+    def request_flush(self, key: Hashable) -> None:
+        log = self._hosts[key].log
+        log.flush()
+        self.driver.persisted(key, log.end_offset)
+
+    def forget_flush(self, key: Hashable) -> None:
+        pass
+
+    def send(self, key: Hashable, to: Any, message: Any) -> None:
+        self.sent.append((to, message))
+
+    def run_aside(self, work, done):
+        if self.waits_aside:
+            self.aside.append(lambda: super(WorldPorts, self).run_aside(work, done))
+        else:
+            super().run_aside(work, done)
+
+
+class MetadataWorld:
+    """A lone voter's life on a disk, over restarts and crashes."""
+
+    def __init__(
+        self,
+        *,
+        rules: SnapshotRules | None = None,
+        retention_bytes: int = -1,
+        segment_bytes: int = 1 << 20,
+        disk_seed: int = 0,
+        voters: VoterSet | None = None,
+    ) -> None:
+        self.disk = SimDisk(disk_seed)
+        format_log_dir(self.disk, "/data", cluster_id="c", node_id=1, directory_id=DIRECTORY_ID)
+        self.settings = MetadataLogSettings(
+            LogConfig.from_props(
+                {
+                    "retention.ms": "-1",
+                    "retention.bytes": "-1",
+                    "internal.segment.bytes": segment_bytes,
+                }
+            ),
+            rules or SnapshotRules(max_bytes=1 << 30, interval_ms=0),
+        )
+        self.config = QuorumConfig(
+            cluster_id="c",
+            directory_id=DIRECTORY_ID,
+            retention_bytes=retention_bytes,
+            retention_ms=-1,
+        )
+        self.voters = VoterSet.of_ids((1,)) if voters is None else voters
+        self.timers = WorldTimers()
+        self.topics = 0
+        self.acked = 0
+        self.images: list[ClusterImage] = []
+        self.deltas: list[ImageDelta] = []
+        self.broken: list[str] = []
+        self.log_dir: LogDir
+        self.ports: WorldPorts
+        self.host: MetadataHost
+
+    def start(self) -> None:
+        """Open everything and let the voter elect itself."""
+        self.ports = WorldPorts(self.timers)
+        self.log_dir = LogDir.open(self.disk, "/data")
+        self.host = open_metadata(
+            self.ports,
+            self.log_dir,
+            1,
+            self.voters,
+            self.config,
+            self.settings,
+            now_ms=self.timers.now_ms,
+            on_broken=self.broken.append,
+            draw=lambda below: below // 2,
+        )
+        self.images, self.deltas = [], []
+        self.host.on_image(lambda image, delta: self.images.append(image))
+        self.host.on_image(lambda image, delta: self.deltas.append(delta))
+        self.host.start()
+
+    def stop(self) -> None:
+        """Close in order."""
+        self.host.close()
+        self.log_dir.close()
+
+    def restart(self) -> None:
+        """Close in order, and start again."""
+        self.stop()
+        self.start()
+
+    def crash(self, *, power: bool = True) -> None:
+        """What the disk has lost is lost; nothing is running any more."""
+        self.disk.crash_at = None
+        if power:
+            self.disk.power_loss()
+        else:
+            self.disk.process_death()
+
+    def write(self, records: list[Message]) -> None:
+        """Have the controller's log take these as one batch; they are committed at once."""
+        batch = build_batch(
+            [(None, encode_record(record)) for record in records], timestamp_ms=self.timers.now_ms
+        )
+        machine = self.host.machine
+        outcomes: list[Any] = []
+        self.ports.driver.feed(
+            METADATA_KEY,
+            AppendRecords([batch], outcomes.append, machine.epoch, machine.end_offset),
+        )
+        assert [outcome.error for outcome in outcomes] == [ErrorCode.NONE]
+
+    def create_topic(self) -> None:
+        """One more topic, named by its number."""
+        number = self.topics
+        topic_id = Uuid((number + 1000).to_bytes(16, "big"))
+        self.topics += 1
+        self.write(
+            [
+                TopicRecord(name=f"t{number}", topic_id=topic_id),
+                PartitionRecord(
+                    partition_id=0,
+                    topic_id=topic_id,
+                    replicas=[1],
+                    isr=[1],
+                    leader=1,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                    directories=[DIRECTORY_ID],
+                ),
+            ]
+        )
+        self.acked = self.topics
+
+    def create_topics(self, count: int) -> None:
+        """As many more."""
+        for _ in range(count):
+            self.create_topic()
+
+    @property
+    def topics_in_image(self) -> int:
+        """How many there are; they must be the first ones, without a gap."""
+        names = set(self.host.image.topics_by_name)
+        assert names == {f"t{number}" for number in range(len(names))}
+        return len(names)
+
+    def checkpoints(self) -> list[str]:
+        """Names of all snapshot files, of whatever kind."""
+        return [
+            name for name in self.disk.list(LOG) if "checkpoint" in name and "epoch" not in name
+        ]
