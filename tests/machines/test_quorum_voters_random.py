@@ -19,6 +19,7 @@ from .voters_world import VotersWorld
 
 SEEDS = 120
 EVENTS = 700
+EVENTS_OF_PEACE = 20_000
 
 
 def world_of(rng: random.Random, machine_class: type[QuorumMachine]) -> VotersWorld:
@@ -95,8 +96,8 @@ def run(seed: int, machine_class: type[QuorumMachine] = QuorumMachine) -> Voters
     for id_ in world.nodes:
         if id_ not in world.alive():
             world.start(id_)
-    world.run(lambda: world.leader() is not None)
-    world.run(world.has_converged)
+    world.run(lambda: world.leader() is not None, most=EVENTS_OF_PEACE)
+    world.run(world.has_converged, most=EVENTS_OF_PEACE)
     leader = world.leader()
     assert leader is not None
     world.append(leader, "the end;")

@@ -47,6 +47,7 @@ class VotersWorld(World):
         super().__init__(voters, observers=others, **options)
         self.changes: dict[str, ErrorCode] = {}
         self.disks = dict.fromkeys(self.nodes, 1)
+        self.moved: dict[int, tuple[Endpoint, ...]] = {}
         self.versions = dict.fromkeys(self.nodes, (0, 1))
         self._founders = self.voters
         self._joins = joins
@@ -63,8 +64,9 @@ class VotersWorld(World):
     def voter(self, node_id: int, disk: int | None = None) -> Voter:
         """A node as a voter set has it."""
         directory = Uuid(bytes(14) + bytes([disk or self.disks[node_id], node_id]))
-        endpoint = Endpoint("CONTROLLER", f"node{node_id}", 9000 + node_id)
-        return Voter(ReplicaKey(node_id, directory), (endpoint,), *self.versions[node_id])
+        endpoints = (Endpoint("CONTROLLER", f"node{node_id}", 9000 + node_id),)
+        endpoints = self.moved.get(node_id, endpoints)
+        return Voter(ReplicaKey(node_id, directory), endpoints, *self.versions[node_id])
 
     def history(self, node: Node) -> VoterHistory:
         """What the disk of a node says of the voters."""

@@ -1,0 +1,459 @@
+"""Adding, removing and updating voters: what a change brings about, and what may come between.
+
+`voters_stage` says who is who.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fencepost.machines.quorum import Role, inputs
+from fencepost.machines.quorum.voters import Endpoint, ReplicaKey
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.control import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
+from fencepost.wire.types import Uuid
+
+from .quorum_world import KEY
+from .voters_stage import (
+    add,
+    ask,
+    asking,
+    describe_request,
+    follower,
+    led,
+    records_of,
+    remove,
+    static,
+    waited_too_long,
+)
+from .voters_world import VotersWorld
+
+# -- adding ------------------------------------------------------------------------------------
+
+
+def test_a_voter_is_added_when_the_new_set_is_committed() -> None:
+    world = led()
+    world.add_voter(1, 4)
+    assert world.machine(1).address_of(4) == Endpoint("CONTROLLER", "node4", 9004)
+    assert world.changes == {} and world.machine(1).voters == (1, 2, 3)
+    world.settle()
+    assert world.changes == {"add 4": ErrorCode.NONE}
+    assert [world.machine(id_).voters for id_ in world.nodes] == [(1, 2, 3, 4)] * 4
+    assert all(world.machine(id_).is_voter for id_ in world.nodes)
+    assert world.machine(1).voter_set.get(4) == world.voter(4), "with what it said it can run"
+
+
+def test_the_new_set_decides_about_itself() -> None:
+    """Of two voters one is a majority of the old set; with a third, two are needed."""
+    world = led(voters=1, others=1)
+    world.add_voter(1, 2)
+    world.deliver(world.flights[-1])
+    answer = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsResponse")
+    world.deliver(answer)
+    assert world.machine(1).voters == (1, 2)
+    world.blocked |= {(1, 2), (2, 1)}
+    world.flush(1)
+    assert world.machine(1).high_watermark < world.machine(1).end_offset
+    assert world.changes == {}
+    world.blocked.clear()
+    world.wait(1_000)
+    assert world.changes == {"add 2": ErrorCode.NONE}
+
+
+def test_without_waiting_the_answer_comes_with_the_append() -> None:
+    world = led()
+    answers = ask(world, add(world))
+    world.deliver(world.flights[-1])
+    world.deliver(
+        next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsResponse")
+    )
+    machine = world.machine(1)
+    assert [answer.error_code for answer in answers] == [0]
+    assert machine.voters == (1, 2, 3, 4) and machine.high_watermark < machine.end_offset
+    assert ask(world, remove(world))[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    world.settle()
+    assert len(answers) == 1, "nobody is answered twice"
+
+
+def test_a_new_voter_that_does_not_answer_is_not_added() -> None:
+    world = led()
+    world.crash(4)
+    world.add_voter(1, 4)
+    world.settle()
+    assert world.changes == {"add 4": ErrorCode.REQUEST_TIMED_OUT}
+    assert world.machine(1).voters == (1, 2, 3)
+
+
+def test_a_new_voter_that_cannot_run_the_level_is_not_added() -> None:
+    world = led()
+    world.versions[4] = (0, 0)
+    world.add_voter(1, 4)
+    world.settle()
+    assert world.changes == {"add 4": ErrorCode.INVALID_REQUEST}
+    assert world.machine(1).voters == (1, 2, 3)
+
+
+def test_a_new_voter_that_never_fetched_is_not_added() -> None:
+    world = led(others=2)
+    world.blocked |= {(5, id_) for id_ in (1, 2, 3)}
+    world.crash(5)
+    world.wipe(5)
+    world.start(5)
+    world.add_voter(1, 5)
+    world.settle()
+    assert world.changes == {"add 5": ErrorCode.REQUEST_TIMED_OUT}
+
+
+def test_a_new_voter_that_was_behind_all_along_is_not_added() -> None:
+    world = led()
+    world.wait(world.machine(1)._config.observer_session_ms // 2)
+    progress = next(p for k, p in world.machine(1)._body.observers.items() if k.id == 4)  # type: ignore[union-attr]
+    progress.last_caught_up_ms = -1
+    world.blocked.add((4, 1))
+    world.add_voter(1, 4)
+    world.blocked.clear()
+    versions = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest")
+    world.deliver(versions)
+    world.deliver(world.flights[-1])
+    assert world.changes == {"add 4": ErrorCode.REQUEST_TIMED_OUT}
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "waits_ms"), [(0, 2_000), (-5, 2_000), (700, 700), (2**31 - 1, 60_000)]
+)
+def test_whoever_adds_a_voter_waits_as_long_as_it_said(timeout_ms: int, waits_ms: int) -> None:
+    world = led()
+    world.add_voter(1, 4, timeout_ms=timeout_ms)
+    assert world.nodes[1].timers[inputs.VOTER_CHANGE] == world.now_ms + waits_ms
+
+
+def test_a_change_that_took_too_long_may_be_committed_yet() -> None:
+    world = waited_too_long()
+    world.settle()
+    world.wait(1_000)
+    assert world.machine(2).voters == (1, 2)
+    assert world.machine(1).high_watermark == world.machine(1).end_offset
+    assert world.changes == {"remove 3": ErrorCode.REQUEST_TIMED_OUT}
+    world.add_voter(1, 4)
+    world.settle()
+    assert world.changes["add 4"] is ErrorCode.NONE
+
+
+def test_a_leader_that_is_deposed_answers_whoever_waits_for_a_change() -> None:
+    world = asking()
+    world.driver(1).feed(KEY, inputs.Resign())
+    assert world.changes == {"add 4": ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+# -- removing ----------------------------------------------------------------------------------
+
+
+def test_a_voter_is_removed_and_goes_on_as_an_observer() -> None:
+    world = led()
+    world.remove_voter(1, world.voter(3).key)
+    world.settle()
+    assert world.changes == {"remove 3": ErrorCode.NONE}
+    world.append(1, "after;")
+    world.settle()
+    assert world.machine(3).role is Role.FOLLOWER and not world.machine(3).is_voter
+    assert world.has_converged()
+    world.wait(20_000)
+    assert world.machine(1).role is Role.LEADER, "it does not disturb the others"
+
+
+def test_a_leader_that_removes_itself_sees_it_committed_and_goes() -> None:
+    world = led()
+    before = world.machine(1).high_watermark
+    world.remove_voter(1, world.voter(1).key)
+    machine = world.machine(1)
+    assert machine.role is Role.LEADER and not machine.is_voter
+    world.flush(1)
+    assert machine.high_watermark == before, "its own disk does not count any more"
+    described = ask(world, describe_request())[0].topics[0].partitions[0]
+    assert [voter.replica_id for voter in described.current_voters] == [2, 3]
+    assert 1 in [observer.replica_id for observer in described.observers]
+    world.settle()
+    assert world.changes == {"remove 1": ErrorCode.NONE}
+    assert machine.high_watermark > before
+    assert machine.role is Role.RESIGNED
+    world.wait(10_000)
+    assert world.leader() in (2, 3)
+    assert machine.role is Role.FOLLOWER and not machine.is_voter
+
+
+def test_a_voter_whose_removal_nobody_else_has_can_still_lead() -> None:
+    """Raft's dissertation, 4.2.2: its log is the longest, and the others need its vote."""
+    world = led(voters=4, others=0)
+    world.remove_voter(1, world.voter(2).key)
+    world.flush(1)
+    world.blocked |= {(1, 3), (1, 4)}
+    while world.machine(2).voters != (1, 3, 4):
+        world.tick()
+    world.flush(2)
+    world.crash(1)
+    world.blocked.clear()
+    assert [world.machine(id_).voters for id_ in (3, 4)] == [(1, 2, 3, 4)] * 2
+    world.run(lambda: world.machine(3).voters == (1, 3, 4) and world.has_converged())
+    assert world.leader() in (3, 4), "it committed its removal, and left"
+
+
+# -- truncation, restarts ----------------------------------------------------------------------
+
+
+def test_a_set_that_is_truncated_is_in_force_no_longer() -> None:
+    world = led()
+    world.blocked |= {(1, 2), (2, 1), (1, 3), (3, 1)}
+    world.remove_voter(1, world.voter(3).key)
+    world.flush(1)
+    assert world.machine(1).voters == (1, 2)
+    world.run(lambda: world.leader() in (2, 3))
+    world.blocked.clear()
+    world.run(world.has_converged)
+    assert [world.machine(id_).voters for id_ in world.nodes] == [(1, 2, 3)] * 4
+    assert world.changes["remove 3"] in (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+    )
+
+
+def test_a_leader_that_removed_itself_does_not_lead_after_a_restart() -> None:
+    world = led()
+    world.remove_voter(1, world.voter(1).key)
+    world.flush(1)
+    world.crash(1)
+    world.start(1)
+    assert world.machine(1).role is Role.RESIGNED
+    world.run(lambda: world.leader() is not None and world.has_converged())
+    assert world.machine(1).role is not Role.LEADER or world.machine(1).is_voter
+
+
+# -- the epoch's first batch -------------------------------------------------------------------
+
+
+def test_the_first_leader_writes_the_voters_of_the_bootstrap_snapshot() -> None:
+    world = led()
+    change, level, voters = records_of(world, 1)[0]
+    assert isinstance(change, LeaderChangeMessage)
+    assert isinstance(level, KRaftVersionRecord) and level.kraft_version == 1
+    assert isinstance(voters, VotersRecord)
+    assert [v.voter_id for v in voters.voters] == [1, 2, 3]
+
+
+def test_later_leaders_do_not_write_them_again() -> None:
+    world = follower()
+    assert [len(batch) for batch in records_of(world, 2)] == [3, 1]
+
+
+def test_static_voters_are_in_no_log() -> None:
+    assert [len(batch) for batch in records_of(static(), 1)] == [1]
+
+
+def test_a_leader_at_another_address_says_so_in_its_first_batch() -> None:
+    world = led(voters=1)
+    world.crash(1)
+    moved = replace(world.voter(1), endpoints=(Endpoint("CONTROLLER", "elsewhere", 1),))
+    world.moved[1] = moved.endpoints
+    world.start(1)
+    assert world.machine(1).role is Role.LEADER
+    world.wait(5_000)
+    assert world.machine(2).voter_set.get(1) == moved
+
+
+# -- updating ----------------------------------------------------------------------------------
+
+
+def test_a_voter_that_moved_tells_its_leader() -> None:
+    world = led()
+    world.crash(2)
+    world.moved[2] = (Endpoint("CONTROLLER", "elsewhere", 1),)
+    world.start(2)
+    world.wait(6_000)
+    for id_ in world.nodes:
+        assert world.machine(id_).voter_set.get(2) == world.voter(2)
+    changes = [batch for batch in records_of(world, 1) if isinstance(batch[0], VotersRecord)]
+    assert len(changes) == 1, "once is enough"
+
+
+def test_voters_that_are_well_known_say_nothing() -> None:
+    world = led()
+    world.wait(10_000)
+    assert all(inputs.INTRODUCTION not in node.timers for node in world.nodes.values())
+    assert len(records_of(world, 1)) == 1
+
+
+# -- joining -----------------------------------------------------------------------------------
+
+
+def test_a_controller_joins_on_its_own() -> None:
+    world = led(joins=True)
+    world.wait(10_000)
+    assert [world.machine(id_).voters for id_ in world.nodes] == [(1, 2, 3, 4)] * 4
+
+
+def test_a_controller_with_a_new_disk_replaces_what_it_was() -> None:
+    world = led(others=0, joins=True)
+    world.crash(3)
+    world.wipe(3)
+    world.start(3)
+    world.wait(15_000)
+    keys = world.machine(1).voter_set.keys
+    assert keys == tuple(world.voter(id_).key for id_ in (1, 2, 3))
+    sets = [
+        r.voters for batch in records_of(world, 1) for r in batch if isinstance(r, VotersRecord)
+    ]
+    sizes = [len(voters) for voters in sets]
+    assert sizes == [3, 2, 3], "first the old one goes, then the new one comes"
+
+
+def test_a_controller_that_may_not_join_does_not() -> None:
+    world = led()
+    world.wait(10_000)
+    assert world.machine(4).voters == (1, 2, 3)
+
+
+# -- kraft.version -----------------------------------------------------------------------------
+
+
+def test_static_voters_become_dynamic_ones() -> None:
+    world = VotersWorld(3, static=True)
+    for id_ in world.nodes:
+        world.start(id_)
+    world.fire(1, inputs.ELECTION)
+    world.settle()
+    world.upgrade(1)
+    assert world.changes == {"upgrade 1": ErrorCode.INVALID_UPDATE_VERSION}, (
+        "nobody knows the disks"
+    )
+    world.wait(3_000)
+    world.upgrade(1)
+    world.settle()
+    assert world.changes == {"upgrade 1": ErrorCode.NONE}
+    assert [world.machine(id_).kraft_version for id_ in world.nodes] == [1, 1, 1]
+    assert world.machine(3).voter_set.voters == tuple(world.voter(id_) for id_ in (1, 2, 3))
+    world.remove_voter(1, world.voter(3).key)
+    world.settle()
+    assert world.changes["remove 3"] is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("level", "error"),
+    [
+        (0, ErrorCode.INVALID_UPDATE_VERSION),
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_kraft_version_neither_falls_nor_leaves_anybody_behind(
+    level: int, error: ErrorCode
+) -> None:
+    world = led()
+    end_offset = world.machine(1).end_offset
+    world.upgrade(1, level)
+    assert world.changes == {f"upgrade {level}": error}
+    assert world.machine(1).end_offset == end_offset
+
+
+def test_a_voter_that_cannot_run_the_level_holds_up_the_upgrade() -> None:
+    world = VotersWorld(3, static=True)
+    world.versions[3] = (0, 0)
+    for id_ in world.nodes:
+        world.start(id_)
+    world.fire(1, inputs.ELECTION)
+    world.settle()
+    world.wait(3_000)
+    world.upgrade(1)
+    assert world.changes == {"upgrade 1": ErrorCode.INVALID_UPDATE_VERSION}
+
+
+def test_an_upgrade_that_is_only_tried_writes_nothing() -> None:
+    world = led(static=True, others=0)
+    world.wait(3_000)
+    outcomes: list[Any] = []
+    end_offset = world.machine(1).end_offset
+    for level in (1, 2):
+        world.driver(1).feed(
+            KEY, inputs.UpgradeKRaftVersion(outcomes.append, level, 1, is_dry_run=True)
+        )
+    assert [outcome.error for outcome in outcomes] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_UPDATE_VERSION,
+    ]
+    assert world.machine(1).end_offset == end_offset and world.machine(1).kraft_version == 0
+
+
+def test_the_disks_that_static_voters_have_are_those_that_count_after_the_upgrade() -> None:
+    """What a disk had fetched that is gone by now is not taken over with its node's id."""
+    world = led(static=True, others=0)
+    world.wait(3_000)
+    world.flights.clear()
+    world.blocked |= {(1, 3), (3, 1)}
+    progress = world.machine(1)._body.followers[3]  # type: ignore[union-attr]
+    progress.key = ReplicaKey(3, Uuid(bytes(15) + b"\x63"))
+    world.upgrade(1)
+    assert world.machine(1)._body.followers[3].end_offset == -1  # type: ignore[union-attr]
+    assert world.machine(1)._body.followers[2].end_offset > 0  # type: ignore[union-attr]
+
+
+# -- describing --------------------------------------------------------------------------------
+
+
+def test_the_quorum_is_described_with_disks_and_addresses() -> None:
+    world = led()
+    response = ask(world, describe_request())[0]
+    partition = response.topics[0].partitions[0]
+    assert [(v.replica_id, v.replica_directory_id) for v in partition.current_voters] == [
+        world.voter(id_).key for id_ in (1, 2, 3)
+    ]
+    assert [(o.replica_id, o.replica_directory_id) for o in partition.observers] == [
+        world.voter(4).key
+    ]
+    assert [(n.node_id, n.listeners[0].host, n.listeners[0].port) for n in response.nodes] == [
+        (id_, f"node{id_}", 9000 + id_) for id_ in (1, 2, 3)
+    ]
+
+
+def test_a_voters_id_with_another_disk_is_an_observer_beside_it() -> None:
+    world = led(others=0)
+    world.crash(3)
+    world.wipe(3)
+    world.start(3)
+    world.wait(3_000)
+    partition = ask(world, describe_request())[0].topics[0].partitions[0]
+    assert [(o.replica_id, o.replica_directory_id) for o in partition.observers] == [
+        world.voter(3).key
+    ]
+    voter = partition.current_voters[2]
+    assert voter.replica_directory_id != world.directory(3)
+    before = world.machine(1).high_watermark
+    world.crash(2)
+    world.append(1, "lonely;")
+    world.settle()
+    assert world.machine(1).high_watermark == before, "it does not count"
+
+
+# -- one step at a time ------------------------------------------------------------------------
+
+
+def test_neighbouring_sets_in_the_log_differ_by_one_voter() -> None:
+    world = led(voters=3, others=2)
+    for change in (
+        lambda: world.add_voter(1, 4),
+        lambda: world.add_voter(1, 5),
+        lambda: world.remove_voter(1, world.voter(2).key),
+        lambda: world.remove_voter(1, world.voter(3).key),
+    ):
+        change()
+        change()
+        world.settle()
+    sets = [
+        {v.voter_id for v in record.voters}
+        for batch in records_of(world, 1)
+        for record in batch
+        if isinstance(record, VotersRecord)
+    ]
+    assert sets[0] == {1, 2, 3} and sets[-1] == {1, 4, 5}
+    assert all(len(a ^ b) == 1 for a, b in pairwise(sets))
