@@ -7,7 +7,7 @@ is left of what was not synced), or with the product itself giving up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.controller_host import ControllerHost
@@ -15,14 +15,14 @@ from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.log.errors import LogError
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage
-from fencepost.machines.quorum import FetchBounds, QuorumMachine, Role, fetch_response
+from fencepost.machines.quorum import QuorumMachine, Role
+from fencepost.sim.answers import compose
 from fencepost.sim.clock import NodeClock
 from fencepost.sim.disk import SimDisk
 from fencepost.sim.opening import CLUSTER_ID, open_node
 from fencepost.sim.ports import NodeTimers, SimPorts
 from fencepost.sim.truth import NodeView, Violation
 from fencepost.wire.api.vote import VoteResponse
-from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
@@ -47,11 +47,11 @@ class SimNode:
         """Why the product ended its last life itself; None if it did not."""
         self.is_excused = False
         """Whether its disk was made to refuse or is damaged, so that it may give up."""
+        self.must_reboot = False
+        """Whether its page cache shows what its disk has lost."""
         self.sync_base_us = 0 if world.options.by_hand else 500
         self.sync_jitter_us = 0 if world.options.by_hand else 2_000
         self.clock = NodeClock()
-        self.on_active: Callable[[SimNode], None] = lambda node: None
-        """Called when its controller has become the active one."""
         self._lane = world.tape.lane(f"node.{node_id}")
         self._disk_lane = world.tape.lane(f"disk.{node_id}")
         self._disks = 0
@@ -89,8 +89,9 @@ class SimNode:
         except (LogError, OSError) as error:
             self._give_up(f"cannot start: {error}")
             return
-        self.controller = ControllerHost(self.ports, self.metadata, self._make_controller)
-        self.controller.on_active(lambda: self.on_active(self))
+        if self.world.options.has_controller:
+            host_class = self.world.rules.controller_host
+            self.controller = host_class(self.ports, self.metadata, self._make_controller)
         self.metadata.on_image(lambda image, _: self.world.watch.image_moved(self.id, image))
         self.world.tell(lambda: f"{self.id} starts")
         self.metadata.start()
@@ -98,6 +99,9 @@ class SimNode:
 
     def kill(self) -> None:
         """The process is gone; the machine, with its page cache, is not."""
+        if self.must_reboot:
+            self.lose_power()
+            return
         if self.is_up:
             self._die(is_told=True)
         self.disk.process_death()
@@ -106,6 +110,7 @@ class SimNode:
         """The machine is gone; the disk draws what is left."""
         if self.is_up:
             self._die(is_told=False)
+        self.must_reboot = False
         self.disk.power_loss()
 
     def _die(self, is_told: bool) -> None:
@@ -167,6 +172,8 @@ class SimNode:
 
     def draw(self, below: int) -> int:
         """A number in [0, below) for whatever the node leaves to chance."""
+        if self.world.options.by_hand:
+            return self.id * 100 % below
         return self._lane.pick(below)
 
     def flush_delay_us(self) -> int:
@@ -191,23 +198,17 @@ class SimNode:
 
     def _make_controller(self, image: ClusterImage) -> Controller:
         config = ControllerConfig(cluster_id=CLUSTER_ID, default_replication_factor=1)
-        return Controller.from_image(image, config, self.now_ms())
+        return self.world.rules.controller.from_image(image, config, self.now_ms())
 
     # -- what it says --------------------------------------------------------------------------
 
     def compose(self, value: Any) -> Message | None:
         """The response that goes with a machine's answer; None if the disk refuses to be read."""
-        if not isinstance(value, FetchBounds):
-            made: Message = value
-            return made
-        if value.error is not ErrorCode.NONE or value.upper_bound_offset <= value.offset:
-            return fetch_response(value)
         try:
-            found = self.metadata.log.read(value.offset, value.max_bytes, value.upper_bound_offset)
+            return compose(self.metadata, value)
         except (LogError, OSError) as error:
             self.ports.driver.disk_failed(METADATA_KEY, str(error))
             return None
-        return fetch_response(value, b"".join(found.buffers))
 
     def note_answer(self, call: Call, response: Message) -> None:
         """An answer is about to leave: the onlooker hears of votes."""

@@ -17,7 +17,8 @@ class Options:
     `faults` None means that the tape draws which are on; a tuple of names means just these.
     Times are in milliseconds of world time. `is_dynamic`: voters come and go (KIP-853). `on_wire`:
     every message is encoded and decoded, at a drawn version. With `by_hand` nothing takes time and
-    somebody picks what happens next.
+    somebody picks what happens next. Without `has_controller`
+    nothing but the quorum itself writes to the log.
     """
 
     voters: int = 3
@@ -35,6 +36,10 @@ class Options:
     fetch_timeout_ms: int = 2_000
     request_timeout_ms: int = 2_000
     write_every_ms: int = 200
+    segment_bytes: int = 1 << 20
+    snapshot_bytes: int = 20 << 20
+    snapshot_interval_ms: int = 0
+    has_controller: bool = True
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -60,6 +65,9 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
         on_wire=lane.pick(WIRE_ONE_IN) == WIRE_ONE_IN - 1,
         fetch_max_bytes=(1 << 20, 400, 2_000)[lane.pick(3)],
         write_every_ms=(200, 1_000, 50)[lane.pick(3)],
+        segment_bytes=(1 << 20, 4_000, 1_000)[lane.pick(3)],
+        snapshot_bytes=(20 << 20, 5_000, 1_000)[lane.pick(3)],
+        snapshot_interval_ms=(0, 10_000)[lane.pick(2)],
     )
 
 

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.batch.header import read_header
 from fencepost.broker.machine_ports import MachinePorts
-from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.effects import (
+    Append,
+    DropPrefix,
+    InstallSnapshot,
+    Machine,
+    Truncate,
+)
 from fencepost.machines.quorum import AppendOutcome
 from fencepost.sim.truth import Entry
 from fencepost.wire.errors import ErrorCode
@@ -139,6 +145,27 @@ class SimPorts(MachinePorts):
         watch.cutting(self._node.id, work.end_offset)
         super().truncate(key, work)
         watch.truth.cut(self._node.id, work.end_offset)
+
+    def write_state(self, key: Hashable, state: Any) -> None:
+        """As the product does it; the onlooker hears when it is durable."""
+        super().write_state(key, state)
+        self._node.world.watch.state_written(self._node.id, state)
+
+    def install_snapshot(self, key: Hashable, work: InstallSnapshot) -> None:
+        """As the product does it; the onlooker looks before and after."""
+        node, watch = self._node, self._node.world.watch
+        end_offset = work.snapshot_id.end_offset
+        watch.snapshot_loaded(node.id, end_offset)
+        start_before = self._hosts[key].log.start_offset
+        super().install_snapshot(key, work)
+        log = self._hosts[key].log
+        if log.start_offset != start_before or log.end_offset == end_offset:
+            watch.truth.started_over(node.id, end_offset)
+
+    def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
+        """As the product does it; the onlooker notes where the log begins."""
+        super().drop_prefix(key, work)
+        self._node.world.watch.truth.dropped_prefix(self._node.id, work.start_offset)
 
     def stepped(self, key: Hashable, machine: Machine) -> None:
         """The product's watchers first, then the onlooker."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.machines import probes
-from fencepost.machines.quorum import QuorumMachine
 from fencepost.sim.faults import Fault, fault_classes
 from fencepost.sim.options import Options, draw_options
+from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
 from fencepost.sim.truth import Violation
 from fencepost.sim.world import World
@@ -45,7 +45,7 @@ class Plan:
     """How to run a seed: by which rules, with what given by hand instead of drawn."""
 
     base: Options = field(default_factory=Options)
-    machine_class: type[QuorumMachine] = QuorumMachine
+    rules: Rules = field(default_factory=Rules)
     draws_options: bool = True
     keeps_tape: bool = False
 
@@ -56,7 +56,7 @@ class Run:
     def __init__(self, tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> None:
         self._tape = tape
         options = draw_options(tape, plan.base) if plan.draws_options else plan.base
-        self.world = World(tape, options, machine_class=plan.machine_class, tell=tell)
+        self.world = World(tape, options, rules=plan.rules, tell=tell)
         self.faults = self._draw_faults(options)
 
     def _draw_faults(self, options: Options) -> list[Fault]:
@@ -149,7 +149,8 @@ def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) 
     run = Run(tape, plan, tell)
     violation = None
     try:
-        run.go()
+        with plan.rules.in_force():
+            run.go()
     except Violation as found:
         violation = found
         told = f"VIOLATION {found}"

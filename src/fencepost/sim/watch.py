@@ -39,10 +39,10 @@ class Watch:
             check(truth, view)
         truth.views[view.node_id] = view
 
-    def state_written(self, node_id: int, before: Any, after: Any) -> None:
+    def state_written(self, node_id: int, state: Any) -> None:
         """A quorum state is on disk."""
         for check in self._state_written:
-            check(self.truth, node_id, before, after)
+            check(self.truth, node_id, state)
 
     def state_read(self, node_id: int, state: Any) -> None:
         """A node boots and finds this quorum state."""

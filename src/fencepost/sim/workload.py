@@ -72,8 +72,6 @@ class Workload:
         """By name, whether the topic was promised to exist, or else not to; unsure ones are out."""
         self.acked = 0
         self.refused = 0
-        for node in world.nodes.values():
-            node.on_active = self._bootstrap
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -139,9 +137,6 @@ class Workload:
             del self.waiting[asked]
 
     # -- what is asked -------------------------------------------------------------------------
-
-    def _bootstrap(self, node: SimNode) -> None:
-        self.submit(node, "bootstrap", lambda controller: controller.decide_bootstrap())
 
     def _create_or_delete(self, node: SimNode) -> None:
         there = [name for name, exists in self.topics.items() if exists]

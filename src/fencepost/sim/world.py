@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.machines.quorum import QuorumMachine
 from fencepost.sim.disk import Crash
 from fencepost.sim.network import Call, Network
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options
 from fencepost.sim.queue import Event, EventQueue
+from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
 from fencepost.sim.trace import Trace
 from fencepost.sim.truth import Violation
@@ -27,19 +27,19 @@ from fencepost.sim.workload import Workload
 
 
 class World:
-    """See the module docstring. `machine_class` is the rule book the nodes play by."""
+    """See the module docstring. `rules` are what the nodes play by."""
 
     def __init__(
         self,
         tape: Tape,
         options: Options,
         *,
-        machine_class: type[QuorumMachine] = QuorumMachine,
+        rules: Rules | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self.tape = tape
         self.options = options
-        self.machine_class = machine_class
+        self.rules = rules or Rules()
         self.now_us = 0
         self.queue = EventQueue(tape.lane("schedule"))
         self.trace = Trace(tell)

@@ -29,8 +29,8 @@ class Check:
     def stepped(self, truth: Truth, view: NodeView) -> None:
         """A node's machine looks different after a step; `truth.views` still has the old view."""
 
-    def state_written(self, truth: Truth, node_id: int, before: Any, after: Any) -> None:
-        """A `QuorumState` has replaced another on disk, durably."""
+    def state_written(self, truth: Truth, node_id: int, state: Any) -> None:
+        """A `QuorumState` is on disk, durably."""
 
     def state_read(self, truth: Truth, node_id: int, state: Any) -> None:
         """A node boots and finds this `QuorumState`."""

@@ -18,10 +18,10 @@ class OneVote(Check):
         self._votes: dict[tuple[int, Uuid, int], int] = {}
         self._written: dict[tuple[int, Uuid], tuple[int, int]] = {}
 
-    def state_written(self, truth: Truth, node_id: int, before: Any, after: Any) -> None:
+    def state_written(self, truth: Truth, node_id: int, state: Any) -> None:
         directory_id = truth.disks[node_id].directory_id
-        self._written[node_id, directory_id] = after.epoch, after.voted_id
-        self._note(node_id, directory_id, after.epoch, after.voted_id)
+        self._written[node_id, directory_id] = state.epoch, state.voted_id
+        self._note(node_id, directory_id, state.epoch, state.voted_id)
 
     def vote_told(self, truth: Truth, voter_id: int, candidate: int, epoch: int) -> None:
         directory_id = truth.disks[voter_id].directory_id

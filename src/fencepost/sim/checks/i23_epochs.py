@@ -17,12 +17,14 @@ class Epochs(Check):
     def __init__(self) -> None:
         self._written: dict[tuple[int, Uuid], Any] = {}
 
-    def state_written(self, truth: Truth, node_id: int, before: Any, after: Any) -> None:
-        if after.epoch < before.epoch:
+    def state_written(self, truth: Truth, node_id: int, state: Any) -> None:
+        disk = node_id, truth.disks[node_id].directory_id
+        before = self._written.get(disk)
+        if before is not None and state.epoch < before.epoch:
             raise Violation(
-                self.kind, f"the epoch of {node_id} falls from {before.epoch} to {after.epoch}"
+                self.kind, f"the epoch of {node_id} falls from {before.epoch} to {state.epoch}"
             )
-        self._written[node_id, truth.disks[node_id].directory_id] = after
+        self._written[disk] = state
 
     def state_read(self, truth: Truth, node_id: int, state: Any) -> None:
         written = self._written.get((node_id, truth.disks[node_id].directory_id))

@@ -23,7 +23,9 @@ ERRORS = (
 class BadDisk(Fault):
     """One operation of one node fails, once; the node may give up, and is started again.
 
-    A sync that failed has lost what it was to save, and the next one is told that all is well.
+    A sync that failed has lost what it was to save, and the next one is told that all is well. The
+    page cache still shows what was lost; a node that only restarts would believe it. So the machine
+    is restarted after that, as the guide asks of operators.
     """
 
     name = "bad-disk"
@@ -46,6 +48,7 @@ class BadDisk(Fault):
             if done != operation:
                 return None
             node.disk.fault = None
+            node.must_reboot = operation == "sync"
             self.later(10_000, lambda: None if node.is_up else node.start())
             return OSError(number, "the simulated disk refuses", path)
 
