@@ -319,8 +319,8 @@ class Transitions(QuorumCore):
         does not make it follow again: it asks around because that leader is silent.
 
         When a voter answers that an epoch has two leaders, or that we lead one that we have never
-        seen, somebody has lost its quorum-state. Then this node stops, before it adds to the harm. But
-        one that is no voter with the disk it has may have led with the one it had before.
+        seen, somebody has lost its quorum-state. Then this node stops, before it adds to the harm.
+        But one that is no voter with the disk it has may have led with the one it had before.
         """
         if self.role is Role.FAILED:
             return True  # nothing brings it back
