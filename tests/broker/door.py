@@ -38,6 +38,10 @@ class BareNode:
 
     image: BareImage = field(default_factory=BareImage)
 
+    @property
+    def finalized_features(self) -> dict[str, int]:
+        return self.image.features
+
 
 class LoopThread:
     """An event loop in a thread of its own; `call` runs functions in it."""

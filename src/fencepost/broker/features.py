@@ -21,7 +21,9 @@ class Feature(NamedTuple):
 METADATA_VERSION = Feature("metadata.version", 7, 30)
 """7 is 3.3-IV3, the first of KRaft in production; 30 is 4.3-IV0."""
 
+KRAFT_VERSION = Feature("kraft.version", 0, 1)
+
 SUPPORTED_FEATURES: tuple[Feature, ...] = (
-    Feature("kraft.version", 0, 1),
+    KRAFT_VERSION,
     METADATA_VERSION,
 )

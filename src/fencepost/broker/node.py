@@ -283,6 +283,8 @@ class Node:
             config.get("controller.quorum.request.timeout.ms"),
         )
         ports.to_node = quorum.send
+        if not config.quorum.is_lone:
+            self.metadata.on_step(quorum.note_leader)
         if self.controller_part is not None:
             self.controller_part.wire()
         self.channel = ControllerChannel(
@@ -290,6 +292,8 @@ class Node:
         )
         # Behind the controller's own: what waits for a leader must find it active.
         self.metadata.on_step(self.channel.note_leader)
+        if self.controller_part is not None:
+            self.controller_part.wire_registration()
         if self.broker is not None:
             self.broker.wire()
         self._wired = True

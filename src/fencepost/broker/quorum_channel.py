@@ -16,6 +16,7 @@ from fencepost.broker.peers import Address, Peers, Unserved
 from fencepost.broker.quorum_config import Server
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import QuorumMachine, RequestFailed, answered
+from fencepost.machines.quorum.state import NOBODY
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -43,6 +44,7 @@ class QuorumChannel:
         self._servers = servers
         self._request_timeout_ms = request_timeout_ms
         self._unserved: set[tuple[int, type[Message]]] = set()
+        self._told = (0, NOBODY)
 
     def address_of(self, node_id: int) -> Address | None:
         """Where the node is reached, as far as that is known."""
@@ -73,6 +75,14 @@ class QuorumChannel:
             return
         timeout_ms = self._request_timeout_ms
         self._peers.send(address, request, on_response, on_failure, timeout_ms, purpose=PURPOSE)
+
+    def note_leader(self) -> None:
+        """Called after every step of the machine: a line in the log for every leader there is."""
+        machine = self._machine
+        seen = machine.epoch, machine.leader_id
+        if seen[1] != NOBODY and seen != self._told:
+            self._told = seen
+            log.info("controller %d leads the quorum, epoch %d", machine.leader_id, machine.epoch)
 
     def _report_unserved(self, to: int, request: Message, reason: str) -> None:
         """Once for each peer and request: it will not be otherwise the next time."""

@@ -1,9 +1,9 @@
 """ApiVersions (key 18) v0-4: what this node serves, and the features the cluster agreed on.
 
-The list is computed from the registered handlers, so it cannot promise what is not there. Two
-rules come with it: a version we do not know is answered in v0 with error 35 and the range of this
-API (KIP-511), and in v3 a feature whose lowest level is 0 is left out, because clients of that
-version refuse it (KIP-1022).
+The list is computed from the registered handlers, so it cannot promise what is not there; it is
+another one on a controller's listener than on a broker's. Two rules come with it: a version we do
+not know is answered in v0 with error 35 and the range of this API (KIP-511), and in v3 a feature
+whose lowest level is 0 is left out, because clients of that version refuse it (KIP-1022).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         finalized_features_epoch=image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(context.node.finalized_features.items())
             if level > 0
         ],
     )
