@@ -13,6 +13,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from fencepost.broker.controller_host import ControllerHost, Periods
+from fencepost.broker.controller_registration import (
+    ControllerRegistration,
+    registered_listeners,
+)
 from fencepost.broker.controller_service import ControllerService
 from fencepost.broker.draft_route import KEY as DRAFT_KEY, draft_routes
 from fencepost.broker.endpoints import Endpoint
@@ -24,6 +28,7 @@ from fencepost.broker.topic_creation import fill_in_configs
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import Resign, Role, received
+from fencepost.wire.types import Uuid
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -44,6 +49,7 @@ class ControllerPart:
         self._node = node
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
+        self.registration: ControllerRegistration | None = None
         self.listener = Listener(node, node.loop, node.config.connection_limits, CONTROLLER_ROUTES)
 
     def bind(self) -> None:
@@ -72,7 +78,22 @@ class ControllerPart:
             lambda request, on_response: node.driver.feed(
                 METADATA_KEY, received(on_response, request)
             ),
+            node.metadata.machine,
         )
+
+    def wire_registration(self) -> None:
+        """Have this controller register, over the node's channel to the active one."""
+        node = self._node
+        told = node.config.advertised_controllers(self.bound)
+        registration = self.registration = ControllerRegistration(
+            node.config.node_id,
+            Uuid.random(),
+            registered_listeners(told),
+            node.channel,
+            node.ports.timers,
+            lambda: node.image,
+        )
+        node.metadata.on_image(lambda image, delta: registration.image_changed())
 
     async def start(self) -> None:
         """Accept the quorum's connections."""
@@ -98,6 +119,8 @@ class ControllerPart:
 
     async def close(self) -> None:
         """Hang up on the quorum."""
+        if self.registration is not None:
+            self.registration.close()
         await self.listener.close()
 
     # -- inside ----------------------------------------------------------------------------

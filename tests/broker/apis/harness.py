@@ -52,6 +52,7 @@ class StillNode:
             lambda: 0,
             lambda request, reply: fill_in_configs(self.config, self.image, request, reply),
             lambda request, on_response: None,
+            NoOtherNode(),
         )
         self.channel = ControllerChannel(self.service, NoOtherNode(), NoTimers(), lambda: 0)
         self.forwarder = Forwarder(self.channel)
@@ -66,6 +67,8 @@ class NoOtherNode:
     """A quorum of one node, to `ControllerChannel`."""
 
     node_id = leader_id = 1
+    voters = (1,)
+    kraft_version = 0
 
     def address_of(self, node_id: int) -> None:
         return None

@@ -1,17 +1,17 @@
 """CreatePartitions (key 37) v0-3: add partitions to topics.
 
 The rules are the controller's (`machines.controller.topics`). The answer comes when the new
-partitions are committed and this node's metadata has them. While there is no active controller
-every topic is 41.
+partitions are committed and, with the controller in this process, this node's metadata has them. A
+controller that is not the active one answers 41 for every topic; a broker looks for the active one
+and answers 7 if it finds none in a minute.
 
 Deviation: `timeout_ms` is not looked at; see `create_topics`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.controller_requests import decide_here, take_to_controller
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -20,14 +20,16 @@ from fencepost.wire.api.create_partitions import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(CreatePartitionsRequest, versions="0-3")
+@handles(CreatePartitionsRequest, versions="0-3", listeners=(BROKER,))
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
+    """Have the active controller decide."""
+    take_to_controller(context, request, _refused)
+
+
+@handles(CreatePartitionsRequest, versions="0-3", listeners=(CONTROLLER,))
+def handle_here(context: RequestContext, request: CreatePartitionsRequest) -> None:
     """Let the controller decide; answer when that is committed."""
-
-    def on_reply(error: ErrorCode, reply: Any) -> None:
-        context.reply(reply if error is ErrorCode.NONE else _refused(request, error))
-
-    context.node.forwarder.forward(context, request, on_reply)
+    decide_here(context, request, _refused)
 
 
 def _refused(request: CreatePartitionsRequest, error: ErrorCode) -> CreatePartitionsResponse:

@@ -13,9 +13,8 @@ Deviation: `timeout_ms` is not looked at, because the controller answers as soon
 
 from __future__ import annotations
 
-from typing import Any
-
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.controller_requests import decide_here, take_to_controller
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.wire.api.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -24,14 +23,16 @@ from fencepost.wire.api.create_topics import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(CreateTopicsRequest, versions="2-7")
+@handles(CreateTopicsRequest, versions="2-7", listeners=(BROKER,))
 def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
+    """Have the active controller decide."""
+    take_to_controller(context, request, _refused)
+
+
+@handles(CreateTopicsRequest, versions="2-7", listeners=(CONTROLLER,))
+def handle_here(context: RequestContext, request: CreateTopicsRequest) -> None:
     """Let the controller decide; answer when that is committed."""
-
-    def on_reply(error: ErrorCode, reply: Any) -> None:
-        context.reply(reply if error is ErrorCode.NONE else _refused(request, error))
-
-    context.node.forwarder.forward(context, request, on_reply)
+    decide_here(context, request, _refused)
 
 
 def _refused(request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:

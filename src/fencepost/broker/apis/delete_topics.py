@@ -2,17 +2,17 @@
 
 The rules are the controller's (`machines.controller.topics`). The answer comes when the removal is
 committed and this node has given up the partitions; their files are removed later, after
-`file.delete.delay.ms`. With `delete.topic.enable=false` every topic is 73, before v3 42. While
-there is no active controller every topic is 41.
+`file.delete.delay.ms`. With `delete.topic.enable=false` every topic is 73, before v3 42. A
+controller that is not the active one answers 41 for every topic; a broker looks for the active one
+and answers 7 if it finds none in a minute.
 
 Deviation: `timeout_ms` is not looked at; see `create_topics`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.controller_requests import decide_here, take_to_controller
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.wire.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -23,19 +23,30 @@ from fencepost.wire.errors import ErrorCode
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
-@handles(DeleteTopicsRequest, versions="1-6")
+@handles(DeleteTopicsRequest, versions="1-6", listeners=(BROKER,))
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
+    """Have the active controller decide, unless topics are not to be deleted."""
+    if not context.node.config.get("delete.topic.enable"):
+        return _disabled(context, request)
+    take_to_controller(context, request, _refused)
+    return None
+
+
+@handles(DeleteTopicsRequest, versions="1-6", listeners=(CONTROLLER,))
+def handle_here(
+    context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse | None:
     """Let the controller decide; answer when that is committed."""
     if not context.node.config.get("delete.topic.enable"):
-        if context.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
-            return _refused(request, ErrorCode.INVALID_REQUEST)
-        return _refused(request, ErrorCode.TOPIC_DELETION_DISABLED)
-
-    def on_reply(error: ErrorCode, reply: Any) -> None:
-        context.reply(reply if error is ErrorCode.NONE else _refused(request, error))
-
-    context.node.forwarder.forward(context, request, on_reply)
+        return _disabled(context, request)
+    decide_here(context, request, _refused)
     return None
+
+
+def _disabled(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if context.api_version < FIRST_VERSION_WITH_DELETION_DISABLED:
+        return _refused(request, ErrorCode.INVALID_REQUEST)
+    return _refused(request, ErrorCode.TOPIC_DELETION_DISABLED)
 
 
 def _refused(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:

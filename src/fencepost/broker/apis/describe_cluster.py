@@ -1,7 +1,11 @@
-"""DescribeCluster (key 60) v0-2: the brokers, for administration.
+"""DescribeCluster (key 60) v0-2: the nodes of the cluster, for administration.
+
+A broker describes the brokers, a controller the registered controllers (KIP-919) and which of them
+is active. Controllers are 35 before the `metadata.version` with which they register.
 
 Asked for controllers (v1+), a broker answers 114 MISMATCHED_ENDPOINT_TYPE: it does not give
-clients addresses of controllers. An endpoint type that does not exist is 115. Fenced brokers are
+clients addresses of controllers; a controller asked for brokers answers the same. An endpoint type
+that does not exist is 115. Fenced brokers are
 listed when asked for (v2) and marked as such.
 
 The broker named as controller is this one while it is live; Kafka names any live broker.
@@ -15,7 +19,9 @@ from fencepost.broker.cluster_view import (
     admin_broker_id,
     live_brokers,
 )
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
+from fencepost.machines.controller.features import CONTROLLER_REGISTRATION_LEVEL
 from fencepost.wire.api.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -25,21 +31,61 @@ from fencepost.wire.errors import ErrorCode
 
 ENDPOINT_BROKERS = 1
 ENDPOINT_CONTROLLERS = 2
+NAMES_OF_TYPES = {ENDPOINT_BROKERS: "broker", ENDPOINT_CONTROLLERS: "controller"}
 
 
-@handles(DescribeClusterRequest, versions="0-2")
+@handles(DescribeClusterRequest, versions="0-2", listeners=(CONTROLLER,))
+def handle_at_controller(
+    context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """Answer from the committed metadata, and from who leads the quorum."""
+    refusal = _wrong_type(request, ENDPOINT_CONTROLLERS)
+    if refusal is not None:
+        return refusal
+    image = context.node.image
+    if image.features.get(METADATA_VERSION_FEATURE, 0) < CONTROLLER_REGISTRATION_LEVEL:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message="With this metadata.version controllers are not registered.",
+        )
+    return DescribeClusterResponse(
+        endpoint_type=ENDPOINT_CONTROLLERS,
+        cluster_id=context.node.cluster_id,
+        controller_id=context.node.metadata.machine.leader_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=controller_id, host=listener.host, port=listener.port)
+            for controller_id in sorted(image.controllers)
+            for listener in image.controllers[controller_id].listeners
+            if listener.name == context.listener_name
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else OPERATIONS_NOT_ASKED_FOR,
+    )
+
+
+def _wrong_type(request: DescribeClusterRequest, expected: int) -> DescribeClusterResponse | None:
+    """The refusal of a request for nodes that are not described here."""
+    if request.endpoint_type == expected:
+        return None
+    if request.endpoint_type in NAMES_OF_TYPES:
+        here, asked = NAMES_OF_TYPES[expected], NAMES_OF_TYPES[request.endpoint_type]
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message=f"This is a {here}'s listener: it describes {here}s, not {asked}s.",
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        error_message=f"There is no endpoint type {request.endpoint_type}.",
+    )
+
+
+@handles(DescribeClusterRequest, versions="0-2", listeners=(BROKER,))
 def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Answer from the committed metadata that this node has."""
-    if request.endpoint_type == ENDPOINT_CONTROLLERS:
-        return DescribeClusterResponse(
-            error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE),
-            error_message="This is a broker's listener: it describes brokers, not controllers.",
-        )
-    if request.endpoint_type != ENDPOINT_BROKERS:
-        return DescribeClusterResponse(
-            error_code=int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
-            error_message=f"There is no endpoint type {request.endpoint_type}.",
-        )
+    refusal = _wrong_type(request, ENDPOINT_BROKERS)
+    if refusal is not None:
+        return refusal
     node = context.node
     image = node.image
     brokers = live_brokers(

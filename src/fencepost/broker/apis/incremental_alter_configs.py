@@ -11,7 +11,9 @@ A resource that is named twice is 42 both times. Otherwise, by type:
 * anything else: the controller refuses it with 42.
 
 Resources stand or fall alone. The answer comes when what could be done is committed and in force on
-this node. While there is no active controller, what it would have to decide is 41.
+this node. On a controller's listener the controller decides over everything; loggers it has none.
+A controller that is not the active one answers 41; a broker looks for the active one, and what it
+would have to decide is 7 if there is none in a minute.
 
 Deviations: broker configs that do not exist are refused, where Kafka stores them; appending to and
 subtracting from lists is for topics only, for brokers it is 40.
@@ -25,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker import loggers
 from fencepost.broker.config_keys import BROKER_CONFIGS
 from fencepost.broker.config_view import DYNAMIC_BROKER_KEYS, topic_defaults
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.controller_requests import decide_here
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.image import RESOURCE_BROKER
@@ -53,7 +56,7 @@ class _Refused(Exception):
         self.message = message
 
 
-@handles(IncrementalAlterConfigsRequest, versions="0-1")
+@handles(IncrementalAlterConfigsRequest, versions="0-1", listeners=(BROKER,))
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     """Check what is this broker's to check, and let the controller decide the rest."""
     named = Counter((r.resource_type, r.resource_name) for r in request.resources)
@@ -74,6 +77,20 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
         except _Refused as refused:
             results.append(_result(resource, refused.code, refused.message))
     _forward(context, request, forwarded, results)
+
+
+@handles(IncrementalAlterConfigsRequest, versions="0-1", listeners=(CONTROLLER,))
+def handle_here(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request, _all_refused)
+
+
+def _all_refused(
+    request: IncrementalAlterConfigsRequest, error: ErrorCode
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[_result(resource, error) for resource in request.resources]
+    )
 
 
 def _forward(

@@ -72,6 +72,10 @@ from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from fencepost.wire.api.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from fencepost.wire.api.update_features import UpdateFeaturesRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -332,6 +336,14 @@ class Controller:
             return Decision([], ErrorCode.BROKER_ID_NOT_REGISTERED)
         records = brokers.unregister_records(self.image, broker, self._is_unclean_allowed)
         return Decision(records, ErrorCode.NONE)
+
+    def decide_unregister(self, request: UnregisterBrokerRequest) -> Decision:
+        """`decide_unregister_broker`, as the API asks for it; reply UnregisterBrokerResponse."""
+        decision = self.decide_unregister_broker(request.broker_id)
+        error: ErrorCode = decision.reply
+        message = f"broker {request.broker_id} is not registered" if error else None
+        reply = UnregisterBrokerResponse(error_code=error, error_message=message)
+        return Decision(decision.records, reply)
 
     # -- topics and configs --------------------------------------------------------------------
 

@@ -1,0 +1,17 @@
+"""AllocateProducerIds (key 67) v0: a broker wants a block of producer ids.
+
+The block is written down before it is given away (KIP-730). A controller that is not the active one
+answers 41.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.controller_requests import decide_here
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+
+
+@handles(AllocateProducerIdsRequest, versions="0", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: AllocateProducerIdsRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request)

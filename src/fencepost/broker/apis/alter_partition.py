@@ -1,0 +1,17 @@
+"""AlterPartition (key 56) v2-3: leaders of partitions ask for other in-sync sets.
+
+The rules are the controller's (`machines.controller.partitions`, KIP-497). A controller that is not
+the active one answers 41.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.controller_requests import decide_here
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.alter_partition import AlterPartitionRequest
+
+
+@handles(AlterPartitionRequest, versions="2-3", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: AlterPartitionRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request)

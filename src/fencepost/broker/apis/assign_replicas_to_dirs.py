@@ -1,0 +1,17 @@
+"""AssignReplicasToDirs (key 73) v0: a broker says in which directories it keeps replicas.
+
+The rules are the controller's (`machines.controller.directories`, KIP-858). A controller that is
+not the active one answers 41.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.controller_requests import decide_here
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+
+
+@handles(AssignReplicasToDirsRequest, versions="0", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: AssignReplicasToDirsRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request)

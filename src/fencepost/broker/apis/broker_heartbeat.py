@@ -1,0 +1,17 @@
+"""BrokerHeartbeat (key 63) v0-2: a broker says that it is alive.
+
+The rules are the controller's (`machines.controller.brokers`, KIP-631); a heartbeat may fence or
+unfence the broker, or let it stop. A controller that is not the active one answers 41.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.controller_requests import decide_here
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+
+
+@handles(BrokerHeartbeatRequest, versions="0-2", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request)

@@ -1,0 +1,17 @@
+"""BrokerRegistration (key 62) v0-4: a broker begins a life in the cluster.
+
+The rules are the controller's (`machines.controller.brokers`, KIP-631). A controller that is not
+the active one answers 41.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.controller_requests import decide_here
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
+
+
+@handles(BrokerRegistrationRequest, versions="0-4", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: BrokerRegistrationRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request)

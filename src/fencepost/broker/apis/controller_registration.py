@@ -1,0 +1,17 @@
+"""ControllerRegistration (key 70) v0: a controller says what it is.
+
+The rules are the controller's (`machines.controller.controllers`, KIP-919). A controller that is
+not the active one answers 41.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.controller_requests import decide_here
+from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
+
+
+@handles(ControllerRegistrationRequest, versions="0", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: ControllerRegistrationRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request)

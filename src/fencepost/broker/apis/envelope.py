@@ -1,0 +1,150 @@
+"""Envelope (key 58) v0: a client's request that a broker passes on (KIP-590).
+
+What is inside is served as if the client had come to the controller itself, and the response goes
+back as it would have gone over the wire, from its header on. The envelope has errors of its own:
+
+| what is wrong                                                            | error |
+|--------------------------------------------------------------------------|-------|
+| the principal cannot be read                                             | 97    |
+| the client's address has neither 4 nor 16 bytes                          | 42    |
+| the header inside cannot be read                                         | 35    |
+| the API inside is not one that is forwarded (an envelope above all)      | 42    |
+| its version is not served, or its body cannot be read                    | 35    |
+| this controller is not the active one, or was not when it would have won | 41    |
+
+Whatever else happens to the request is said in the response inside. There is no authorizer: who the
+client is, is read and then not looked at.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from typing import Final
+
+from fencepost.broker.controller_channel import says_not_controller
+from fencepost.broker.piecework import Piecework
+from fencepost.broker.registry import CONTROLLER, Buffer, RequestContext, Route, handles
+from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
+from fencepost.wire.errors import DecodeError, ErrorCode
+from fencepost.wire.frame import read_request_header
+from fencepost.wire.message import Message
+from fencepost.wire.records.principal import decode_principal
+
+log = logging.getLogger(__name__)
+
+FORWARDED: Final = frozenset(
+    {19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81, 94}
+)
+"""The keys of the APIs that may be inside, as Kafka has them; not all of them are served here."""
+ADDRESS_BYTES: Final = (4, 16)
+_LENGTH_PREFIX_BYTES: Final = 4
+
+
+class _Refused(Exception):
+    """The envelope is sent back."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class ForwardedContext(RequestContext):
+    """The request inside, in flight; its answer becomes that of the envelope."""
+
+    __slots__ = ("_envelope", "_host")
+
+    def __init__(
+        self,
+        envelope: RequestContext,
+        route: Route,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        client_host: str,
+    ) -> None:
+        super().__init__(
+            envelope.node,
+            envelope.connection,
+            route,
+            api_version,
+            correlation_id,
+            client_id,
+            envelope.frame_size_bytes,
+        )
+        self._envelope = envelope
+        self._host = client_host
+        envelope.on_disconnect(self.abandoned)
+
+    @property
+    def client_host(self) -> str:
+        """The address of the client, not of the broker that forwards."""
+        return self._host
+
+    def reply(self, message: Message) -> None:
+        """The answer; a controller that is not active says so on the envelope."""
+        if not self._may_answer():
+            return
+        self.answered = True
+        if says_not_controller(message):
+            self._envelope.reply(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            return
+        frame: list[Buffer] = self._encode(message)
+        self._envelope.reply(EnvelopeResponse(response_data=b"".join(frame)[_LENGTH_PREFIX_BYTES:]))
+
+    def close(self, reason: str) -> None:
+        """What would hang up on the client is an error of the envelope: brokers stay connected."""
+        log.info("a forwarded request cannot be answered: %s", reason)
+        self.answered = self._gone = True
+        self._envelope.reply(EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+@handles(EnvelopeRequest, versions="0", listeners=(CONTROLLER,))
+def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | None:
+    """Serve what is inside."""
+    try:
+        inner, message = _open(context, request)
+    except _Refused as refused:
+        return EnvelopeResponse(error_code=refused.error)
+    try:
+        answer = inner.route.handler(inner, message)
+        if isinstance(answer, Message):
+            inner.reply(answer)
+        elif answer is not None:
+            Piecework(context.node.loop, inner, answer, lambda: None).go_on()
+    except Exception:
+        log.exception("%s v%d in an envelope failed", inner.route.name, inner.api_version)
+        inner.fail()
+    return None
+
+
+def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[ForwardedContext, Message]:
+    """The request inside and the place of its answer. Raises _Refused; see the table."""
+    try:
+        decode_principal(request.request_principal or b"")
+    except DecodeError:
+        raise _Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
+    if len(request.client_host_address) not in ADDRESS_BYTES:
+        raise _Refused(ErrorCode.INVALID_REQUEST)
+    address = str(ipaddress.ip_address(bytes(request.client_host_address)))
+    data = request.request_data
+    try:
+        header, body_start = read_request_header(data)
+    except DecodeError:
+        raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
+    route = context.routes.get(header.request_api_key)
+    if route is None or route.api_key not in FORWARDED:
+        raise _Refused(ErrorCode.INVALID_REQUEST)
+    version = header.request_api_version
+    if not route.min_version <= version <= route.max_version:
+        raise _Refused(ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        message, _ = route.request_class.read(
+            data, body_start, version, max_elements=route.max_elements
+        )
+    except DecodeError:
+        raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
+    inner = ForwardedContext(
+        context, route, version, header.correlation_id, header.client_id, address
+    )
+    return inner, message

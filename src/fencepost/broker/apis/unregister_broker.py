@@ -1,0 +1,24 @@
+"""UnregisterBroker (key 64) v0: forget a broker that will not come back.
+
+What it led and held in sync is given up first. A broker that is alive notices with its next
+heartbeat, and registers again. 102 when there is no such broker. A controller that is not the
+active one answers 41; a broker looks for the active one and answers 7 if it finds none in a minute.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.controller_requests import decide_here, take_to_controller
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
+
+
+@handles(UnregisterBrokerRequest, versions="0", listeners=(BROKER,))
+def handle(context: RequestContext, request: UnregisterBrokerRequest) -> None:
+    """Have the active controller decide."""
+    take_to_controller(context, request)
+
+
+@handles(UnregisterBrokerRequest, versions="0", listeners=(CONTROLLER,))
+def handle_here(context: RequestContext, request: UnregisterBrokerRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request)

@@ -1,0 +1,27 @@
+"""UpdateFeatures (key 57) v0-2: change the levels at which the cluster runs.
+
+The rules are the controller's (`machines.controller.features`). All changes of a request happen or
+none, and an error stands at the top; when all is well, v0 and v1 say so of every feature, too.
+`kraft.version` is changed by the quorum itself, before the others.
+
+A controller that is not the active one answers 41; a broker looks for the active one and answers 7
+if it finds none in a minute.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.controller_requests import decide_here, take_to_controller
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.wire.api.update_features import UpdateFeaturesRequest
+
+
+@handles(UpdateFeaturesRequest, versions="0-2", listeners=(BROKER,))
+def handle(context: RequestContext, request: UpdateFeaturesRequest) -> None:
+    """Have the active controller decide."""
+    take_to_controller(context, request)
+
+
+@handles(UpdateFeaturesRequest, versions="0-2", listeners=(CONTROLLER,))
+def handle_here(context: RequestContext, request: UpdateFeaturesRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request)
