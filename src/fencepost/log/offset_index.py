@@ -28,6 +28,10 @@ from typing import Final
 from fencepost.log.errors import CorruptFileError
 
 ENTRY_BYTES: Final = 8
+RELATIVE_MAX: Final = (1 << 31) - 1
+"""How far an entry of Kafka's can reach beyond the base offset of its segment."""
+POSITION_MAX: Final = (1 << 31) - 1
+"""How far an entry of Kafka's can point into a segment, and so the longest segment."""
 _SIGN_BIT: Final = 1 << 31
 
 

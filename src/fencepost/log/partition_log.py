@@ -52,6 +52,7 @@ from fencepost.log.errors import (
 from fencepost.log.flush import FlushJob
 from fencepost.log.health import Health
 from fencepost.log.names import deleted_dir
+from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS, ProducerStates
 from fencepost.log.reading import (
     ReadResult,
@@ -65,7 +66,7 @@ from fencepost.log.reading import (
 from fencepost.log.recovery import LoadedLog, RecoveryReport, load_log
 from fencepost.log.replay import load_producers, note_batch, settle_active
 from fencepost.log.retention import segments_to_delete
-from fencepost.log.rolling import RELATIVE_MAX, RollRule
+from fencepost.log.rolling import RollRule
 from fencepost.log.segment import Segment
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.wire.records.txn_index import AbortedTxn

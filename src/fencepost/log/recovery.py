@@ -56,6 +56,7 @@ from fencepost.log.names import (
     SNAPSHOT_SUFFIX,
     offset_file,
 )
+from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.producers import ProducerStates
 from fencepost.log.replay import load_producers, settle_active
 from fencepost.log.segment import UNKNOWN, Segment
@@ -66,7 +67,6 @@ from fencepost.wire.types import Uuid
 log = logging.getLogger(__name__)
 
 _SCAN_CHUNK_BYTES: Final = 1 << 20
-_RELATIVE_MAX: Final = (1 << 31) - 1
 _OFFSET_MAX: Final = (1 << 63) - 1
 
 
@@ -345,7 +345,7 @@ class _Loader:
         gap = following.base_offset != segment.next_offset
         if not gap or following.base_offset <= self.cleaned_offset:
             return False
-        return following.base_offset - segment.base_offset <= _RELATIVE_MAX + 1
+        return following.base_offset - segment.base_offset <= RELATIVE_MAX + 1
 
     def _check_clean_end(self, recovery_point: int, accept_loss: bool) -> None:
         """A log that was closed cleanly ends at its recovery point, if that is known at all."""
@@ -367,7 +367,7 @@ class _Loader:
                 continue
             reason = f"is empty, although the next segment begins at {end_offset}"
             is_thinned = self._config.is_compacted or end_offset <= self.cleaned_offset
-            is_leap = end_offset - segment.base_offset > _RELATIVE_MAX + 1
+            is_leap = end_offset - segment.base_offset > RELATIVE_MAX + 1
             if not (is_thinned or is_leap or accept_loss):
                 raise DurableDataLostError(segment.path(), reason, 0)
             log.warning("%s %s", segment.path(), reason)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from fencepost.log.config import LogConfig
+from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.segment import UNKNOWN, Segment
-
-RELATIVE_MAX: Final = (1 << 31) - 1
-"""How far an index entry of Kafka's can reach beyond the base offset of its segment."""
 
 
 class RollRule:

@@ -36,7 +36,7 @@ from fencepost.log.names import (
     TXN_INDEX_SUFFIX,
     offset_file,
 )
-from fencepost.log.offset_index import OffsetIndex
+from fencepost.log.offset_index import RELATIVE_MAX, OffsetIndex
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.log.segment_walk import BatchAt, header_at, walk, walk_headers
 from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
@@ -44,7 +44,6 @@ from fencepost.log.txn_index import TxnIndex
 
 _BATCHES_CHUNK_BYTES: Final = 1 << 20
 _HINTS_KEPT: Final = 16
-_RELATIVE_MAX: Final = (1 << 31) - 1
 
 UNKNOWN: Final = -2
 """A timestamp that has not been looked for yet; -1 is "there is none"."""
@@ -340,7 +339,7 @@ class Segment:
 
     def has_room_for(self, last_offset: int) -> bool:
         """Whether an index entry could name the offset."""
-        return last_offset - self.base_offset <= _RELATIVE_MAX
+        return last_offset - self.base_offset <= RELATIVE_MAX
 
     def note_append(
         self, size_bytes: int, last_offset: int, max_timestamp_ms: int, interval_bytes: int

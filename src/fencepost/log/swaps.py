@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from fencepost.batch.header import MAGIC, BatchHeader
 from fencepost.log.disk import Disk
@@ -25,13 +24,12 @@ from fencepost.log.names import (
     offset_file,
     parse_offset_file,
 )
+from fencepost.log.offset_index import RELATIVE_MAX
 
 log = logging.getLogger(__name__)
 
 ReadSegment = Callable[[str, int], Iterator[tuple[int, BatchHeader]]]
 """Position and header of the batches at the beginning of a segment file that are sound."""
-
-_RELATIVE_MAX: Final = (1 << 31) - 1
 
 
 def settle_swaps(disk: Disk, directory: str, read_segment: ReadSegment) -> None:
@@ -137,7 +135,7 @@ class _Swaps:
         if not copied:
             return None
         end = copied[-1].next_offset
-        if end - base > _RELATIVE_MAX + 1 or not any(at >= end for at in self._live):
+        if end - base > RELATIVE_MAX + 1 or not any(at >= end for at in self._live):
             return None
         originals = self._originals(base, end)
         original = next(originals, None)

@@ -8,7 +8,6 @@ files get their names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc
 from fencepost.log.disk import Buffer, Disk, File
@@ -23,13 +22,11 @@ from fencepost.log.names import (
     TXN_INDEX_SUFFIX,
     offset_file,
 )
+from fencepost.log.offset_index import POSITION_MAX
 from fencepost.log.segment import Segment
 from fencepost.log.segment_cache import SegmentCache
 from fencepost.log.segment_walk import header_at
 from fencepost.log.txn_index import TxnIndex
-
-POSITION_MAX: Final = (1 << 31) - 1
-"""How far an index entry of Kafka's can point into a segment."""
 
 
 def read_segment(

@@ -21,12 +21,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from fencepost.log.config import LogConfig
+from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.segment import Segment
-
-_RELATIVE_MAX: Final = (1 << 31) - 1
 
 
 class Dirt(NamedTuple):
@@ -132,7 +131,7 @@ def group_sources(
             not groups
             or size_bytes > config.roll_bytes
             or indexes_bytes > config.segment_index_bytes
-            or source.end_offset - 1 - groups[-1][0].base_offset > _RELATIVE_MAX
+            or source.end_offset - 1 - groups[-1][0].base_offset > RELATIVE_MAX
         ):
             groups.append([])
             size_bytes, indexes_bytes = source.size_bytes, index

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from fencepost.batch.header import MAGIC, BatchHeader
+from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.verify.problems import Problem, Severity
 
-_RELATIVE_MAX: Final = (1 << 31) - 1
 _COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
@@ -34,12 +34,12 @@ class OffsetCheck:
 
     def begin(self, path: str, base_offset: int) -> Iterator[Problem]:
         """A segment begins."""
-        if self._path and not self._has_batches and base_offset - self._base <= _RELATIVE_MAX:
+        if self._path and not self._has_batches and base_offset - self._base <= RELATIVE_MAX:
             reason = f"holds no batch, although the next segment begins at {base_offset}"
             yield Problem(self._path, None, Severity.WARNING, "offsets", reason)
         self._path, self._base, self._has_batches = path, base_offset, False
         expected = self.next_offset
-        if expected is None or base_offset - expected > _RELATIVE_MAX:
+        if expected is None or base_offset - expected > RELATIVE_MAX:
             self.next_offset = base_offset
         elif base_offset > expected:
             yield from self._gap(None, expected, base_offset)
@@ -65,7 +65,7 @@ class OffsetCheck:
             yield Problem(self._path, position, Severity.ERROR, "offsets", reason)
         elif first > expected and not (header.magic < MAGIC and count < 0):
             yield from self._gap(position, expected, first)
-        if last - self._base > _RELATIVE_MAX:
+        if last - self._base > RELATIVE_MAX:
             reason = f"offset {last} is too far from {self._base} for an index"
             yield Problem(self._path, position, Severity.ERROR, "offsets", reason)
         self.next_offset = header.next_offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from itertools import zip_longest
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader
@@ -32,6 +32,7 @@ from fencepost.log.names import (
     parse_offset_file,
     parse_partition_dir,
 )
+from fencepost.log.offset_index import POSITION_MAX
 from fencepost.log.quorum_state import decode_quorum_state
 from fencepost.log.verify.epochs import EpochCheck
 from fencepost.log.verify.facts import PartitionFacts
@@ -45,8 +46,6 @@ from fencepost.wire.types import Uuid
 
 T = TypeVar("T")
 
-SEGMENT_BYTES_MAX: Final = (1 << 31) - 1
-"""Positions in indexes have 31 bits."""
 
 Progress = Callable[[int], None]
 """Told how many bytes of segments have been read so far."""
@@ -149,9 +148,9 @@ class PartitionVerifier:
         with ExitStack() as opened:
             file = opened.enter_context(closing(self._files.open(path)))
             size = file.size()
-            if size > SEGMENT_BYTES_MAX:
+            if size > POSITION_MAX:
                 reason = f"{size} bytes are more than an index can reach"
-                yield Problem(path, SEGMENT_BYTES_MAX, Severity.ERROR, "size", reason)
+                yield Problem(path, POSITION_MAX, Severity.ERROR, "size", reason)
             is_settled = self._facts.is_settled(base + 1 if following is None else following)
             if following is None and not self._facts.is_clean:
                 is_settled = False  # the indexes of the segment that grows are not on disk yet
