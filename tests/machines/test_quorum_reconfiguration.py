@@ -75,6 +75,7 @@ def test_without_waiting_the_answer_comes_with_the_append() -> None:
     assert [answer.error_code for answer in answers] == [0]
     assert machine.voters == (1, 2, 3, 4) and machine.high_watermark < machine.end_offset
     assert ask(world, remove(world))[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    world.driver(1).feed(KEY, inputs.Resign())
     world.settle()
     assert len(answers) == 1, "nobody is answered twice"
 

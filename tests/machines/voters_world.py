@@ -1,8 +1,8 @@
 """A quorum in a bottle whose voters come and go, and lose their disks.
 
 The first nodes are the founding voters: their disks are formatted with a bootstrap snapshot that
-names them. The others are controllers that know nothing but the founders' addresses. Static voters
-(kraft.version 0) are possible, too, for the way from there to here.
+names them. The others are controllers that know nothing but the nodes' addresses, as bootstrap
+servers. Static voters (kraft.version 0) are possible, too, for the way from there to here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
-from .quorum_world import CLUSTER_ID, KEY, Entry, Flight, ListLog, Node, Violation, World
+from .quorum_log import Entry, ListLog
+from .quorum_world import CLUSTER_ID, KEY, Flight, Node, Violation, World
 
 
 class VotersWorld(World):
@@ -93,7 +94,7 @@ class VotersWorld(World):
             endpoints=self.voter(node.id).endpoints,
             min_kraft_version=low,
             max_kraft_version=high,
-            bootstrap_servers=len(self._founders),
+            bootstrap_servers=len(self.nodes),
             auto_join=self._joins,
         )
         return self._machine_class(node.id, self.history(node), node.log, node.state, config)
@@ -147,7 +148,7 @@ class VotersWorld(World):
     def put(self, kind: str, source: Node, target: int, message: Message, request: Message) -> None:
         if target < -1:
             self._asked_as.append((request, target))
-            target = self._founders[-2 - target]
+            target = sorted(self.nodes)[-2 - target]
         elif source.machine is not None and source.machine.address_of(target) is None:
             self._put("failure", target, source.id, None, request, source.life)
             return

@@ -112,8 +112,7 @@ class Reconfiguration(Transitions):
         else:
             change.record_offset = self._append_voters(self.voter_set.with_voter(voter))
             if not change.answers_when_committed:
-                self._reply(change.token, membership.change_response(change, ErrorCode.NONE))
-                change.token = None
+                self._answer_change(change, ErrorCode.NONE)
 
     def _has_caught_up(self, leader: Leader, key: ReplicaKey) -> bool:
         """Whether a replica has lately had all that the leader had.
@@ -258,8 +257,7 @@ class Reconfiguration(Transitions):
         assert change is not None
         leader.change = None
         self._set_timer(inputs.VOTER_CHANGE, None)
-        if change.token is not None:
-            self._reply(change.token, membership.change_response(change, error, message))
+        self._answer_change(change, error, message)
 
     def _step_change_timeout(self) -> None:
         """Whoever waits for a change has waited long enough; what is written stays."""

@@ -98,6 +98,7 @@ class VoterChange:
     added: Voter | None = None
     answers_when_committed: bool = True
     record_offset: int = -1
+    is_answered: bool = False
 
 
 @dataclass(slots=True)

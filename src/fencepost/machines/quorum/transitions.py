@@ -24,6 +24,7 @@ from fencepost.machines.quorum.roles import (
     Resigned,
     Role,
     Unattached,
+    VoterChange,
 )
 from fencepost.machines.quorum.state import (
     EPOCH_MAX,
@@ -193,7 +194,7 @@ class Transitions(QuorumCore):
         for append in leader.pending:
             self._reply(append.token, inputs.AppendOutcome(error))
         if leader.change is not None:
-            self._reply(leader.change.token, change_response(leader.change, error))
+            self._answer_change(leader.change, error)
         for fetch in leader.parked:
             self._reply_bounds(fetch.token, self._refusal(error))
         for name in (
@@ -203,6 +204,14 @@ class Transitions(QuorumCore):
             inputs.VOTER_CHANGE,
         ):
             self._set_timer(name, None)
+
+    def _answer_change(
+        self, change: VoterChange, error: ErrorCode, message: str | None = None
+    ) -> None:
+        """Answer whoever asked for a change, unless that was done when it was written."""
+        if not change.is_answered:
+            change.is_answered = True
+            self._reply(change.token, change_response(change, error, message))
 
     def _refusal(self, error: ErrorCode) -> inputs.FetchBounds:
         return inputs.FetchBounds(
