@@ -46,7 +46,8 @@ from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest, UpdateR
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
 from fencepost.wire.errors import error_name
 
-from .quorum_world import Flight, Violation, World
+from .quorum_checks import Flight, Violation
+from .quorum_world import World
 from .voters_world import VotersWorld
 
 

@@ -4,234 +4,56 @@ Everything that may happen next lies open: messages in flight, flushes that were
 that are armed. A transcript picks by name, a random run picks by seed. Nothing is durable until it
 is flushed; a crash takes what is not. Messages travel encoded.
 
-`World.check` holds the quorum's invariants, numbered as in the project's catalogue; it runs after
-every step. What a violation says is for people.
+`check` (`quorum_checks.py`) holds the quorum's invariants and runs after every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from fencepost.batch.crc import crc32c
-from fencepost.batch.header import BatchHeader, iter_headers, read_header, stamp
 from fencepost.batch.records import build_batch
-from fencepost.log.epochs import LeaderEpochCache
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, DropPrefix, InstallSnapshot, StoreSnapshot, Truncate
 from fencepost.machines.quorum import (
-    AppendOutcome,
     AppendRecords,
+    DraftBounds,
     FetchBounds,
+    LogDamaged,
     QuorumConfig,
     QuorumMachine,
+    QuorumRecordsReceived,
     QuorumState,
     RequestFailed,
     Role,
+    SnapshotBounds,
+    SnapshotInstalled,
+    SnapshotRefused,
+    SnapshotTaken,
     Start,
     answered,
     fetch_response,
+    fetch_snapshot_response,
+    quorum_records_response,
     received,
+    unreadable,
 )
+from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.wire.api.vote import VoteResponse
-from fencepost.wire.errors import ErrorCode
+from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
 from fencepost.wire.message import Message
+
+from .quorum_checks import Checks, Flight, Node, Violation
+from .quorum_log import RottenBatch
 
 KEY = "metadata"
 CLUSTER_ID = "world"
 
 
-class Violation(AssertionError):
-    """An invariant of the quorum does not hold."""
-
-
 class PowerCut(BaseException):
     """The node dies here. Not an Exception: nothing may get in its way."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One batch of a log."""
-
-    base_offset: int
-    next_offset: int
-    epoch: int
-    data: bytes
-
-
-def _entry(header: BatchHeader, data: bytes) -> Entry:
-    return Entry(header.base_offset, header.next_offset, header.partition_leader_epoch, data)
-
-
-class Shelf:
-    """The snapshots of one node: each is all batches below its end, and a checksum."""
-
-    def __init__(self) -> None:
-        self.files: dict[SnapshotId, bytes] = {}
-        self.times_ms: dict[SnapshotId, int] = {}
-        self.partial: tuple[SnapshotId, bytearray] | None = None
-
-    def ids(self) -> list[SnapshotId]:
-        return sorted(self.files)
-
-    def latest(self) -> SnapshotId | None:
-        return max(self.files, default=None)
-
-    def earliest(self) -> SnapshotId | None:
-        return min(self.files, default=None)
-
-    def size_bytes(self, snapshot_id: SnapshotId) -> int | None:
-        data = self.files.get(snapshot_id)
-        return None if data is None else len(data)
-
-    def timestamp_ms(self, snapshot_id: SnapshotId) -> int | None:
-        return self.times_ms.get(snapshot_id)
-
-    def put(self, snapshot_id: SnapshotId, entries: Sequence[Entry], time_ms: int = 0) -> None:
-        data = b"".join(entry.data for entry in entries)
-        self.files[snapshot_id] = data + crc32c(data).to_bytes(4, "big")
-        self.times_ms[snapshot_id] = time_ms
-
-    def store(self, work: StoreSnapshot) -> None:
-        if work.position_bytes == 0:
-            self.partial = (work.snapshot_id, bytearray())
-        assert self.partial is not None and self.partial[0] == work.snapshot_id, "it was begun"
-        assert len(self.partial[1]) == work.position_bytes, "pieces follow each other"
-        self.partial[1].extend(work.data)
-
-    def finish(self, snapshot_id: SnapshotId) -> str | None:
-        """Put the partial file in place; or why not."""
-        assert self.partial is not None and self.partial[0] == snapshot_id, "it was fetched"
-        data, self.partial = bytes(self.partial[1]), None
-        if len(data) < 4 or crc32c(data[:-4]).to_bytes(4, "big") != data[-4:]:
-            return "its checksum is wrong"
-        self.files[snapshot_id] = data
-        self.times_ms[snapshot_id] = 0
-        return None
-
-    def entries(self, snapshot_id: SnapshotId) -> list[Entry]:
-        """What the snapshot stands for."""
-        data = self.files[snapshot_id][:-4]
-        return [
-            Entry(
-                h.base_offset, h.next_offset, h.partition_leader_epoch, data[p : p + h.size_bytes]
-            )
-            for p, h in iter_headers(data)
-        ]
-
-
-class ListLog:
-    """A log view over a list of batches; `durable_offset` is what a crash cannot take."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.epochs = LeaderEpochCache()
-        self.durable_offset = 0
-        self.start_offset = 0
-        self.snapshots = Shelf()
-
-    @property
-    def end_offset(self) -> int:
-        return self.entries[-1].next_offset if self.entries else self.start_offset
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(len(entry.data) for entry in self.entries)
-
-    @property
-    def all_entries(self) -> list[Entry]:
-        """What the log would hold if no prefix had been dropped."""
-        if self.start_offset == 0:
-            return self.entries
-        at_start = [i for i in self.snapshots.files if i.end_offset == self.start_offset]
-        if not at_start:
-            raise Violation(f"I27: the log starts at {self.start_offset}, without a snapshot")
-        return self.snapshots.entries(at_start[0]) + self.entries
-
-    def start_over(self, start_offset: int) -> None:
-        """Empty the log; what comes next stands at `start_offset`."""
-        self.entries = []
-        self.epochs.clear()
-        self.start_offset = self.durable_offset = start_offset
-
-    def drop_prefix(self, start_offset: int) -> None:
-        """Batches below go, and snapshots that end below."""
-        assert self.start_offset < start_offset <= self.end_offset, "the log holds the offset"
-        self.entries = [e for e in self.entries if e.base_offset >= start_offset]
-        self.epochs.truncate_from_start(start_offset)
-        self.start_offset = start_offset
-        for id_ in self.snapshots.ids():
-            if id_.end_offset < start_offset:
-                del self.snapshots.files[id_]
-
-    @property
-    def recovery_point(self) -> int:
-        return self.durable_offset
-
-    def append(self, work: Append) -> None:
-        for batch in work.batches:
-            if work.as_leader:
-                stamp(batch, 0, base_offset=self.end_offset, leader_epoch=work.leader_epoch)
-            header = read_header(batch)
-            assert header.base_offset == self.end_offset, "no gap and no overlap"
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            self.entries.append(_entry(header, bytes(batch)))
-
-    def cut(self, end_offset: int) -> None:
-        while self.entries and self.entries[-1].next_offset > end_offset:
-            self.entries.pop()
-        assert self.end_offset == end_offset, "cut between batches"
-        self.epochs.truncate_from_end(end_offset)
-        self.durable_offset = min(self.durable_offset, end_offset)
-
-    def read(self, bounds: FetchBounds) -> bytes:
-        """Whole batches within the bounds, at least one, as a broker reads them."""
-        out = b""
-        for entry in self.entries:
-            if bounds.offset < entry.next_offset <= bounds.upper_bound_offset:
-                if out and len(out) + len(entry.data) > bounds.max_bytes:
-                    break
-                out += entry.data
-        return out
-
-
-@dataclass
-class Flight:
-    """A message on its way: a request, its answer, or the news that there will be none."""
-
-    number: int
-    kind: str
-    source: int
-    target: int
-    message: Message | None
-    request: Message
-    life: int
-
-    def __str__(self) -> str:
-        name = type(self.message or self.request).__name__
-        shown = name if self.kind != "failure" else f"no answer to {name}"
-        return f"{self.source}->{self.target} {shown}"
-
-
-@dataclass
-class Node:
-    """One node: what survives a crash, and the machine while it is alive."""
-
-    id: int
-    log: ListLog = field(default_factory=ListLog)
-    state: QuorumState = field(default_factory=QuorumState)
-    life: int = 0
-    machine: QuorumMachine | None = None
-    driver: Driver | None = None
-    timers: dict[str, int] = field(default_factory=dict)
-    wants_flush: bool = False
-    wants_install: SnapshotId | None = None
-    refuses_disk: str | None = None
-    dies_writing_state: bool = False
-    failed: str | None = None
-    high_watermark: int = 0
 
 
 class _Ports:
@@ -295,8 +117,11 @@ class _Ports:
         self._node.failed = reason
 
 
-class World:
-    """Nodes 1 to n, of which all but the last `observers` vote."""
+class World(Checks):
+    """Nodes 1 to n, of which all but the last `observers` vote.
+
+    `drafts` has the nodes that follow with the draft FetchQuorumRecords, and at which version.
+    """
 
     def __init__(
         self,
@@ -306,22 +131,28 @@ class World:
         jitter: Callable[[int], list[int]] = lambda node_id: [node_id * 100],
         encoded: bool = True,
         fetch_max_bytes: int = 1 << 20,
+        snapshot_max_bytes: int = 1 << 20,
+        retention_bytes: int = 1 << 30,
+        drafts: Mapping[int, int] | None = None,
     ) -> None:
+        super().__init__()
         self.now_ms = 0
         self.flights: list[Flight] = []
         self.voters = tuple(range(1, voters + 1))
         self.nodes = {id_: Node(id_) for id_ in range(1, voters + observers + 1)}
-        self.committed: list[Entry] = []
-        self.outcomes: dict[str, AppendOutcome] = {}
         self.blocked: set[tuple[int, int]] = set()
         self._machine_class = machine_class
         self._jitter = jitter
         self._encoded = encoded
-        self._config = QuorumConfig(cluster_id=CLUSTER_ID, fetch_max_bytes=fetch_max_bytes)
+        self._config = QuorumConfig(
+            cluster_id=CLUSTER_ID,
+            fetch_max_bytes=fetch_max_bytes,
+            fetch_snapshot_max_bytes=snapshot_max_bytes,
+            retention_bytes=retention_bytes,
+        )
+        self._drafts = drafts or {}
         self._sent = 0
         self._appended = 0
-        self._leaders: dict[int, int] = {}
-        self._votes: dict[tuple[int, int], int] = {}
 
     # -- what happens --------------------------------------------------------------------------
 
@@ -330,6 +161,7 @@ class World:
         node = self.nodes[node_id]
         assert node.driver is None, "it runs already"
         node.life += 1
+        node.log.finish_installation()
         node.log.durable_offset = node.log.end_offset
         node.timers, node.wants_flush, node.high_watermark = {}, False, 0
         node.machine = self.make_machine(node)
@@ -339,7 +171,8 @@ class World:
 
     def make_machine(self, node: Node) -> QuorumMachine:
         """The machine of a node that boots; it is not started yet."""
-        return self._machine_class(node.id, self.voters, node.log, node.state, self._config)
+        config = replace(self._config, draft_version=self._drafts.get(node.id, -1))
+        return self._machine_class(node.id, self.voters, node.log, node.state, config)
 
     def crash(self, node_id: int, keep: int = 0) -> None:
         """Stop a node at once; of what it had not flushed, `keep` batches reached the disk."""
@@ -347,7 +180,8 @@ class World:
         node.driver, node.machine, node.failed, node.refuses_disk = None, None, None, None
         flushed = [e for e in node.log.entries if e.next_offset <= node.log.durable_offset]
         left = node.log.entries[: len(flushed) + keep]
-        node.log.cut(left[-1].next_offset if left else 0)
+        node.log.cut(left[-1].next_offset if left else node.log.start_offset)
+        node.log.snapshots.partial, node.wants_install = None, None
 
     def flush(self, node_id: int) -> None:
         """What the node has appended is durable now."""
@@ -355,6 +189,63 @@ class World:
         node.wants_flush = False
         node.log.durable_offset = node.log.end_offset
         self.driver(node_id).persisted(KEY, node.log.end_offset)
+
+    def take_snapshot(self, node_id: int, end_offset: int = -1) -> None:
+        """A node writes a snapshot of what it knows to be committed, or of the part below."""
+        node, machine = self.nodes[node_id], self.machine(node_id)
+        end = machine.high_watermark if end_offset < 0 else end_offset
+        entries = [e for e in node.log.all_entries if e.next_offset <= end]
+        latest = node.log.snapshots.latest()
+        known = latest.end_offset if latest is not None else node.log.start_offset
+        if not entries or entries[-1].next_offset <= known:
+            return
+        snapshot_id = SnapshotId(entries[-1].next_offset, entries[-1].epoch)
+        node.log.snapshots.put(snapshot_id, entries, self.now_ms)
+        self.driver(node_id).feed(KEY, SnapshotTaken(snapshot_id))
+
+    def install(self, node_id: int) -> None:
+        """The snapshot that a node has fetched takes the place of its log, if it is sound."""
+        node = self.nodes[node_id]
+        snapshot_id, node.wants_install = node.wants_install, None
+        assert snapshot_id is not None, "it is fetched"
+        flaw = node.log.snapshots.finish(snapshot_id)
+        if flaw is not None:
+            self.driver(node_id).feed(KEY, SnapshotRefused(snapshot_id, flaw))
+            return
+        self.check_snapshot(node, snapshot_id)
+        node.log.start_over(snapshot_id)
+        self.driver(node_id).feed(KEY, SnapshotInstalled(snapshot_id, self.history_of(node)))
+
+    def crash_installing(self, node_id: int) -> None:
+        """A power cut after the snapshot is in place, and before the log is emptied."""
+        node = self.nodes[node_id]
+        assert node.wants_install is not None, "it is fetched"
+        node.log.snapshots.finish(node.wants_install)
+        self.crash(node_id)
+
+    def history_of(self, node: Node) -> VoterHistory | None:
+        """What a node's disk says of the voters; None if they are configured."""
+        return None
+
+    def rot(self, node_id: int, base_offset: int) -> None:
+        """A batch on a node's disk rots; nobody has noticed yet."""
+        log = self.nodes[node_id].log
+        assert base_offset in [e.base_offset for e in log.entries], "it is there"
+        log.rotten.add(base_offset)
+
+    def scrub(self, node_id: int) -> None:
+        """A node reads its log, and finds what has rotted."""
+        for at in sorted(self.nodes[node_id].log.rotten):
+            self.driver(node_id).feed(KEY, LogDamaged(at, "crc"))
+
+    def rot_snapshot(self, node_id: int) -> None:
+        """A byte of a node's newest snapshot turns over."""
+        shelf = self.nodes[node_id].log.snapshots
+        latest = shelf.latest()
+        assert latest is not None, "it has one"
+        data = bytearray(shelf.files[latest])
+        data[len(data) // 2] ^= 0xFF
+        shelf.files[latest] = bytes(data)
 
     def fire(self, node_id: int, name: str) -> None:
         """Let time pass until this timer is due (if it is not yet), and tell the node."""
@@ -382,14 +273,19 @@ class World:
             if target.driver is None or cut:
                 self._put_failure(flight)
                 return
-            request = self._travelled(flight.message)
-            target.driver.feed(KEY, received(self._answerer(flight, target), request))
+            request = self._travelled(flight, flight.message)
+            answerer = self._answerer(flight, target)
+            if isinstance(request, FetchQuorumRecordsRequest):
+                version = self._drafts[flight.source]
+                target.driver.feed(KEY, QuorumRecordsReceived(answerer, request, version))
+            else:
+                target.driver.feed(KEY, received(answerer, request))
         elif target.driver is None or target.life != flight.life:
             return
         elif flight.kind == "failure" or cut:
             target.driver.feed(KEY, RequestFailed(self.peer_of(flight), flight.request))
         else:
-            response = self._travelled(flight.message)
+            response = self._travelled(flight, flight.message)
             target.driver.feed(KEY, answered(self.peer_of(flight), flight.request, response))
 
     def peer_of(self, flight: Flight) -> int:
@@ -451,6 +347,9 @@ class World:
     def tick(self) -> None:
         """The next thing in good order: a flush, a message, or the next timer."""
         for id_ in self.alive():
+            if self.nodes[id_].wants_install is not None:
+                self.install(id_)
+                return
             if self.nodes[id_].wants_flush:
                 self.flush(id_)
                 return
@@ -480,7 +379,10 @@ class World:
     def settle(self, most: int = 5_000) -> None:
         """Flush and deliver until there is nothing but time left to pass."""
         for _ in range(most):
-            if not self.flights and not any(self.nodes[i].wants_flush for i in self.alive()):
+            busy = any(
+                self.nodes[i].wants_flush or self.nodes[i].wants_install for i in self.alive()
+            )
+            if not self.flights and not busy:
                 return
             self.tick()
         raise Violation("messages without end")
@@ -517,120 +419,40 @@ class World:
         def answer(value: Any) -> None:
             if target.life != life or target.driver is None:
                 return
-            if isinstance(value, FetchBounds):
-                value = fetch_response(value, target.log.read(value))
+            if isinstance(value, FetchBounds | DraftBounds | SnapshotBounds):
+                value = self._read(target, value)
             if isinstance(value, VoteResponse):
                 self._note_promise(target.id, flight, value)
             self._put("response", target.id, flight.source, value, flight.request, flight.life)
 
         return answer
 
-    def _travelled(self, message: Message | None) -> Message:
+    def _read(self, node: Node, bounds: FetchBounds | DraftBounds | SnapshotBounds) -> Message:
+        """The response, with the bytes that a shell reads."""
+        if isinstance(bounds, SnapshotBounds):
+            if bounds.snapshot_id is None:
+                return fetch_snapshot_response(bounds)
+            start, end = bounds.position_bytes, bounds.position_bytes + bounds.max_bytes
+            return fetch_snapshot_response(
+                bounds, node.log.snapshots.files[bounds.snapshot_id][start:end]
+            )
+        try:
+            records = node.log.read(bounds)
+        except RottenBatch as rotten:
+            self.driver(node.id).feed(KEY, LogDamaged(rotten.args[0], "crc"))
+            bounds, records = unreadable(bounds), b""
+        if isinstance(bounds, DraftBounds):
+            return quorum_records_response(bounds, records)
+        return fetch_response(bounds, records)
+
+    def _travelled(self, flight: Flight, message: Message | None) -> Message:
         assert message is not None
         if not self._encoded:
             return message
         version = type(message).max_version
+        if isinstance(flight.request, FetchQuorumRecordsRequest):
+            version = self._drafts[flight.source if flight.kind == "request" else flight.target]
         return type(message).decode(bytes(message.encode(version)), version)
-
-    # -- what must hold ------------------------------------------------------------------------
-
-    def check_state(self, node: Node, state: QuorumState) -> None:
-        """I22, I23: one vote per voter and epoch; what is on disk never goes back."""
-        if state.epoch < node.state.epoch:
-            raise Violation(f"I23: epoch of {node.id} falls from {node.state} to {state}")
-        self._note_vote(node.id, state.epoch, state.voted_id)
-
-    def _note_vote(self, voter: int, epoch: int, candidate: int) -> None:
-        if candidate < 0:
-            return
-        before = self._votes.setdefault((voter, epoch), candidate)
-        if before != candidate:
-            raise Violation(f"I22: {voter} votes for {before} and {candidate} in epoch {epoch}")
-
-    def _note_promise(self, voter: int, flight: Flight, response: VoteResponse) -> None:
-        """I22 again, of what a candidate is told."""
-        asked = flight.request.topics[0].partitions[0]  # type: ignore[attr-defined]
-        if response.topics and response.topics[0].partitions[0].vote_granted and not asked.pre_vote:
-            self._note_vote(voter, asked.replica_epoch, flight.source)
-
-    def check_truncation(self, node: Node, end_offset: int) -> None:
-        """I07: nothing that this node knows to be committed is cut."""
-        if end_offset < node.high_watermark:
-            raise Violation(f"I07: {node.id} cuts to {end_offset}, below {node.high_watermark}")
-
-    def check_prefix(self, node: Node, start_offset: int) -> None:
-        """I27: where a log begins, a snapshot ends that is what the log was."""
-        if start_offset > node.high_watermark:
-            raise Violation(f"I27: {node.id} drops what is not committed, below {start_offset}")
-
-    def check(self, node: Node) -> None:
-        """Everything that can be seen from one node after a step."""
-        machine = node.machine
-        if machine is None or machine.role is Role.FAILED:
-            return
-        if node.state != machine.state:
-            raise Violation(f"I23: {node.id} has {machine.state} in mind, {node.state} on disk")
-        if machine.high_watermark < node.high_watermark:
-            raise Violation(f"I06: high watermark of {node.id} falls")
-        if machine.role is Role.LEADER:
-            self._check_leader(node, machine)
-        if machine.high_watermark > node.high_watermark:
-            node.high_watermark = machine.high_watermark
-            self._check_committed(node)
-
-    def _check_leader(self, node: Node, machine: QuorumMachine) -> None:
-        other = self._leaders.setdefault(machine.epoch, node.id)
-        if other != node.id:
-            raise Violation(f"I21: {other} and {node.id} lead epoch {machine.epoch}")
-        newest = max(self._leaders) == machine.epoch
-        if newest and node.log.entries[: len(self.committed)] != self.committed:
-            raise Violation(f"I25: leader {node.id} of {machine.epoch} lacks committed batches")
-
-    def _check_committed(self, node: Node) -> None:
-        """I24, I26: one committed log, and a majority has it on disk."""
-        entries = [e for e in node.log.entries if e.next_offset <= node.high_watermark]
-        known = min(len(entries), len(self.committed))
-        if entries[:known] != self.committed[:known]:
-            raise Violation(f"I24: {node.id} has other committed batches than there were")
-        for entry in entries[known:]:
-            voters = self.voters_of(node)
-            holders = [id_ for id_ in voters if self.holds(node, id_, entry)]
-            if len(holders) <= len(voters) // 2:
-                raise Violation(f"I26: offset {entry.base_offset} is committed, on {holders} only")
-            self.committed.append(entry)
-
-    def voters_of(self, node: Node) -> Sequence[int]:
-        """The voters that a node counts by when it commits."""
-        return self.voters
-
-    def holds(self, node: Node, voter: int, entry: Entry) -> bool:
-        """Whether a voter of this node's set has a batch on disk."""
-        log = self.nodes[voter].log
-        return entry in log.entries and entry.next_offset <= log.durable_offset
-
-    def check_logs(self) -> None:
-        """I03: where two logs have a batch of one offset and epoch, they are the same up to it."""
-        logs = [node.log.entries for node in self.nodes.values()]
-        for a in logs:
-            for b in logs:
-                common = {(e.base_offset, e.epoch) for e in a} & {
-                    (e.base_offset, e.epoch) for e in b
-                }
-                if common:
-                    last = max(common)[0]
-                    if [e for e in a if e.base_offset <= last] != [
-                        e for e in b if e.base_offset <= last
-                    ]:
-                        raise Violation(f"I03: logs differ below offset {last}")
-
-    def check_promises(self) -> None:
-        """I13: what was told to be committed is, where it was said to be."""
-        values = {e.base_offset: e.data for e in self.committed}
-        for name, outcome in self.outcomes.items():
-            if outcome.error is ErrorCode.NONE:
-                data = values.get(outcome.base_offset, b"")
-                if name.encode() not in data:
-                    raise Violation(f"I13: {name!r} was committed and is gone")
 
     def has_converged(self) -> bool:
         """One leader, whose whole log is committed and known to be, everywhere."""

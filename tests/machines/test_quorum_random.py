@@ -15,7 +15,8 @@ import pytest
 from fencepost.machines.quorum import QuorumMachine, Role
 from fencepost.machines.quorum.roles import Leader
 
-from .quorum_world import Violation, World
+from .quorum_checks import Violation
+from .quorum_world import World
 
 SEEDS_PER_SIZE = 100
 EVENTS = 600

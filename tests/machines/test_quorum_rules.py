@@ -38,7 +38,8 @@ from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-from .quorum_world import ListLog, World
+from .quorum_log import ListLog
+from .quorum_world import World
 from .test_quorum_table import (
     CONFIG,
     EPOCH,

@@ -68,7 +68,7 @@ from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-from .quorum_world import ListLog
+from .quorum_log import ListLog
 
 NODE = 1
 EPOCH = 5

@@ -13,7 +13,7 @@ lead says who does, and where it is reached.
 from __future__ import annotations
 
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import check_crc, iter_headers
+from fencepost.batch.header import BatchHeader, check_crc, iter_headers
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import Buffer
 from fencepost.machines.probes import probe
@@ -246,7 +246,7 @@ class Following(Snapshots):
                 if (
                     header.base_offset != next_offset
                     or not epoch <= header.partition_leader_epoch <= self._state.epoch
-                    or not check_crc(view, position, header)
+                    or not self._is_sound(view, position, header)
                 ):
                     return False
                 batches.append(view[position : position + header.size_bytes])
@@ -261,6 +261,10 @@ class Following(Snapshots):
             except ValueError as error:
                 self.become_failed(f"the leader's log cannot be: {error}")
         return True
+
+    def _is_sound(self, view: memoryview, position: int, header: BatchHeader) -> bool:
+        """Whether a batch is what its leader once appended, and has not rotted since."""
+        return check_crc(view, position, header)
 
     def _step_fetch_timeout(self) -> None:
         """The leader is silent: voters look for another, observers ask around."""

@@ -12,13 +12,14 @@ Roles, and what leads from one to another; e is the present epoch.
 | from        | what happens                                             | to                  |
 |-------------|----------------------------------------------------------|---------------------|
 | (start)     | quorum-state names this node leader of e                 | Resigned(e)         |
-| (start)     | it names another leader                                  | Follower(e)         |
+| (start)     | it names another leader, which is a voter                | Follower(e)         |
 | (start)     | neither; or it is older than the log                     | Unattached(e)       |
 | (start)     | this node is the only voter                              | Leader(e+1)         |
 | any         | a higher epoch without a leader, in any message          | Unattached(>e)      |
 | any         | a higher epoch with a leader                             | Follower(>e)        |
+| any         | a higher epoch that no election can have come to         | (it is ignored)     |
 | Unattached  | the leader of e is heard of                              | Follower(e)         |
-| Unattached  | election timeout                                         | Prospective(e)      |
+| Unattached  | election timeout (observers have none: they ask around)  | Prospective(e)      |
 | Prospective | a majority would vote for it                             | Candidate(e+1)      |
 | Prospective | no majority, or election timeout; a leader of e is known | Follower(e)         |
 | Prospective | the same, and no leader of e is known                    | Unattached(e)       |
@@ -34,6 +35,9 @@ Roles, and what leads from one to another; e is the present epoch.
 | Resigned    | election timeout of one that was removed                 | Unattached(e+1)     |
 | any         | `DiskFailed`, or an invariant is broken                  | Failed              |
 
+Who stands for election: voters, and those whose removal is in their log and not known to be
+committed (`QuorumCore.is_electable`). Everybody else observes.
+
 A restarted leader is Resigned and not Leader: it may have lost records that it had written but not
 flushed, and would put others in their place, in the same epoch, at the same offsets (KAFKA-10527).
 A lone voter goes through Prospective and Candidate as others do, in one step, being a majority.
@@ -43,9 +47,9 @@ and voter, on disk before it is told; I23 epochs do not fall, and memory is what
 what is committed is in every later leader's log; I26 committed means on the disks of a majority;
 I07 nothing committed is truncated. Each step ends with the cheap ones asserted.
 
-Who waits for the disk: see `core.py`. What the log must be able to show: see `view.py`. Snapshots
-(KIP-630) and voters that come and go (KIP-853) are not here. Their places: `_check_fetch` and
-`_take_fetched` for the former, `QuorumCore.voters` and `_maybe_commit` for the latter.
+Who waits for the disk: see `core.py`. What the log must be able to show: see `view.py`. How voters
+come and go: see `reconfiguration.py`; which are in force: `voter_history.py`. Snapshots (KIP-630):
+see `snapshots.py`.
 
 The shell's part
 ----------------
@@ -76,7 +80,6 @@ from fencepost.machines.quorum.roles import (
     Role,
     Unattached,
 )
-from fencepost.machines.quorum.snapshots import flaw_of
 from fencepost.machines.quorum.state import NOBODY, QuorumState
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.message import Message
@@ -135,7 +138,7 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         self._has_started = True
         self._jitter = tuple(input_.jitter)
         self._end_offset = self._durable_end_offset = log.end_offset
-        flaw = flaw_of(log)
+        flaw = self._flaw_at_start()
         if flaw is not None:
             self.become_failed(flaw)
             return

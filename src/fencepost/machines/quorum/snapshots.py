@@ -58,33 +58,12 @@ from fencepost.machines.quorum import inputs, messages
 from fencepost.machines.quorum.endpoints import leader_in
 from fencepost.machines.quorum.roles import FetchingSnapshot, Follower, Leader, Nominee, Role
 from fencepost.machines.quorum.transitions import Transitions
-from fencepost.machines.quorum.view import LogView
 from fencepost.wire.api.fetch_snapshot import PartitionSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 MAX_SNAPSHOT_BYTES: Final = 1 << 40
 """No snapshot is larger; a leader that says so is not believed."""
-
-
-def flaw_of(log: LogView) -> str | None:
-    """What keeps a node from starting on this log and these snapshots; None if nothing does.
-
-    A log that does not begin at 0 needs a snapshot that stands for what is missing (KAFKA-14240).
-    The newest snapshot must be one of this log: a crash between putting a fetched snapshot in place
-    and emptying the log is the shell's to finish, before the voters are read from the log.
-    """
-    latest = log.snapshots.latest()
-    start = log.start_offset
-    if latest is None or latest == BOOTSTRAP_ID:
-        return f"the log starts at {start}, and there is no snapshot" if start > 0 else None
-    if latest.end_offset < start:
-        return f"the log starts at {start}, and the newest snapshot ends at {latest.end_offset}"
-    if latest.end_offset > log.end_offset:
-        return f"the log ends at {log.end_offset}, below its snapshot of {latest.end_offset}"
-    if latest.end_offset > start and log.epochs.epoch_at(latest.end_offset - 1) != latest.epoch:
-        return f"the log has other records below {latest.end_offset} than its snapshot"
-    return None
 
 
 class Snapshots(Transitions):
@@ -175,6 +154,29 @@ class Snapshots(Transitions):
 
     def _wait_for_retry(self, follower: Follower) -> None:
         self._not_before[follower.leader_id] = self._now_ms + self._config.retry_backoff_ms
+
+    # -- starting with one ---------------------------------------------------------------------
+
+    def _flaw_at_start(self) -> str | None:
+        """What keeps a node from starting on this log and these snapshots; None if nothing does.
+
+        A log that does not begin at 0 needs a snapshot that stands for what is missing
+        (KAFKA-14240). The newest snapshot must be one of this log: a crash between putting a
+        fetched snapshot in place and emptying the log is the shell's to finish, before the voters
+        are read from the log.
+        """
+        log = self._log
+        latest = log.snapshots.latest()
+        start = log.start_offset
+        if latest is None or latest == BOOTSTRAP_ID:
+            return f"the log starts at {start}, and there is no snapshot" if start > 0 else None
+        if latest.end_offset < start:
+            return f"the log starts at {start}, and the newest snapshot ends at {latest.end_offset}"
+        if latest.end_offset > log.end_offset:
+            return f"the log ends at {log.end_offset}, below its snapshot of {latest.end_offset}"
+        if latest.end_offset > start and log.epochs.epoch_at(latest.end_offset - 1) != latest.epoch:
+            return f"the log has other records below {latest.end_offset} than its snapshot"
+        return None
 
     # -- in place of the log -------------------------------------------------------------------
 
