@@ -99,6 +99,12 @@ def test_mistakes_name_key_value_and_what_is_allowed(key, value, says):
     assert says in message
 
 
+@pytest.mark.parametrize("codec", ["5", "99999999999"])
+def test_a_number_out_of_bounds_is_told_one_upper_bound(codec):
+    with pytest.raises(ConfigError, match=r"int, from 0 to 4$"):
+        BrokerConfig.load(None, {"offsets.topic.compression.codec": codec})
+
+
 def test_unreadable_files_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"--config.*nowhere"):
         BrokerConfig.load(tmp_path / "nowhere", {})

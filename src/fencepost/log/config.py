@@ -47,7 +47,9 @@ _STRING = ConfigType.STRING
 _THROTTLED_REPLICAS = matching(
     r"\*|[0-9]+:[0-9]+", "partition:broker pairs separated by commas, or *"
 )
-_GZIP_LEVEL = Validator("from 1 to 9, or -1", lambda level: level == -1 or 1 <= level <= 9)
+_GZIP_LEVEL = Validator(
+    "from 1 to 9, or -1", lambda level: level == -1 or 1 <= level <= 9, names_most=True
+)
 
 
 def _define(

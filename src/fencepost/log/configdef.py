@@ -56,10 +56,14 @@ LONG_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """Which values of the right type are allowed, and how to say so."""
+    """Which values of the right type are allowed, and how to say so.
+
+    `names_most`: what it says has the largest number in it.
+    """
 
     describes: str
     accepts: Callable[[Any], bool]
+    names_most: bool = False
 
 
 def at_least(least: float) -> Validator:
@@ -69,7 +73,8 @@ def at_least(least: float) -> Validator:
 
 def between(least: float, most: float) -> Validator:
     """Numbers from `least` to `most`, both included."""
-    return Validator(f"from {least} to {most}", lambda value: least <= value <= most)
+    describes = f"from {least} to {most}"
+    return Validator(describes, lambda value: least <= value <= most, names_most=True)
 
 
 def one_of(*names: str) -> Validator:
@@ -140,7 +145,9 @@ class ConfigDef:
     def _allowed_width(self) -> str:
         """Likewise, with the largest number the type has room for, for values it cannot hold."""
         bits = _WIDTH_BITS.get(self.type)
-        return self.allowed if bits is None else f"{self.allowed}, at most {(1 << bits - 1) - 1}"
+        if bits is None or (self.validator is not None and self.validator.names_most):
+            return self.allowed
+        return f"{self.allowed}, at most {(1 << bits - 1) - 1}"
 
     def parse(self, value: object) -> Any:
         """The typed value of `value`, which is text or already of the right type.
