@@ -69,6 +69,20 @@ def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
 
     Raises UsageError and ConfigError for the options, ClientError when nobody answers.
     """
+    config = client_config(arguments, arguments.bootstrap_server, **defaults)
+    cluster = Cluster(config=config)
+    # Brokers learn of new topics within milliseconds; a misspelt name should not take seconds.
+    cluster.unknown_topic_attempts = 2
+    limit = min(CONNECT_TIMEOUT_MS, cluster.config.api_timeout_ms)
+    retrying("connecting", cluster.any_connection, Deadline(limit), cluster.backoff())
+    return cluster
+
+
+def client_config(arguments: argparse.Namespace, servers: str, **defaults: object) -> ClientConfig:
+    """The client properties that the options give, for `servers`; `defaults` with _ for dots.
+
+    UsageError, ConfigError.
+    """
     props: dict[str, object] = {"default.api.timeout.ms": API_TIMEOUT_MS}
     props.update({key.replace("_", "."): value for key, value in defaults.items()})
     if arguments.client_config is not None:
@@ -82,13 +96,8 @@ def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
             if line and not line.startswith(("#", "!"))
         )
     props.update(pair(text, "-X") for text in arguments.properties)
-    props["bootstrap.servers"] = arguments.bootstrap_server
-    cluster = Cluster(config=ClientConfig.from_props(props))
-    # Brokers learn of new topics within milliseconds; a misspelt name should not take seconds.
-    cluster.unknown_topic_attempts = 2
-    limit = min(CONNECT_TIMEOUT_MS, cluster.config.api_timeout_ms)
-    retrying("connecting", cluster.any_connection, Deadline(limit), cluster.backoff())
-    return cluster
+    props["bootstrap.servers"] = servers
+    return ClientConfig.from_props(props)
 
 
 def command(function: Run) -> Run:

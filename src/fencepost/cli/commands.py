@@ -20,9 +20,15 @@ class Command(NamedTuple):
 
 COMMANDS: tuple[Command, ...] = (
     Command("serve", "fencepost.cli.serve", "run a broker (and its controller) in this process"),
+    Command(
+        "format", "fencepost.cli.format", "make a node's directories ready for its first start"
+    ),
     Command("topics", "fencepost.cli.topics", "list, create, describe, alter and delete topics"),
     Command("configs", "fencepost.cli.configs", "see and change configs of topics and brokers"),
     Command("groups", "fencepost.cli.groups", "consumer groups, their members and offsets"),
+    Command(
+        "quorum", "fencepost.cli.quorum", "the metadata quorum: describe it, change its voters"
+    ),
     Command("produce", "fencepost.cli.produce", "write lines of text or JSON to a topic"),
     Command("consume", "fencepost.cli.consume", "print records of a topic"),
     Command("epochs", "fencepost.cli.epochs", "where each leader epoch of a topic begins and ends"),

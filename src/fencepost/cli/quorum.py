@@ -1,0 +1,267 @@
+"""`fencepost quorum`: who leads and follows the metadata log, and changes of its voters."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.cluster_options import (
+    CONNECT_TIMEOUT_MS,
+    UsageError,
+    add_cluster_options,
+    add_json_option,
+    client_config,
+    command,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from fencepost.client.quorum import QuorumAdmin, QuorumDescription, QuorumReplica, VoterListener
+    from fencepost.wire.types import Uuid
+
+EXAMPLES = """\
+Brokers take every question to the leader; --bootstrap-controller asks the controllers themselves.
+A voter is a node with its disk: the id of the directory its metadata log is in belongs to it.
+
+examples:
+  fencepost quorum describe
+  fencepost quorum describe --bootstrap-controller 127.0.0.1:9093 --json
+  fencepost quorum add-voter --config controller-4/server.properties
+  fencepost quorum add-voter --id 4 --directory-id lnnLXmBzSSOJWn5hTmk93g \\
+      --listener CONTROLLER://127.0.0.1:9096
+  fencepost quorum remove-voter --id 2
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost quorum`."""
+    parser = subparsers.add_parser(
+        "quorum",
+        help="the metadata quorum: describe it, add and remove voters",
+        description="Look at the metadata quorum and change its voters.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    describing = actions.add_parser("describe", help="leader, voters, observers, and their lag")
+    _finish(describing, describe)
+
+    adding = actions.add_parser("add-voter", help="make a controller that follows a voter")
+    adding.add_argument(
+        "--config", type=Path, metavar="FILE", help="server.properties of the controller, formatted"
+    )
+    adding.add_argument("--id", type=int, metavar="N", help="its node.id, without --config")
+    adding.add_argument("--directory-id", metavar="ID", help="of its metadata directory, likewise")
+    adding.add_argument(
+        "--listener",
+        action="append",
+        default=[],
+        metavar="NAME://HOST:PORT",
+        help="where it is reached, likewise; may be repeated",
+    )
+    _finish(adding, add_voter)
+
+    removing = actions.add_parser("remove-voter", help="take a controller's vote away")
+    removing.add_argument("--id", type=int, required=True, metavar="N", help="its node.id")
+    removing.add_argument(
+        "--directory-id", metavar="ID", help="of its metadata directory (default: the voter's)"
+    )
+    _finish(removing, remove_voter)
+
+
+def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
+    add_json_option(parser)
+    add_cluster_options(parser)
+    parser.add_argument(
+        "--bootstrap-controller",
+        metavar="HOST:PORT",
+        help="controllers to ask, in place of brokers",
+    )
+    parser.set_defaults(run=run)
+
+
+@command
+def describe(arguments: argparse.Namespace) -> int:
+    """The quorum as its leader sees it."""
+    with _admin(arguments) as admin:
+        found = admin.describe()
+    if arguments.json:
+        print_json(_document(found))
+        return 0
+    print(
+        f"leader {found.leader_id}  epoch {found.leader_epoch}  "
+        f"high watermark {found.high_watermark}"
+    )
+    now_ms = time.time() * 1000
+    print_table(
+        ("node", "directory", "role", "end offset", "lag", "fetched", "caught up", "listeners"),
+        [
+            (
+                replica.node_id,
+                _directory(replica.directory_id),
+                role,
+                replica.log_end_offset,
+                max(0, _end_of_leader(found) - replica.log_end_offset),
+                _ago(replica.last_fetch_timestamp, now_ms),
+                _ago(replica.last_caught_up_timestamp, now_ms),
+                [
+                    f"{name}://{host}:{port}"
+                    for name, host, port in found.listeners.get(replica.node_id, ())
+                ],
+            )
+            for replica, role in _roles(found)
+        ],
+    )
+    return 0
+
+
+@command
+def add_voter(arguments: argparse.Namespace) -> int:
+    """One more voter."""
+    node_id, directory_id, listeners = _new_voter(arguments)
+    with _admin(arguments) as admin:
+        admin.add_voter(node_id, directory_id, listeners)
+    _report(arguments, node_id, directory_id, f"node {node_id} votes, with {directory_id}")
+    return 0
+
+
+@command
+def remove_voter(arguments: argparse.Namespace) -> int:
+    """One voter less."""
+    with _admin(arguments) as admin:
+        if arguments.directory_id is not None:
+            directory_id = _uuid(arguments.directory_id)
+        else:
+            directory_id = _directory_of_voter(admin, arguments.id)
+        admin.remove_voter(arguments.id, directory_id)
+    _report(arguments, arguments.id, directory_id, f"node {arguments.id} does not vote any more")
+    return 0
+
+
+# -- the command line ------------------------------------------------------------------------
+
+
+def _admin(arguments: argparse.Namespace) -> QuorumAdmin:
+    from fencepost.client.quorum import QuorumAdmin
+
+    config = client_config(
+        arguments,
+        arguments.bootstrap_controller or arguments.bootstrap_server,
+        socket_connection_setup_timeout_ms=CONNECT_TIMEOUT_MS,
+    )
+    return QuorumAdmin(config, controllers=arguments.bootstrap_controller is not None)
+
+
+def _new_voter(arguments: argparse.Namespace) -> tuple[int, Uuid, list[VoterListener]]:
+    """Node id, directory id and listeners, out of the controller's files or the options."""
+    if arguments.config is not None:
+        if arguments.id is not None or arguments.directory_id is not None or arguments.listener:
+            raise UsageError("--config says what --id, --directory-id and --listener would")
+        return _voter_of_files(arguments.config)
+    if arguments.id is None or arguments.directory_id is None or not arguments.listener:
+        raise UsageError("give --config, or --id, --directory-id and --listener")
+    listeners = [_listener(text) for text in arguments.listener]
+    return arguments.id, _uuid(arguments.directory_id), listeners
+
+
+def _voter_of_files(path: Path) -> tuple[int, Uuid, list[VoterListener]]:
+    from fencepost.broker.config import BrokerConfig, ConfigError
+    from fencepost.client.quorum import VoterListener
+    from fencepost.log.disk import OsDisk
+    from fencepost.log.errors import LogError
+    from fencepost.log.meta import read_meta_properties
+
+    try:
+        config = BrokerConfig.load(path, {})
+        told = config.advertised_controllers(config.controller_listeners)
+        meta = read_meta_properties(OsDisk(), str(config.metadata_log_dir))
+    except (ConfigError, LogError, OSError) as error:
+        raise UsageError(f"--config {path}: {error}") from error
+    if not told or meta.directory_id is None:
+        raise UsageError(f"--config {path}: this is not a controller's that has been formatted")
+    listeners = [VoterListener(one.name, one.host, one.port) for one in told]
+    return config.node_id, meta.directory_id, listeners
+
+
+def _listener(text: str) -> VoterListener:
+    from fencepost.client.quorum import VoterListener
+
+    name, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not name or not separator or not colon or not host or not port.isdecimal():
+        raise UsageError(f"--listener {text!r}: must be NAME://HOST:PORT")
+    return VoterListener(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _uuid(text: str) -> Uuid:
+    from fencepost.wire.types import Uuid
+
+    try:
+        return Uuid.from_string(text)
+    except ValueError as error:
+        raise UsageError(f"--directory-id {text!r}: {error}") from error
+
+
+def _directory_of_voter(admin: QuorumAdmin, node_id: int) -> Uuid:
+    voters = {voter.node_id: voter for voter in admin.describe().voters}
+    if node_id not in voters:
+        raise UsageError(f"--id {node_id}: the voters are {', '.join(map(str, sorted(voters)))}")
+    return voters[node_id].directory_id
+
+
+# -- output ----------------------------------------------------------------------------------
+
+
+def _roles(found: QuorumDescription) -> list[tuple[QuorumReplica, str]]:
+    voters = [(v, "leader" if v.node_id == found.leader_id else "follower") for v in found.voters]
+    return [*voters, *((observer, "observer") for observer in found.observers)]
+
+
+def _end_of_leader(found: QuorumDescription) -> int:
+    ends = {replica.node_id: replica.log_end_offset for replica, _ in _roles(found)}
+    return ends.get(found.leader_id, found.high_watermark)
+
+
+def _directory(directory_id: Uuid) -> str | None:
+    return None if directory_id == type(directory_id).ZERO else str(directory_id)
+
+
+def _ago(timestamp_ms: int, now_ms: float) -> str | None:
+    if timestamp_ms < 0:
+        return None
+    return f"{max(0.0, now_ms - timestamp_ms) / 1000:.1f} s ago"
+
+
+def _document(found: QuorumDescription) -> dict[str, Any]:
+    end_offset = _end_of_leader(found)
+    return {
+        "leader_id": found.leader_id,
+        "leader_epoch": found.leader_epoch,
+        "high_watermark": found.high_watermark,
+        "replicas": [
+            {
+                "node_id": replica.node_id,
+                "directory_id": _directory(replica.directory_id),
+                "role": role,
+                "log_end_offset": replica.log_end_offset,
+                "lag": max(0, end_offset - replica.log_end_offset),
+                "last_fetch_timestamp": replica.last_fetch_timestamp,
+                "last_caught_up_timestamp": replica.last_caught_up_timestamp,
+                "listeners": [
+                    listener._asdict() for listener in found.listeners.get(replica.node_id, ())
+                ],
+            }
+            for replica, role in _roles(found)
+        ],
+    }
+
+
+def _report(arguments: argparse.Namespace, node_id: int, directory_id: Uuid, sentence: str) -> None:
+    if arguments.json:
+        print_json({"node_id": node_id, "directory_id": _directory(directory_id)})
+    else:
+        print(sentence)

@@ -1,0 +1,239 @@
+"""`QuorumAdmin`: look at the metadata quorum, add voters to it and remove them (KIP-595, KIP-853).
+
+It asks brokers, which take every question to the leader of the quorum, or the controllers
+themselves (`controllers=True`), where only the leader answers: the others name it, and it is found
+among the given addresses and those that the cluster says its controllers have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from fencepost.client.cluster import Cluster, parse_servers
+from fencepost.client.config import ClientConfig
+from fencepost.client.connection import Connection
+from fencepost.client.errors import BrokerError, ClientError, ConnectionFailed
+from fencepost.client.retry import Backoff, Deadline, retrying
+from fencepost.wire.api import add_raft_voter as add, describe_quorum as describe
+from fencepost.wire.api.describe_cluster import DescribeClusterRequest
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message, Request
+from fencepost.wire.types import Uuid
+
+TOPIC = "__cluster_metadata"
+ENDPOINT_CONTROLLERS = 2
+BACKOFF_FIRST_MS = 50
+
+R = TypeVar("R", bound=Message)
+
+
+class VoterListener(NamedTuple):
+    """A listener of a controller: its name, host and TCP port."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A node that holds the metadata log. Times are ms since 1970, -1 when unknown."""
+
+    node_id: int
+    directory_id: Uuid
+    """Zero where the quorum does not tell directories apart."""
+    log_end_offset: int
+    last_fetch_timestamp: int
+    last_caught_up_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The quorum as its leader sees it. Offsets are -1 when unknown."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: list[QuorumReplica]
+    observers: list[QuorumReplica]
+    listeners: dict[int, list[VoterListener]]
+    """Where voters are reached, by node id, as far as the leader says so."""
+
+
+class QuorumAdmin:
+    """Asks about the quorum and changes it; a context manager. All methods raise ClientError.
+
+    `config` has the addresses (`bootstrap_servers`) of brokers, or of controllers with
+    `controllers`.
+    """
+
+    def __init__(self, config: ClientConfig, *, controllers: bool = False) -> None:
+        self._config = config
+        self._asks_controllers = controllers
+        self._cluster = Cluster(config=config)
+        self._leader: Connection | None = None
+
+    def __enter__(self) -> QuorumAdmin:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
+        self._forget_leader()
+
+    def describe(self) -> QuorumDescription:
+        """Who leads, who votes, who follows, and how far everybody is."""
+        response = self._ask(_describe_request())
+        _check(response.error_code, response.error_message, "the quorum cannot be described")
+        partition = response.topics[0].partitions[0]
+        _check(partition.error_code, partition.error_message, "the quorum cannot be described")
+        return QuorumDescription(
+            leader_id=partition.leader_id,
+            leader_epoch=partition.leader_epoch,
+            high_watermark=partition.high_watermark,
+            voters=[_replica(one) for one in partition.current_voters],
+            observers=[_replica(one) for one in partition.observers],
+            listeners={
+                node.node_id: [
+                    VoterListener(one.name, one.host, one.port) for one in node.listeners
+                ]
+                for node in response.nodes
+            },
+        )
+
+    def add_voter(
+        self,
+        node_id: int,
+        directory_id: Uuid,
+        listeners: Sequence[VoterListener],
+        *,
+        timeout_ms: int = 30_000,
+    ) -> None:
+        """Make a controller that follows already a voter; returns when that is committed."""
+        request = add.AddRaftVoterRequest(
+            timeout_ms=timeout_ms,
+            voter_id=node_id,
+            voter_directory_id=directory_id,
+            listeners=[add.Listener(name=n, host=h, port=p) for n, h, p in listeners],
+        )
+        response = self._ask(request)
+        _check(response.error_code, response.error_message, f"node {node_id} was not added")
+
+    def remove_voter(self, node_id: int, directory_id: Uuid) -> None:
+        """Take a controller's vote away; returns when that is committed."""
+        request = RemoveRaftVoterRequest(voter_id=node_id, voter_directory_id=directory_id)
+        response = self._ask(request)
+        _check(response.error_code, response.error_message, f"node {node_id} was not removed")
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _ask(self, request: Request[R]) -> R:
+        """The leader's answer, by way of any broker or from the leader itself."""
+        if not self._asks_controllers:
+            return self._cluster.request_any(request, _error_of)
+
+        def attempt() -> R:
+            leader = self._leader_connection()
+            response = leader.request(request)
+            error = _error_of(response)
+            if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER):
+                raise BrokerError.of(error, "it does not lead the quorum", host=leader.address)
+            return response
+
+        deadline = Deadline(self._config.api_timeout_ms)
+        backoff = Backoff(BACKOFF_FIRST_MS, self._config.retry_backoff_max_ms)
+        return retrying(
+            type(request).__name__, attempt, deadline, backoff, lambda _: self._forget_leader()
+        )
+
+    def _forget_leader(self) -> None:
+        if self._leader is not None:
+            self._leader.close()
+            self._leader = None
+
+    def _leader_connection(self) -> Connection:
+        """A connection to the controller that says that it leads."""
+        if self._leader is not None and self._leader.is_open:
+            return self._leader
+        last: ClientError | None = None
+        seen: set[tuple[str, int]] = set()
+        known = parse_servers(self._config.bootstrap_servers)
+        while known:
+            address = known.pop(0)
+            if address in seen:
+                continue
+            seen.add(address)
+            try:
+                connection = self._connect(*address)
+                if _leads(connection):
+                    self._leader = connection
+                    return connection
+                known += list(_controllers(connection))
+                connection.close()
+            except ClientError as error:
+                last = error
+        raise last or ConnectionFailed("no controller says that it leads the quorum")
+
+    def _connect(self, host: str, port: int) -> Connection:
+        config = self._config
+        return Connection(
+            host,
+            port,
+            config.client_id,
+            config.request_timeout_ms,
+            connect_timeout_ms=config.connect_timeout_ms,
+            security=config.security,
+        )
+
+
+def _describe_request() -> describe.DescribeQuorumRequest:
+    partition = describe.PartitionDataRequest(partition_index=0)
+    topic = describe.TopicDataRequest(topic_name=TOPIC, partitions=[partition])
+    return describe.DescribeQuorumRequest(topics=[topic])
+
+
+def _leads(connection: Connection) -> bool:
+    """Whether the node at the other end leads the quorum."""
+    response = connection.request(_describe_request())
+    return _error_of(response) == ErrorCode.NONE
+
+
+def _controllers(connection: Connection) -> Iterator[tuple[str, int]]:
+    """Where the controller at the other end says that the others are, if it knows."""
+    request = DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS)
+    if DescribeClusterRequest.api_key not in connection.api_versions:
+        return
+    response = connection.request(request)
+    for node in response.brokers:
+        yield node.host, node.port
+
+
+def _error_of(response: Message) -> int:
+    """The error of a response, or of the one partition in it."""
+    if isinstance(response, describe.DescribeQuorumResponse) and not response.error_code:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                return partition.error_code
+    code: int = response.error_code  # type: ignore[attr-defined]
+    return code
+
+
+def _check(code: int, message: str | None, what: str) -> None:
+    if code:
+        raise BrokerError.of(code, f"{what}: {message}" if message else what)
+
+
+def _replica(state: describe.ReplicaState) -> QuorumReplica:
+    return QuorumReplica(
+        state.replica_id,
+        state.replica_directory_id,
+        state.log_end_offset,
+        state.last_fetch_timestamp,
+        state.last_caught_up_timestamp,
+    )
