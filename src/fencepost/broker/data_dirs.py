@@ -28,13 +28,18 @@ from fencepost.log.errors import (
 )
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import MetaProperties, format_log_dir, read_meta_properties
-from fencepost.log.names import LOCK_FILE, parse_partition_dir
+from fencepost.log.names import (
+    LOCK_FILE,
+    META_PROPERTIES_FILE,
+    TEMPORARY_SUFFIX,
+    parse_partition_dir,
+)
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
 
-HARMLESS_FILES = frozenset({"lost+found", LOCK_FILE})
-"""What an empty directory may have in it."""
+HARMLESS_FILES = frozenset({"lost+found", LOCK_FILE, META_PROPERTIES_FILE + TEMPORARY_SUFFIX})
+"""What an empty directory may have in it; a crash in the midst of formatting leaves the last."""
 
 
 @dataclass(slots=True, eq=False)

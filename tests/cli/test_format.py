@@ -1,0 +1,271 @@
+"""`fencepost format`: what it writes, and what it refuses before it writes anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.broker.config import BrokerConfig
+from fencepost.broker.formatting import FormatPlan, format_directories
+from fencepost.broker.metadata_log import read_bootstrap
+from fencepost.broker.release_versions import level_of, name_of
+from fencepost.cli.main import main
+from fencepost.log.disk import OsDisk
+from fencepost.log.log_dir import LogDir
+from fencepost.log.meta import read_meta_properties
+from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotReader, SnapshotStore
+from fencepost.machines.quorum.voters import VoterSet
+from fencepost.sim.disk import Crash, SimDisk
+from fencepost.wire.records.metadata import FeatureLevelRecord
+from fencepost.wire.types import Uuid
+
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+FIRST, SECOND = "JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A"
+VOTERS = f"1@localhost:9093:{FIRST},2@[::1]:9094:{SECOND}"
+DYNAMIC = {"controller.quorum.bootstrap.servers": "localhost:9093"}
+STATIC = {"controller.quorum.voters": "1@localhost:9093,2@localhost:9094"}
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """Run the command over a configuration; exit code, what it said, and what went wrong."""
+
+    def run_it(*arguments, keys=DYNAMIC, roles="controller", cluster=CLUSTER):
+        config = {
+            "node.id": "1",
+            "process.roles": roles,
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": f"{tmp_path}/a,{tmp_path}/b",
+            **keys,
+        }
+        if "controller" in roles:
+            listeners = ["CONTROLLER://localhost:9093"]
+            if "broker" in roles:
+                listeners.append("PLAINTEXT://localhost:9092")
+            config["listeners"] = ",".join(listeners)
+        path = tmp_path / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+        code = main(["format", "--cluster-id", cluster, "--config", str(path), *arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run_it
+
+
+def bootstrap(directory):
+    """Header and records of the bootstrap snapshot; None if there is none."""
+    path = directory / "__cluster_metadata-0" / f"{BOOTSTRAP_ID}.checkpoint"
+    if not path.exists():
+        return None
+    file = OsDisk().open(str(path))
+    try:
+        header = SnapshotReader(file, str(path)).header
+    finally:
+        file.close()
+    log_dir = LogDir.open(OsDisk(), str(directory))
+    try:
+        store = SnapshotStore(OsDisk(), str(path.parent))
+        store.note(BOOTSTRAP_ID, header, path.stat().st_size)
+        return header, list(read_bootstrap(log_dir, store))
+    finally:
+        log_dir.close(clean=False)
+
+
+def metadata_version(level):
+    return [FeatureLevelRecord(name="metadata.version", feature_level=level)]
+
+
+def test_a_new_id_is_printed(capsys):
+    assert main(["format", "random-uuid"]) == 0
+    first = capsys.readouterr().out.strip()
+    assert main(["format", "random-uuid"]) == 0
+    assert Uuid.from_string(first) != Uuid.from_string(capsys.readouterr().out.strip())
+
+
+def test_every_directory_gets_its_meta_properties(run, tmp_path):
+    code, out, _ = run("--standalone")
+    assert code == 0 and out.count("formatted") == 2
+    metas = [read_meta_properties(OsDisk(), str(tmp_path / name)) for name in "ab"]
+    assert {(meta.cluster_id, meta.node_id) for meta in metas} == {(CLUSTER, 1)}
+    assert metas[0].directory_id != metas[1].directory_id
+    assert not (tmp_path / "b" / "__cluster_metadata-0").exists()
+
+
+def test_standalone_is_one_voter_with_its_disk(run, tmp_path):
+    assert run("--standalone")[0] == 0
+    header, records = bootstrap(tmp_path / "a")
+    assert records == metadata_version(30) and header.kraft_version == 1
+    (voter,) = VoterSet.from_record(header.voters).voters
+    own = read_meta_properties(OsDisk(), str(tmp_path / "a")).directory_id
+    assert (voter.id, voter.key.directory_id) == (1, own)
+    assert voter.endpoints == (("CONTROLLER", "localhost", 9093),)
+    assert (voter.min_kraft_version, voter.max_kraft_version) == (0, 1)
+
+
+def test_initial_controllers_are_the_same_for_all(run, tmp_path):
+    assert run("--initial-controllers", VOTERS)[0] == 0
+    header, _ = bootstrap(tmp_path / "a")
+    voters = VoterSet.from_record(header.voters)
+    assert [(v.id, str(v.key.directory_id)) for v in voters.voters] == [(1, FIRST), (2, SECOND)]
+    assert voters.get(2).endpoints == (("CONTROLLER", "::1", 9094),)
+    meta = read_meta_properties(OsDisk(), str(tmp_path / "a"))
+    assert str(meta.directory_id) == FIRST
+
+
+def test_a_controller_that_joins_brings_nothing(run, tmp_path):
+    assert run("--no-initial-controllers")[0] == 0
+    assert bootstrap(tmp_path / "a") is None
+
+
+def test_static_voters_are_not_in_the_snapshot(run, tmp_path):
+    assert run("--release-version", "4.0", keys=STATIC)[0] == 0
+    header, records = bootstrap(tmp_path / "a")
+    assert (header.kraft_version, header.voters) == (0, None)
+    assert records == metadata_version(25)
+
+
+def test_a_broker_has_nothing_to_say_of_the_cluster(run, tmp_path):
+    code, out, _ = run(roles="broker", keys=DYNAMIC)
+    assert code == 0 and "formatted" in out
+    assert bootstrap(tmp_path / "a") is None
+
+
+def test_a_new_cluster_id_can_be_drawn(run, tmp_path):
+    code, out, _ = run("--standalone", cluster="random-uuid")
+    assert code == 0
+    meta = read_meta_properties(OsDisk(), str(tmp_path / "a"))
+    assert out.endswith(f"cluster id {meta.cluster_id}\n") and len(meta.cluster_id) == 22
+
+
+def test_what_is_formatted_is_left_alone(run, tmp_path):
+    assert run("--standalone")[0] == 0
+    before = (tmp_path / "a" / "meta.properties").read_bytes()
+    code, _, err = run("--standalone")
+    assert code == 1 and "--ignore-formatted" in err
+    (tmp_path / "b" / "meta.properties").unlink()
+    code, out, _ = run("--standalone", "--ignore-formatted")
+    assert code == 0 and "formatted already" in out and "formatted data directory" in out
+    assert (tmp_path / "a" / "meta.properties").read_bytes() == before
+
+
+def test_another_clusters_directory_is_never_touched(run, tmp_path):
+    assert run("--standalone")[0] == 0
+    code, _, err = run("--standalone", "--ignore-formatted", cluster="another")
+    assert code == 1 and f"cluster {CLUSTER}" in err
+
+
+def test_a_directory_with_anything_in_it_is_not_formatted(run, tmp_path):
+    (tmp_path / "b" / "photos").mkdir(parents=True)
+    code, _, err = run("--standalone")
+    assert code == 1 and "photos" in err
+    assert not (tmp_path / "a").exists(), "nothing is written before everything is checked"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys", "roles", "what"),
+    [
+        ((), DYNAMIC, "controller", "--standalone"),
+        (("--standalone",), DYNAMIC, "broker", "controller"),
+        (("--standalone",), STATIC, "controller", "do not go together"),
+        (("--initial-controllers", "1@h:1"), DYNAMIC, "controller", "ID@HOST:PORT"),
+        (("--initial-controllers", " , "), DYNAMIC, "controller", "no voters"),
+        (("--initial-controllers", f"1@h:0:{FIRST}"), DYNAMIC, "controller", "port"),
+        (("--initial-controllers", f"1@h:1:{FIRST},1@h:2:{SECOND}"), DYNAMIC, "controller", "dis"),
+        (("--standalone", "--feature", "kraft.version=0"), DYNAMIC, "controller", "together"),
+        (("--feature", "kraft.version=1"), STATIC, "controller", "together"),
+        (("--feature", "group.version=1"), STATIC, "controller", "no feature"),
+        (("--feature", "metadata.version=99"), STATIC, "controller", "7 to 30"),
+        (("--feature", "metadata.version"), STATIC, "controller", "NAME=LEVEL"),
+        (("--standalone", "--release-version", "3.7"), DYNAMIC, "controller", "3.9-IV0"),
+        (("--release-version", "2.8"), STATIC, "controller", "2.8"),
+        (
+            ("--release-version", "4.0", "-f", "metadata.version=30"),
+            STATIC,
+            "controller",
+            "are one",
+        ),
+        (("--directory-id", "x"), STATIC, "controller", "--directory-id"),
+        (
+            ("--directory-id", SECOND, "--initial-controllers", VOTERS),
+            DYNAMIC,
+            "controller",
+            "different",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(run, tmp_path, arguments, keys, roles, what):
+    code, _, err = run(*arguments, keys=keys, roles=roles)
+    assert code == 2 and what in err and err.startswith("fencepost format: ")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_running_node_is_not_formatted_under_its_feet(run, tmp_path):
+    assert run("--standalone")[0] == 0
+    log_dir = LogDir.open(OsDisk(), str(tmp_path / "a"))
+    (tmp_path / "a" / "meta.properties").unlink()
+    for name in ("recovery-point-offset-checkpoint", "partition.metadata"):
+        (tmp_path / "a" / name).unlink(missing_ok=True)
+    try:
+        code, _, err = run("--standalone", "--ignore-formatted")
+    finally:
+        log_dir.close(clean=False)
+    assert code == 1 and "in use" in err
+
+
+def test_levels_have_names():
+    assert [level_of(name) for name in ("4.3", "4.2", "4.1-IV0", "3.7", "3.3-IV3")] == [
+        30,
+        29,
+        26,
+        19,
+        7,
+    ]
+    assert (name_of(29), name_of(99)) == ("4.2-IV1", "99")
+    with pytest.raises(ValueError, match=r"3\.3-IV3"):
+        level_of("1.0")
+
+
+@pytest.mark.parametrize("power", [True, False], ids=["power", "process"])
+def test_a_crash_leaves_a_directory_that_can_be_formatted(power):
+    """`meta.properties` comes last: a directory has it, and all that is behind it, or not."""
+    config = BrokerConfig.load(
+        None,
+        {
+            "process.roles": "controller",
+            "node.id": "1",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": "CONTROLLER://localhost:9093",
+            "log.dirs": "/data",
+            **DYNAMIC,
+        },
+    )
+    voters = VoterSet.of_ids((1,))
+    plan = FormatPlan(
+        CLUSTER,
+        Uuid.from_string(FIRST),
+        {"metadata.version": 30, "kraft.version": 1},
+        voters,
+        ignore_formatted=True,
+    )
+
+    def formatted(disk):
+        format_directories(disk, config, plan, 1)
+        return disk
+
+    changes = formatted(SimDisk()).changes
+    assert changes > 8
+    for crash_at in range(1, changes + 1):
+        disk = SimDisk(crash_at)
+        disk.crash_at = crash_at
+        with pytest.raises(Crash):
+            formatted(disk)
+        disk.crash_at = None
+        if power:
+            disk.power_loss()
+        else:
+            disk.process_death()
+        formatted(disk)
+        path = f"/data/__cluster_metadata-0/{BOOTSTRAP_ID}.checkpoint"
+        file = disk.open(path)
+        reader = SnapshotReader(file, path)
+        assert sum(header.records_count for header, _ in reader) == 1
+        assert read_meta_properties(disk, "/data").cluster_id == CLUSTER
