@@ -5,8 +5,11 @@
         cluster.leader().kill()
 
 Controllers have the node ids 1, 2, ... and brokers those that follow. Every node has a directory
-named for it with its `server.properties`, its log and its data. A directory that holds a cluster
-already is taken as it is, ports included; so `restart` finds everything where it was.
+named for it with its `server.properties`, its log and its data. Voters are dynamic (KIP-853)
+unless `static_voters` puts them into the configuration.
+
+`directory` may hold a cluster that was made here before: its nodes keep their configuration and
+their data.
 """
 
 from __future__ import annotations
@@ -20,16 +23,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from fencepost.broker.config import BrokerConfig
+from fencepost.broker.formatting import (
+    FormatPlan,
+    choose_features,
+    format_directories,
+    parse_voters,
+    random_id,
+)
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import LogError
-from fencepost.log.meta import decode_properties, encode_properties, format_log_dir
+from fencepost.log.meta import decode_properties, encode_properties, read_meta_properties
 from fencepost.testing.node_process import NodeProcess, NodeProcessError
 from fencepost.wire.api import describe_quorum as describe
-from fencepost.wire.types import Uuid
 
 HOST = "127.0.0.1"
+LISTENER = "CONTROLLER"
 LEADER_TIMEOUT_S = 30.0
 POLL_S = 0.02
 ASK_TIMEOUT_MS = 2_000
@@ -49,6 +60,7 @@ class QuorumCluster:
         *,
         directory: Path | None = None,
         ports: list[int] | None = None,
+        static_voters: bool = False,
         config: Mapping[str, Any] | None = None,
         controller_config: Mapping[str, Any] | None = None,
     ) -> None:
@@ -58,6 +70,7 @@ class QuorumCluster:
         self.directory = directory or Path(tempfile.mkdtemp(prefix="fencepost-"))
         self._config = {"group.initial.rebalance.delay.ms": 0} if config is None else dict(config)
         self._controller_config = dict(controller_config or {})
+        self._static_voters = static_voters
         names = [f"controller-{id_}" for id_ in range(1, controllers + 1)]
         names += [f"broker-{controllers + 1 + place}" for place in range(brokers)]
         nodes = [NodeProcess(name, self.directory / name) for name in names]
@@ -192,25 +205,62 @@ class QuorumCluster:
 
     # -- setting up ------------------------------------------------------------------------
 
-    def _set_up(self, ports: list[int] | None) -> None:
-        """Write configs and format data directories that are not there yet."""
-        present = {id_: node for id_, node in self.nodes.items() if node.config_path.exists()}
-        for id_, node in present.items():
-            self._read_port(id_, node)
-        missing = [id_ for id_ in self.nodes if id_ not in present]
-        given = ports if ports is not None else _free_ports(len(missing))
-        if len(given) < len(missing):
-            raise ValueError(f"{len(given)} ports for {len(missing)} nodes")
-        self._ports.update(zip(missing, given, strict=False))
-        cluster_id = str(Uuid.random())
-        for id_ in missing:
-            self._write(id_)
-        for id_, node in self.nodes.items():
-            self._format(id_, node, cluster_id)
+    def add_controller(self) -> int:
+        """One more controller, formatted and not started; it observes until it is made a voter.
 
-    def _read_port(self, id_: int, node: NodeProcess) -> None:
-        entries = decode_properties(str(node.config_path), node.config_path.read_bytes())
-        self._ports[id_] = int(entries["listeners"].rpartition(":")[2])
+        Its node id. Only with dynamic voters.
+        """
+        assert not self._static_voters, "static voters do not change"
+        id_ = max(self.nodes) + 1
+        name = f"controller-{id_}"
+        self.controllers[id_] = NodeProcess(name, self.directory / name)
+        self._ports[id_] = _free_ports(1)[0]
+        self._write(id_)
+        self._format(id_, FormatPlan(self.cluster_id, random_id(), self._features(), None, False))
+        return id_
+
+    def _set_up(self, ports: list[int] | None) -> None:
+        """Make the nodes' files, unless they are there. NodeProcessError, ValueError."""
+        present = [id_ for id_, node in self.nodes.items() if node.config_path.exists()]
+        if present:
+            self._take_over(present)
+            return
+        given = ports if ports is not None else _free_ports(len(self.nodes))
+        if len(given) != len(self.nodes):
+            raise ValueError(f"{len(given)} ports for {len(self.nodes)} nodes")
+        self._ports.update(zip(self.nodes, given, strict=True))
+        self.cluster_id = str(random_id())
+        directories = {id_: random_id() for id_ in self.nodes}
+        voters = None
+        if not self._static_voters:
+            text = ",".join(f"{i}@{self.address_of(i)}:{directories[i]}" for i in self.controllers)
+            voters = parse_voters(text, LISTENER)
+        for id_ in self.nodes:
+            self._write(id_)
+            plan = FormatPlan(self.cluster_id, directories[id_], self._features(), voters)
+            self._format(id_, plan)
+
+    def _take_over(self, present: list[int]) -> None:
+        """The directory has a cluster; it must be the one that is meant."""
+        if len(present) < len(self.nodes):
+            missing = [node.name for id_, node in self.nodes.items() if id_ not in present]
+            raise NodeProcessError(
+                f"{self.directory} has a cluster without {', '.join(missing)};"
+                " start it with as many controllers and brokers as it has"
+            )
+        for id_, node in self.nodes.items():
+            path = node.config_path
+            entries = decode_properties(str(path), path.read_bytes())
+            self._ports[id_] = int(entries["listeners"].rpartition(":")[2])
+        try:
+            config = BrokerConfig.load(self.nodes[present[0]].config_path, {})
+            meta = read_meta_properties(OsDisk(), str(config.metadata_log_dir))
+        except (LogError, OSError) as error:
+            raise NodeProcessError(f"{self.directory}: {error}") from error
+        self.cluster_id = meta.cluster_id or ""
+
+    def _features(self) -> dict[str, int]:
+        return choose_features({}, has_voters=not self._static_voters)
 
     def _write(self, id_: int) -> None:
         node = self.nodes[id_]
@@ -220,35 +270,30 @@ class QuorumCluster:
     def properties_of(self, id_: int) -> dict[str, str]:
         """The configuration of a node."""
         is_controller = id_ in self.controllers
-        name = "CONTROLLER" if is_controller else "PLAINTEXT"
+        name = LISTENER if is_controller else "PLAINTEXT"
         entries: dict[str, Any] = {
             "node.id": id_,
             "process.roles": "controller" if is_controller else "broker",
-            "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": ",".join(
-                f"{voter}@{self.address_of(voter)}" for voter in self.controllers
-            ),
+            "controller.listener.names": LISTENER,
             "listeners": f"{name}://{self.address_of(id_)}",
             "log.dirs": str(self.nodes[id_].directory / "data"),
             **self._config,
             **(self._controller_config if is_controller else {}),
         }
+        if self._static_voters:
+            voters = [f"{voter}@{self.address_of(voter)}" for voter in self.controllers]
+            entries["controller.quorum.voters"] = ",".join(voters)
+        else:
+            entries["controller.quorum.bootstrap.servers"] = self.bootstrap_controllers
         return {key: _text(value) for key, value in entries.items()}
 
-    def _format(self, id_: int, node: NodeProcess, cluster_id: str) -> None:
-        directory = str(node.directory / "data")
+    def _format(self, id_: int, plan: FormatPlan) -> None:
+        node = self.nodes[id_]
         try:
-            made = format_log_dir(
-                OsDisk(),
-                directory,
-                cluster_id=self.cluster_id or cluster_id,
-                node_id=id_,
-                directory_id=Uuid.random(),
-                ignore_formatted=True,
-            )
-        except LogError as error:
+            config = BrokerConfig.load(node.config_path, {})
+            format_directories(OsDisk(), config, plan, int(time.time() * 1000))
+        except (LogError, OSError) as error:
             raise NodeProcessError(f"{node.name}: {error}") from error
-        self.cluster_id = made.cluster_id or ""
 
 
 def _free_ports(count: int) -> list[int]:
