@@ -68,7 +68,6 @@ class VersionRange(NamedTuple):
 
 
 NO_VERSIONS = VersionRange(0, -1)
-ALL_VERSIONS = VersionRange(0, None)
 
 
 class _Missing:
