@@ -1,0 +1,96 @@
+"""Controllers killed, paused and restarted in real processes: what was acknowledged stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.testing.quorum_cluster import QuorumCluster
+
+from .conftest import TopicWriter, topic_names
+
+pytestmark = pytest.mark.slow
+
+
+def test_killed_leader(cluster: QuorumCluster, writer: TopicWriter):
+    leader = cluster.leader_id()
+    cluster.controllers[leader].kill()
+    assert cluster.leader_id(but=leader) != leader
+    writer.wait_for_more()
+    cluster.controllers[leader].start()
+    cluster.controllers[leader].wait_until_ready()
+    writer.wait_for_more()
+    assert set(writer.stop()) <= topic_names(cluster)
+
+
+def test_paused_leader(cluster: QuorumCluster, writer: TopicWriter):
+    leader = cluster.leader_id()
+    epoch = _epoch(cluster, leader)
+    cluster.controllers[leader].pause()
+    successor = cluster.leader_id(but=leader)
+    assert _epoch(cluster, successor) > epoch
+    writer.wait_for_more()
+    cluster.controllers[leader].resume()
+
+    def follows() -> bool:
+        said = cluster.describe(leader)
+        return said is not None and said.error_code != 0 and said.leader_epoch > epoch
+
+    cluster.wait_until(follows, "the old leader does not step down")
+    writer.wait_for_more()
+    assert set(writer.stop()) <= topic_names(cluster)
+
+
+def test_leader_stopped_in_order_hands_over(cluster: QuorumCluster, writer: TopicWriter):
+    leader = cluster.leader_id()
+    assert cluster.controllers[leader].stop() == 0
+    assert "handing over" in cluster.controllers[leader].log_tail
+    writer.wait_for_more()
+    assert cluster.find_leader() not in (None, leader)
+    assert set(writer.stop()) <= topic_names(cluster)
+
+
+def test_every_controller_restarted_in_turn(cluster: QuorumCluster, writer: TopicWriter):
+    for node in cluster.controllers.values():
+        assert node.stop() == 0
+        node.start()
+        node.wait_until_ready()
+        cluster.leader_id()
+        writer.wait_for_more()
+    assert set(writer.stop()) <= topic_names(cluster)
+
+
+def test_all_controllers_killed_at_once(cluster: QuorumCluster, writer: TopicWriter):
+    for node in cluster.controllers.values():
+        node.kill()
+    cluster.start()
+    writer.wait_for_more()
+    assert set(writer.stop()) <= topic_names(cluster)
+
+
+def test_killed_broker_reads_the_metadata_again(cluster: QuorumCluster, writer: TopicWriter):
+    (broker,) = cluster.brokers.values()
+    acknowledged = set(writer.stop())
+    broker.kill()
+    broker.start()
+    broker.wait_until_ready()
+    assert acknowledged <= topic_names(cluster)
+
+
+def test_a_minority_elects_nobody(cluster: QuorumCluster):
+    leader = cluster.leader_id()
+    others = [node for id_, node in cluster.controllers.items() if id_ != leader]
+    for node in others:
+        node.kill()
+
+    def has_resigned() -> bool:
+        said = cluster.describe(leader)
+        return said is not None and said.leader_id == -1
+
+    cluster.wait_until(has_resigned, "a leader without a majority goes on")
+    assert cluster.find_leader() is None
+
+
+def _epoch(cluster: QuorumCluster, node_id: int) -> int:
+    said = cluster.describe(node_id)
+    assert said is not None
+    return said.leader_epoch
