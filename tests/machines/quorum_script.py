@@ -17,10 +17,12 @@ epoch 1, of which two are on its disk.
     flush N               what N appended is durable
     fire N TIMER          let time pass until the timer is due
     deliver A->B [Kind]   the first such message arrives
+    pass A->B             whatever is on that way now arrives, if anything is
     drop A->B [Kind]      it is lost, and its sender hears so
     settle                flush and deliver everything until only time could pass
     wait MS               let time pass, and everything happen that it brings
     append N NAME         ask N to append a record
+    claim A B E           A is told by B that it leads epoch E
     cut A B / mend        nothing passes between A and B / everything does again
     add-voter A N         ask A to add N to the voters
     remove-voter A N      ask A to remove N, with the disk it has in A's voter set
@@ -37,7 +39,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum import QuorumConfig, QuorumMachine, QuorumState
+from fencepost.machines.quorum.messages import begin_request
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
@@ -47,7 +50,7 @@ from fencepost.wire.api.vote import VoteRequest, VoteResponse
 from fencepost.wire.errors import error_name
 
 from .quorum_checks import Flight, Violation
-from .quorum_world import World
+from .quorum_world import CLUSTER_ID, World
 from .voters_world import VotersWorld
 
 
@@ -120,6 +123,11 @@ class Script:
             world.fire(int(words[0]), words[1])
         elif verb == "deliver":
             world.deliver(self._flight(words))
+        elif verb == "pass":
+            source, target = (int(word) for word in words[0].split("->"))
+            for flight in list(world.flights):
+                if (flight.source, flight.target) == (source, target):
+                    world.deliver(flight)
         elif verb == "drop":
             world.drop(self._flight(words))
         elif verb == "settle":
@@ -128,6 +136,11 @@ class Script:
             world.wait(int(words[0]))
         elif verb == "append":
             world.append(int(words[0]), words[1])
+        elif verb == "claim":
+            told, by, epoch = (int(word) for word in words)
+            state = QuorumState(epoch, leader_id=by)
+            request = begin_request(QuorumConfig(cluster_id=CLUSTER_ID), told, state)
+            world.put("request", world.nodes[by], told, request, request)
         elif verb == "cut":
             a, b = int(words[0]), int(words[1])
             world.blocked |= {(a, b), (b, a)}

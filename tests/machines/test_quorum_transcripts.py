@@ -19,6 +19,7 @@ from fencepost.machines.effects import Effect, Persist, SetTimer, WriteState
 from fencepost.machines.quorum import QuorumMachine, Role, inputs
 from fencepost.machines.quorum.roles import Follower, Leader, Nominee
 
+from . import voter_ablations
 from .quorum_script import play
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
@@ -135,6 +136,23 @@ ABLATIONS: dict[str, tuple[type[QuorumMachine], str]] = {
     "s40_divergence": (
         SeesNoDivergence,
         "VIOLATION I24: 1 has other committed batches than there were",
+    ),
+    "s45_voter_loses_its_disk": (voter_ablations.CountsByNodeId, "VIOLATION I26"),
+    "s46_leader_dies_adding_a_voter": (
+        voter_ablations.VotesAmongKnownVoters,
+        "3 prospective e1 of 1",
+    ),
+    "s47_leader_removes_itself": (voter_ablations.CountsItselfForEver, "VIOLATION I26"),
+    "s47_removed_leader_goes": (
+        voter_ablations.LeadsThoughRemoved,
+        "without-1: NOT_LEADER_OR_FOLLOWER",
+    ),
+    "s48_overlapping_changes": (voter_ablations.ChangesVotersAtOnce, "VIOLATION I25"),
+    "s49_observer_flushes": (voter_ablations.ObserversNeedNoDisk, "VIOLATION I26"),
+    "s54_absurd_epoch": (voter_ablations.BelievesAnyEpoch, "2 failed      e2147483647"),
+    "s56_unroutable_leader": (
+        voter_ablations.StaysWithItsLeader,
+        "3 leader      e2 of 3   hw 4   [1 2]   of 1 2 3\n> check",
     ),
 }
 

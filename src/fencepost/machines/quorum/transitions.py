@@ -252,8 +252,9 @@ class Transitions(QuorumCore):
             if progress.last_fetch_ms >= 0:
                 leader.observers[progress.key] = progress
         leader.unacknowledged &= set(leader.followers)
-        for peer in [peer for peer in self._in_flight if peer not in leader.followers]:
-            del self._in_flight[peer]
+        for waiting in (self._in_flight, self._not_before):
+            for peer in [peer for peer in waiting if peer not in leader.followers]:
+                del waiting[peer]  # type: ignore[attr-defined]
         self._watch_over_others()
 
     def _progress_taken_over(
