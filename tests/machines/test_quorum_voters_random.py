@@ -13,7 +13,7 @@ import pytest
 
 from fencepost.machines.quorum import QuorumMachine, Role
 
-from .quorum_world import Violation
+from .quorum_checks import Violation
 from .test_quorum_random import Trouble
 from .voters_world import VotersWorld
 

@@ -27,8 +27,9 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
+from .quorum_checks import Flight, Node, Violation
 from .quorum_log import Entry, ListLog
-from .quorum_world import CLUSTER_ID, KEY, Flight, Node, Violation, World
+from .quorum_world import CLUSTER_ID, KEY, World
 
 
 class VotersWorld(World):
