@@ -7,9 +7,11 @@ nodes that changed, and the messages that were sent:
     2 follower   e1 of 1   hw 1   [1 1 | 1]
 
 reads: node 2 follows 1 in epoch 1, knows offset 1 as high watermark, and has three batches, all of
-epoch 1, of which two are on its disk.
+epoch 1, of which two are on its disk. `[7: 1]` is a log that begins at offset 7. A node that has
+fetched a snapshot and is to install it shows `wants`, one that cannot read its log `damaged`.
 
-    voters N [observers=M] [fetch_max_bytes=B]   the world; first
+    voters N [observers=M] [fetch_max_bytes=B] [snapshot_max_bytes=B] [retention_bytes=B]
+                          the world; first. draftN=V: node N speaks V of the draft
     dynamic N [others=M] [joins=1] [static=1]    a world whose voters come and go; first
     start N...            boot nodes
     crash N [keep K]      power cut; K unflushed batches reach the disk
@@ -32,6 +34,13 @@ epoch 1, of which two are on its disk.
     voters-of N           the voters by the log of N, with the numbers of their disks
     outcomes              what became of the appends
     time                  the clock
+    snapshot N            N takes a snapshot of what it knows to be committed
+    install N             what N has fetched takes the place of its log
+    crash-installing N    power cut when the snapshot is in place, and the log not yet emptied
+    lose-snapshots N      N's snapshots are gone
+    rot N OFFSET          a batch on N's disk rots; whoever reads it will notice
+    rot-snapshot N        a byte of N's newest snapshot turns over
+    scrub N               N reads its log, and notices what has rotted
     check                 invariants that need a look at all logs
 """
 
@@ -44,9 +53,18 @@ from fencepost.machines.quorum.messages import begin_request
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from fencepost.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
+from fencepost.wire.api.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PartitionSnapshotRequest,
+)
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.draft.fetch_quorum_records import (
+    FetchQuorumRecordsRequest,
+    FetchQuorumRecordsResponse,
+)
 from fencepost.wire.errors import error_name
 
 from .quorum_checks import Flight, Violation
@@ -96,8 +114,12 @@ class Script:
 
     def _command(self, verb: str, words: list[str]) -> list[str]:
         if verb == "voters":
-            options = {k: int(v) for k, v in (word.split("=") for word in words[1:])}
-            self._world = World(int(words[0]), machine_class=self._machine_class, **options)
+            numbers = {k: int(v) for k, v in (word.split("=") for word in words[1:])}
+            drafts = {int(k[5:]): v for k, v in numbers.items() if k.startswith("draft")}
+            options = {k: v for k, v in numbers.items() if not k.startswith("draft")}
+            self._world = World(
+                int(words[0]), machine_class=self._machine_class, drafts=drafts, **options
+            )
             return []
         if verb == "dynamic":
             flags = {k: int(v) for k, v in (word.split("=") for word in words[1:])}
@@ -141,6 +163,20 @@ class Script:
             state = QuorumState(epoch, leader_id=by)
             request = begin_request(QuorumConfig(cluster_id=CLUSTER_ID), told, state)
             world.put("request", world.nodes[by], told, request, request)
+        elif verb == "snapshot":
+            world.take_snapshot(int(words[0]))
+        elif verb == "install":
+            world.install(int(words[0]))
+        elif verb == "crash-installing":
+            world.crash_installing(int(words[0]))
+        elif verb == "rot":
+            world.rot(int(words[0]), int(words[1]))
+        elif verb == "rot-snapshot":
+            world.rot_snapshot(int(words[0]))
+        elif verb == "scrub":
+            world.scrub(int(words[0]))
+        elif verb == "lose-snapshots":
+            world.nodes[int(words[0])].log.snapshots.files.clear()
         elif verb == "cut":
             a, b = int(words[0]), int(words[1])
             world.blocked |= {(a, b), (b, a)}
@@ -216,11 +252,17 @@ class Script:
     def _show(self, node_id: int) -> str:
         node = self.world.nodes[node_id]
         log: list[str] = []
+        if node.log.start_offset > 0:
+            log.append(f"{node.log.start_offset}:")
         for entry in node.log.entries:
             if entry.base_offset == node.log.durable_offset:
                 log.append("|")
             log.append(str(entry.epoch))
         shown = f"[{' '.join(log)}]"
+        if node.wants_install is not None:
+            shown += f" wants {node.wants_install.end_offset}-e{node.wants_install.epoch}"
+        if node.machine is not None and node.machine.damaged_at is not None:
+            shown += f" damaged at {node.machine.damaged_at}"
         if node.machine is None:
             return f"{node_id} is down   {shown}"
         machine = node.machine
@@ -266,7 +308,20 @@ def _details(flight: Flight) -> str:
             return f" {_error(got)}"
         if got.diverging_epoch.epoch >= 0:
             return f" diverges at e{got.diverging_epoch.epoch} to {got.diverging_epoch.end_offset}"
+        if got.snapshot_id.epoch >= 0:
+            return f" snapshot {got.snapshot_id.end_offset}-e{got.snapshot_id.epoch}"
         return f" hw {got.high_watermark}, {len(got.records)} bytes"
+    if isinstance(message, FetchSnapshotRequest | FetchSnapshotResponse):
+        return _snapshot_details(message)
+    if isinstance(message, FetchQuorumRecordsRequest):
+        return (
+            f" e{message.leader_epoch} from {message.fetch_offset}, "
+            f"last e{message.last_fetched_epoch}"
+        )
+    if isinstance(message, FetchQuorumRecordsResponse):
+        error = f" {_error(message)}" if message.error_code else ""
+        cut = f", cut to {message.next_fetch_offset}" if message.next_fetch_offset >= 0 else ""
+        return f"{error} hw {message.high_watermark}, {len(message.records)} bytes{cut}"
     if message is None or isinstance(message, ApiVersionsRequest | ApiVersionsResponse):
         return ""
     if isinstance(message, AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest):
@@ -278,6 +333,17 @@ def _details(flight: Flight) -> str:
     partition = message.topics[0].partitions[0]  # type: ignore[attr-defined]
     error = _error(partition) + " " if getattr(partition, "error_code", 0) else ""
     return f" {error}e{partition.leader_epoch} of {partition.leader_id}"
+
+
+def _snapshot_details(message: FetchSnapshotRequest | FetchSnapshotResponse) -> str:
+    partition = message.topics[0].partitions[0]
+    id_ = f" {partition.snapshot_id.end_offset}-e{partition.snapshot_id.epoch}"
+    if isinstance(partition, PartitionSnapshotRequest):
+        return f" e{partition.current_leader_epoch}, {id_.strip()} from {partition.position}"
+    if partition.error_code:
+        return f" {_error(partition)}"
+    size = len(partition.unaligned_records)
+    return f"{id_} {partition.position}+{size} of {partition.size}"
 
 
 def _error(partition: object) -> str:

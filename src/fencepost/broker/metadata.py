@@ -128,6 +128,10 @@ class MetadataHost:
         self._ports.unhost(METADATA_KEY)
         self.snapshots.close()
 
+    def take_snapshot(self) -> None:
+        """Take a snapshot of the image as it is, although it is not time yet."""
+        self._taker.take_soon()
+
     def catch_up(self) -> None:
         """Apply what is committed and not yet in the image, and tell everybody."""
         high_watermark = self.machine.high_watermark

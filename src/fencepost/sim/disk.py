@@ -273,6 +273,28 @@ class SimDisk:
         self.operations.clear()
         self._seen.clear()
 
+    def lose_power_keeping(self, changes: int, torn_bytes: int | None = None) -> None:
+        """The machine is gone, and it is known what is left: nothing is drawn.
+
+        Of each file the first `changes` unsynced changes survive, the last of them cut short to
+        `torn_bytes` if that is given; of directories all, or, with no changes, none.
+        """
+        for node in list(self._nodes(self.root)):
+            if isinstance(node, Inode):
+                kept = node.pending[:changes]
+                content = bytearray(node.durable)
+                for index, (position, data) in enumerate(kept):
+                    is_torn = torn_bytes is not None and index == len(kept) - 1
+                    piece = data[:torn_bytes] if is_torn and data is not None else data
+                    node.apply(content, position, piece)
+                node.lose(content, data_only=False, size_only=False)
+            else:
+                for change in node.pending if changes else ():
+                    node.apply(node.durable, change)
+                node.cached = dict(node.durable)
+                node.pending.clear()
+        self.process_death()
+
     def power_loss(self) -> None:
         """The machine is gone: draw what of the unsynced changes survives."""
         nodes = list(self._nodes(self.root))  # before names vanish: what is linked may come back

@@ -217,6 +217,10 @@ class Network:
 
     # -- failures ----------------------------------------------------------------------------
 
+    def lose(self, call: Call) -> None:
+        """A message of this call is gone with its connection."""
+        self._fail_later(call, is_reset=True)
+
     def _fail_later(self, call: Call, is_reset: bool) -> None:
         """The source is going to hear that there will be no answer."""
         options, world = self._world.options, self._world

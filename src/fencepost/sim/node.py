@@ -113,6 +113,12 @@ class SimNode:
         self.must_reboot = False
         self.disk.power_loss()
 
+    def lose_power_keeping(self, changes: int, torn_bytes: int | None = None) -> None:
+        """The machine is gone, and it is known what is left; see the disk."""
+        if self.is_up:
+            self._die(is_told=False)
+        self.disk.lose_power_keeping(changes, torn_bytes)
+
     def _die(self, is_told: bool) -> None:
         self.is_up, self.is_paused = False, False
         self.parked.clear()
@@ -161,6 +167,10 @@ class SimNode:
     def machine(self) -> QuorumMachine:
         """The quorum machine of the present life."""
         return self.metadata.machine
+
+    def take_snapshot(self) -> None:
+        """Take a snapshot of the image as it is, as the product does when it is time."""
+        self.metadata.take_snapshot()
 
     def feed(self, input_: Any) -> None:
         """Step the machine."""

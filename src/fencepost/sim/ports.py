@@ -125,6 +125,11 @@ class SimPorts(MachinePorts):
         armed = None if host is None else host.timers.get(name)
         return armed if isinstance(armed, NodeTimer) and armed in self.timers.armed else None
 
+    def timer_names(self, key: Hashable) -> list[str]:
+        """The names of the machine's armed timers."""
+        host = self._hosts.get(key)
+        return [name for name in (host.timers if host else ()) if self.timer(key, name)]
+
     # -- the disk ------------------------------------------------------------------------------
 
     def append(self, key: Hashable, work: Append) -> int:

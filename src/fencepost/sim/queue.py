@@ -74,6 +74,11 @@ class EventQueue:
         """All that are still to happen, in their order."""
         return (entry[3] for entry in sorted(self._heap) if entry[3].is_due)
 
+    def in_order(self) -> list[Event]:
+        """All that are still to happen, in the order in which they came to be."""
+        entries = sorted(self._heap, key=lambda entry: entry[2])
+        return [entry[3] for entry in entries if entry[3].is_due]
+
     def take(self, event: Event) -> None:
         """Take a certain event out, to let it happen now or never."""
         self._heap = [entry for entry in self._heap if entry[3] is not event]

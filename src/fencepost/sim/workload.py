@@ -41,6 +41,10 @@ BROKERS = (11, 12, 13)
 MOST_TOPICS = 40
 _SET = 0
 _TOPIC = 2
+_BROKER = 4
+
+
+Then = Callable[["Asked"], None]
 
 
 class Asked:
@@ -55,6 +59,15 @@ class Asked:
         self.at_us = at_us
         self.error: ErrorCode | None = None
         self.reply: Any = None
+
+    def said(self) -> str:
+        """What the answer was: the error, of the whole or of its one part."""
+        assert self.error is not None, "there is an answer"
+        if self.error is not ErrorCode.NONE:
+            return self.error.name
+        parts = getattr(self.reply, "topics", None) or getattr(self.reply, "responses", None)
+        code = getattr(parts[0] if parts else self.reply, "error_code", 0)
+        return ErrorCode(code).name
 
 
 class Workload:
@@ -136,6 +149,21 @@ class Workload:
         for asked in [one for one in self.waiting if one.node is node]:
             del self.waiting[asked]
 
+    def ask(self, node: SimNode, kind: str, name: str, then: Callable[[Asked], None]) -> None:
+        """A request by its kind: topic, delete, config, broker or unfence. KeyError for others."""
+        if kind == "topic":
+            self.create_topic(node, name, then=then)
+        elif kind == "delete":
+            self.delete_topic(node, name, then=then)
+        elif kind == "config":
+            self.set_config(node, _BROKER, "", name, name, then=then)
+        elif kind == "broker":
+            self.register_broker(node, int(name), then=then)
+        elif kind == "unfence":
+            self.heartbeat(node, int(name), then=then)
+        else:
+            raise KeyError(kind)
+
     # -- what is asked -------------------------------------------------------------------------
 
     def _create_or_delete(self, node: SimNode) -> None:
@@ -146,7 +174,9 @@ class Workload:
         self._named += 1
         self.create_topic(node, f"t{self._named}", 1 + self._lane.pick(3))
 
-    def create_topic(self, node: SimNode, name: str, partitions: int = 1) -> Asked:
+    def create_topic(
+        self, node: SimNode, name: str, partitions: int = 1, then: Then | None = None
+    ) -> Asked:
         """Ask for a topic; a topic name is asked for once."""
         self._named += 1
         topic_id = Uuid(b"topic" + self._named.to_bytes(11, "big"))
@@ -157,6 +187,8 @@ class Workload:
         def told(asked: Asked) -> None:
             if asked.error is ErrorCode.NONE and not asked.reply.topics[0].error_code:
                 self.topics[name] = True
+            if then is not None:
+                then(asked)
 
         return self.submit(
             node,
@@ -165,7 +197,7 @@ class Workload:
             told,
         )
 
-    def delete_topic(self, node: SimNode, name: str) -> Asked:
+    def delete_topic(self, node: SimNode, name: str, then: Then | None = None) -> Asked:
         """Ask for a topic to go."""
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
         self.topics.pop(name, None)  # from now on anything may be true of it
@@ -173,6 +205,8 @@ class Workload:
         def told(asked: Asked) -> None:
             if asked.error is ErrorCode.NONE and not asked.reply.responses[0].error_code:
                 self.topics[name] = False
+            if then is not None:
+                then(asked)
 
         return self.submit(
             node,
@@ -187,16 +221,29 @@ class Workload:
             return
         name = names[self._lane.pick(len(names))]
         value = str(1_000 + self._lane.pick(1_000_000))
-        resource = AlterConfigsResource(
-            resource_type=_TOPIC,
-            resource_name=name,
-            configs=[AlterableConfig(name="retention.ms", config_operation=_SET, value=value)],
+        self.set_config(node, _TOPIC, name, "retention.ms", value)
+
+    def set_config(
+        self,
+        node: SimNode,
+        resource_type: int,
+        resource: str,
+        name: str,
+        value: str,
+        then: Then | None = None,
+    ) -> Asked:
+        """Ask for a dynamic config."""
+        wanted = AlterConfigsResource(
+            resource_type=resource_type,
+            resource_name=resource,
+            configs=[AlterableConfig(name=name, config_operation=_SET, value=value)],
         )
-        request = IncrementalAlterConfigsRequest(resources=[resource])
-        self.submit(
+        request = IncrementalAlterConfigsRequest(resources=[wanted])
+        return self.submit(
             node,
-            "config of",
+            f"config of {resource or 'brokers'}",
             lambda controller: controller.decide_incremental_alter_configs(request),
+            then,
         )
 
     def _broker(self, node: SimNode) -> None:
@@ -205,9 +252,13 @@ class Workload:
         if epoch is None or self._lane.chance(50):
             self.register_broker(node, broker_id)
             return
+        self.heartbeat(node, broker_id)
+
+    def heartbeat(self, node: SimNode, broker_id: int, then: Then | None = None) -> Asked:
+        """A broker says that it is there and has read everything."""
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
-            broker_epoch=epoch,
+            broker_epoch=self._epochs.get(broker_id, -1),
             current_metadata_offset=node.metadata.image.offset,
             want_fence=False,
         )
@@ -215,15 +266,17 @@ class Workload:
         def told(asked: Asked) -> None:
             if asked.error is ErrorCode.NONE and asked.reply.error_code:
                 self._epochs.pop(broker_id, None)
+            if then is not None:
+                then(asked)
 
-        self.submit(
+        return self.submit(
             node,
-            "heartbeat of",
+            f"heartbeat of {broker_id}",
             lambda controller: controller.decide_broker_heartbeat(request, node.now_ms()),
             told,
         )
 
-    def register_broker(self, node: SimNode, broker_id: int) -> Asked:
+    def register_broker(self, node: SimNode, broker_id: int, then: Then | None = None) -> Asked:
         """A new incarnation of a broker registers."""
         self._incarnations[broker_id] = self._incarnations.get(broker_id, 0) + 1
         number = self._incarnations[broker_id]
@@ -245,6 +298,8 @@ class Workload:
         def told(asked: Asked) -> None:
             if asked.error is ErrorCode.NONE and not asked.reply.error_code:
                 self._epochs[broker_id] = asked.reply.broker_epoch
+            if then is not None:
+                then(asked)
 
         return self.submit(
             node,

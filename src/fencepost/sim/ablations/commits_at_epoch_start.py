@@ -1,0 +1,26 @@
+"""S35: everything below a leader's epoch counts as if a record of the epoch stood on top of it.
+
+An off-by-one of KAFKA-12619: the high watermark moves to the start of the epoch before anything of
+the epoch is on a majority, which is figure 8 of the Raft paper.
+"""
+
+from __future__ import annotations
+
+from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum.roles import Leader
+from fencepost.sim.ablations import Ablation
+from fencepost.sim.rules import Rules
+
+
+class CommitsAtEpochStart(QuorumMachine):
+    """Commits the log of earlier epochs by itself."""
+
+    def _may_commit(self, leader: Leader, offset: int) -> bool:
+        return offset >= leader.epoch_start_offset
+
+
+ABLATION = Ablation(
+    "a leader commits what earlier leaders left before anything of its own",
+    Rules(machine=CommitsAtEpochStart),
+    scenarios=("S35",),
+)

@@ -1,0 +1,167 @@
+"""The language of scenarios: commands to a world that only moves as it is told to.
+
+A scenario is a text file. Lines that begin with `>` are commands; what follows up to the next is
+the output; lines that begin with `#` are for the reader, and those with `#!` name its ablations:
+
+    #! grants-two-votes -> VIOLATION I22
+
+reads: under the ablation `grants-two-votes` (see `fencepost.sim.ablations`) the output contains the
+text behind the arrow (in which `\\n` is the end of a line), and otherwise not. Every command is
+followed by the nodes that look different now and the messages that are new on their way:
+
+    2 follower   e1 of 1   hw 1   [1 1 | 1]
+
+reads: node 2 follows 1 in epoch 1, knows offset 1 as high watermark, and has three batches, all of
+epoch 1, of which two are on its disk. A log that begins behind a snapshot shows it: `[<40 2 | 3]`.
+
+Commands are in `script_commands.py`; docs/SIMULATOR.md has them in a table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fencepost.sim.network import Call
+from fencepost.sim.options import Options
+from fencepost.sim.queue import Event
+from fencepost.sim.rules import Rules
+from fencepost.sim.tape import Tape
+from fencepost.sim.truth import Violation
+from fencepost.sim.words import describe, ends_of, kind_of
+from fencepost.sim.world import World
+
+MESSAGES = ("request", "response", "failure")
+_ABLATION = re.compile(r"#!\s*([a-z0-9-]+)\s*->\s*(.+?)\s*$", re.MULTILINE)
+
+
+class ScriptError(Exception):
+    """A command that makes no sense; the text says which, and what would."""
+
+
+def ablations_of(text: str) -> dict[str, str]:
+    """By name of each ablation that a scenario names, what it must bring about."""
+    return {name: shown.replace("\\n", "\n") for name, shown in _ABLATION.findall(text)}
+
+
+def play(text: str, rules: Rules | None = None) -> str:
+    """The scenario with the outputs that the product really gives."""
+    script = Script(rules or Rules())
+    with script.rules.in_force():
+        return "\n".join(script.lines(text)) + "\n"
+
+
+def without_remarks(text: str) -> str:
+    """Commands and outputs of a scenario alone: what an ablation's text is looked for in."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+
+
+class Script:
+    """One performance of a scenario."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.outcomes: dict[str, str] = {}
+        """What became of appends and writes, by name."""
+        self._world: World | None = None
+        self._seen: dict[int, str] = {}
+        self._shown: set[Event] = set()
+        self._is_over = False
+
+    @property
+    def world(self) -> World:
+        """The world, once it is there."""
+        if self._world is None:
+            raise ScriptError("a scenario begins with `> voters N`")
+        return self._world
+
+    def make_world(self, options: Options) -> None:
+        """Begin the world."""
+        if self._world is not None:
+            raise ScriptError("there is a world already")
+        self._world = World(Tape(recorded={}), options, rules=self.rules)
+
+    def lines(self, text: str) -> Iterator[str]:
+        """The lines of the scenario, outputs replaced."""
+        for line in text.splitlines():
+            if line.startswith("#") or not line.strip():
+                yield line
+            elif line.startswith(">") and not self._is_over:
+                yield line
+                yield from self._run(line[1:].split())
+
+    def _run(self, words: list[str]) -> Iterator[str]:
+        from fencepost.sim.script_commands import COMMANDS
+
+        command = COMMANDS.get(words[0])
+        if command is None:
+            raise ScriptError(f"{words[0]} is no command; there are: {', '.join(COMMANDS)}")
+        try:
+            output = list(command(self, words[1:]) or ())
+            output += self._news()
+        except Violation as error:
+            self._is_over = True
+            output = [f"VIOLATION {error}"]
+        for line in output:
+            yield f"  {line}".rstrip()
+
+    # -- for commands --------------------------------------------------------------------------
+
+    def flights(self) -> list[Event]:
+        """The messages on their way, those that were sent first first."""
+        return [event for event in self.world.queue.in_order() if event.kind in MESSAGES]
+
+    def flight(self, words: list[str]) -> Event:
+        """The first message on the named way, of the named kind if one is named."""
+        way = f"{words[0]} {words[1]}" if len(words) > 1 else words[0]
+        for event in self.flights():
+            call: Call = event.about
+            source, target = ends_of(call, event.kind)
+            named = f"{source}->{target} {kind_of(call, event.kind)}"
+            if named == way or (len(words) == 1 and named.startswith(f"{way} ")):
+                return event
+        there = [describe(event.about, event.kind) for event in self.flights()]
+        raise Violation("script", f"no message {way}; there are {there}")
+
+    def happen(self, event: Event) -> None:
+        """Let this event happen now."""
+        self.world.queue.take(event)
+        self.world.happen(event)
+
+    # -- output --------------------------------------------------------------------------------
+
+    def _news(self) -> Iterator[str]:
+        """Nodes that look different from when they were last seen, and new messages."""
+        if self._world is None:
+            return
+        for id_ in self.world.nodes:
+            shown = self.show(id_)
+            if self._seen.get(id_) != shown:
+                self._seen[id_] = shown
+                yield shown
+        for event in self.flights():
+            if event not in self._shown:
+                yield describe(event.about, event.kind)
+        self._shown = set(self.flights())
+
+    def show(self, node_id: int) -> str:
+        """A node as one line."""
+        node = self.world.nodes[node_id]
+        disk = self.world.watch.truth.disks[node_id]
+        log = [f"<{disk.start_offset}"] if disk.start_offset else []
+        for entry in disk.entries:
+            if entry.base_offset == disk.durable_offset:
+                log.append("|")
+            log.append(str(entry.epoch))
+        shown = f"[{' '.join(log)}]"
+        if not node.is_up or node.gave_up is not None:
+            reason = f": {node.gave_up}" if node.gave_up else ""
+            return f"{node_id} is down{reason}"
+        machine = node.machine
+        leader = f"of {machine.leader_id}" if machine.leader_id >= 0 else "of ?"
+        role = machine.role.value.ljust(11)
+        paused = "   paused" if node.is_paused else ""
+        return (
+            f"{node_id} {role} e{machine.epoch} {leader}   hw {machine.high_watermark}   "
+            f"{shown}{paused}"
+        )

@@ -1,0 +1,412 @@
+"""The commands of scenarios. Each says in its docstring how it is written and what it does.
+
+A command is a function of the script and the words behind its name, and gives the lines that it
+prints, if any. To add one: a function here with `@command`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from fencepost.batch.records import build_batch
+from fencepost.broker.metadata import METADATA_KEY
+from fencepost.machines.quorum import AppendOutcome, AppendRecords
+from fencepost.machines.quorum.inputs import Resign
+from fencepost.sim.clock import PAR
+from fencepost.sim.damage import flip_batch
+from fencepost.sim.disk import Crash
+from fencepost.sim.node import SimNode
+from fencepost.sim.options import Options
+from fencepost.sim.script import MESSAGES, Script, ScriptError
+from fencepost.sim.truth import Violation
+from fencepost.sim.workload import Asked
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.metadata import ConfigRecord, encode_record
+
+Run = Callable[[Script, list[str]], Iterable[str] | None]
+
+COMMANDS: dict[str, Run] = {}
+"""By name, in the order of this file."""
+
+_QUIET = (*MESSAGES, "flush", "flushed", "exit")
+"""Events that need no time to pass."""
+_SETTLE_MOST = 5_000
+_RUN_MOST_MS = 60_000
+
+
+def command(run: Run) -> Run:
+    """Register a command under its function's name, with dashes."""
+    COMMANDS[run.__name__.strip("_").replace("_", "-")] = run
+    return run
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """The words that are `key=value`; a bare word counts as `word=1`."""
+    return {key: value or "1" for key, _, value in (word.partition("=") for word in words)}
+
+
+def _node(script: Script, word: str) -> SimNode:
+    try:
+        return script.world.nodes[int(word)]
+    except (ValueError, KeyError):
+        raise ScriptError(f"{word} is no node") from None
+
+
+# -- the world -------------------------------------------------------------------------------------
+
+
+@command
+def voters(script: Script, words: list[str]) -> None:
+    """`voters N [observers=M] [dynamic] [controller] [fetch_max_bytes=B] [snapshot_bytes=B]
+    [segment_bytes=B]`: the world; first. `controller` has controllers decide and write, too."""
+    given = _options(words[1:])
+    options = Options(voters=int(words[0]), by_hand=True, has_controller=False)
+    for key, value in given.items():
+        if key == "controller":
+            options = replace(options, has_controller=True)
+        elif key == "dynamic":
+            options = replace(options, is_dynamic=True)
+        else:
+            options = replace(options, **{key: int(value)})
+    script.make_world(options)
+
+
+@command
+def start(script: Script, words: list[str]) -> None:
+    """`start N...`: boot nodes, for the first time or again, on what their disks hold."""
+    for word in words:
+        node = _node(script, word)
+        script.world.guard(node.start, node)
+
+
+@command
+def settle(script: Script, words: list[str]) -> None:
+    """`settle [except A->B...]`: flush and deliver all, until only time could pass; what is on the
+    ways that are named stays there."""
+    held = set(words[1:])
+    for _ in range(_SETTLE_MOST):
+        ready = [
+            event
+            for event in script.world.queue.in_order()
+            if event.kind in _QUIET and not (held and _way(event) in held)
+        ]
+        if not ready:
+            return
+        script.happen(ready[0])
+    raise Violation("script", f"messages without end: {script.world.describe()}")
+
+
+def _way(event: Any) -> str:
+    if event.kind not in MESSAGES:
+        return ""
+    call = event.about
+    a, b = call.source.id, call.target.id
+    return f"{a}->{b}" if event.kind == "request" else f"{b}->{a}"
+
+
+@command
+def wait(script: Script, words: list[str]) -> None:
+    """`wait MS`: let time pass, and everything happen that it brings."""
+    world = script.world
+    world.run_until(world.now_us + int(words[0]) * 1_000)
+
+
+@command
+def run(script: Script, words: list[str]) -> list[str]:
+    """`run until leader [N] | converged`: let time pass until there is an active leader, or until
+    all nodes that are up know all that it has for committed; a minute at most."""
+    world = script.world
+    what = " ".join(words[1:])
+    began_us = world.now_us
+
+    def is_there() -> bool:
+        leader = world.leader()
+        if leader is None or not leader.machine.is_active_leader:
+            return False
+        if words[1] == "leader":
+            return len(words) < 3 or leader.id == int(words[2])
+        offset = leader.machine.end_offset
+        return all(node.machine.high_watermark == offset for node in world.alive())
+
+    if words[:1] != ["until"] or words[1] not in ("leader", "converged"):
+        raise ScriptError("`run until leader [N]` or `run until converged`")
+    limit_us = began_us + _RUN_MOST_MS * 1_000
+    if not world.run_while(lambda: not is_there(), limit_us):
+        raise Violation("liveness", f"no {what} within {_RUN_MOST_MS} ms: {world.describe()}")
+    return [f"after {(world.now_us - began_us) // 1_000} ms"]
+
+
+# -- one thing after another -----------------------------------------------------------------------
+
+
+@command
+def deliver(script: Script, words: list[str]) -> None:
+    """`deliver A->B [Kind]`: the first such message arrives (Vote, PreVote, Fetch, FetchAnswer,
+    FetchFailure, ...)."""
+    script.happen(script.flight(words))
+
+
+@command
+def drop(script: Script, words: list[str]) -> None:
+    """`drop A->B [Kind]`: it is lost, and its sender hears so."""
+    event = script.flight(words)
+    script.world.queue.take(event)
+    script.world.network.lose(event.about)
+
+
+@command
+def repeat(script: Script, words: list[str]) -> None:
+    """`repeat A->B [Kind]`: it arrives, and is still on its way, as a duplicate is."""
+    event = script.flight(words)
+    script.world.happen(event)
+
+
+@command
+def flush(script: Script, words: list[str]) -> None:
+    """`flush N...`: what these nodes have appended is durable."""
+    for word in words:
+        node = _node(script, word)
+        for event in script.world.queue.in_order():
+            if event.node is node and event.kind == "flush":
+                script.happen(event)
+                break
+        else:
+            raise Violation("script", f"node {word} has nothing to flush")
+
+
+@command
+def fire(script: Script, words: list[str]) -> None:
+    """`fire N TIMER`: let time pass until that timer of N's machine is due (election, fetch, retry,
+    fetch-wait, check-quorum, begin-quorum, ...), and have only it fire."""
+    node = _node(script, words[0])
+    timer = node.ports.timer(METADATA_KEY, words[1])
+    if timer is None:
+        armed = ", ".join(sorted(node.ports.timer_names(METADATA_KEY)))
+        raise Violation("script", f"no timer {words[1]} of {node.id}; armed are {armed}")
+    script.happen(timer.event)
+
+
+# -- trouble ---------------------------------------------------------------------------------------
+
+
+@command
+def cut(script: Script, words: list[str]) -> None:
+    """`cut A B` or `cut A->B`: nothing passes any more, both ways or one way."""
+    for source, target in _links(script, words):
+        script.world.network.cut(source, target)
+
+
+@command
+def mend(script: Script, words: list[str]) -> None:
+    """`mend`, `mend A B` or `mend A->B`: everything passes again."""
+    links = _links(script, words) if words else list(script.world.network.links)
+    for source, target in links:
+        script.world.network.mend(source, target)
+
+
+def _links(script: Script, words: list[str]) -> list[tuple[int, int]]:
+    if "->" in words[0]:
+        source, target = (_node(script, word).id for word in words[0].split("->"))
+        return [(source, target)]
+    a, b = (_node(script, word).id for word in words[:2])
+    return [(a, b), (b, a)]
+
+
+@command
+def kill(script: Script, words: list[str]) -> None:
+    """`kill N...`: the process is gone, the page cache is not."""
+    for word in words:
+        _node(script, word).kill()
+
+
+@command
+def power_loss(script: Script, words: list[str]) -> None:
+    """`power-loss N... [keep=K] [torn=B]`: the machine is gone. Of what it had not synced, the
+    first K changes of each file survive (none), the last of them only with its first B bytes."""
+    given = _options([word for word in words if "=" in word])
+    torn = int(given["torn"]) if "torn" in given else None
+    for word in words:
+        if "=" not in word:
+            _node(script, word).lose_power_keeping(int(given.get("keep", "0")), torn)
+
+
+@command
+def die_writing(script: Script, words: list[str]) -> None:
+    """`die-writing N FILE`: N loses power as soon as it renames a new FILE into place."""
+    node, name = _node(script, words[0]), words[1]
+
+    def fault(operation: str, path: str, count: int) -> OSError | None:
+        if operation == "rename" and name in path:
+            node.disk.fault = None
+            raise Crash(f"writing {path}")
+        return None
+
+    node.disk.fault = fault
+
+
+@command
+def refuse(script: Script, words: list[str]) -> None:
+    """`refuse N OPERATION [FILE]`: the next such operation (sync, write, read, create, rename) on a
+    file with that in its path fails, and N may give up."""
+    node, operation = _node(script, words[0]), words[1]
+    name = words[2] if len(words) > 2 else ""
+    node.is_excused = True
+
+    def fault(done: str, path: str, count: int) -> OSError | None:
+        if done != operation or name not in path:
+            return None
+        node.disk.fault = None
+        return OSError(errno.EIO, "the simulated disk refuses", path)
+
+    node.disk.fault = fault
+
+
+@command
+def rot(script: Script, words: list[str]) -> None:
+    """`rot N OFFSET`: a bit of the batch with that offset changes on N's disk; N may give up."""
+    node = _node(script, words[0])
+    node.is_excused = True
+    flip_batch(node, int(words[1]))
+
+
+@command
+def wipe(script: Script, words: list[str]) -> None:
+    """`wipe N`: N, which is down, gets an empty disk, with another directory id."""
+    _node(script, words[0]).new_disk()
+
+
+@command
+def pause(script: Script, words: list[str]) -> None:
+    """`pause N`: its process stops; what happens to it waits."""
+    _node(script, words[0]).pause()
+
+
+@command
+def resume(script: Script, words: list[str]) -> None:
+    """`resume N`: it goes on."""
+    _node(script, words[0]).resume()
+
+
+@command
+def clock(script: Script, words: list[str]) -> None:
+    """`clock N +MS`, `clock N -MS`, `clock N xRATE`: N's clock is set, or runs at another pace."""
+    node, change = _node(script, words[0]), words[1]
+    if change.startswith("x"):
+        node.change_clock(rate=int(float(change[1:]) * PAR))
+    else:
+        node.change_clock(jump_ms=int(change))
+
+
+# -- asking ----------------------------------------------------------------------------------------
+
+
+@command
+def append(script: Script, words: list[str]) -> None:
+    """`append N NAME...`: ask N's machine to append a record for each name, by itself; see
+    `outcomes`."""
+    node = _node(script, words[0])
+    for name in words[1:]:
+        record = ConfigRecord(resource_type=4, resource_name="", name=name, value=name)
+        batch = build_batch([(None, encode_record(record))], timestamp_ms=node.now_ms())
+
+        def told(outcome: AppendOutcome, name: str = name) -> None:
+            at = f" at {outcome.base_offset}" if outcome.base_offset >= 0 else ""
+            script.outcomes[name] = f"{ErrorCode(outcome.error).name}{at}"
+
+        script.outcomes[name] = "waits"
+        input_ = AppendRecords([batch], told, node.machine.epoch)
+        script.world.guard(lambda input_=input_: node.feed(input_), node)  # type: ignore[misc]
+
+
+@command
+def write(script: Script, words: list[str]) -> None:
+    """`write N topic=NAME` (or config=NAME, delete=NAME, broker=ID, unfence=ID): ask N's
+    controller; see `outcomes`. Topics want a broker that is registered and unfenced."""
+    node = _node(script, words[0])
+    workload = script.world.workload
+    for kind, name in _options(words[1:]).items():
+        key = f"{kind} {name}"
+        script.outcomes[key] = "waits"
+
+        def told(asked: Asked, key: str = key) -> None:
+            assert asked.error is not None, "it is told when it is known"
+            script.outcomes[key] = asked.said()
+
+        workload.ask(node, kind, name, told)
+
+
+@command
+def resign(script: Script, words: list[str]) -> None:
+    """`resign N`: N is about to stop and hands over, if it leads."""
+    node = _node(script, words[0])
+    script.world.guard(lambda: node.feed(Resign()), node)
+
+
+@command
+def snapshot(script: Script, words: list[str]) -> None:
+    """`snapshot N`: N takes a snapshot of what it has for committed."""
+    node = _node(script, words[0])
+    script.world.guard(node.take_snapshot, node)
+
+
+# -- looking ---------------------------------------------------------------------------------------
+
+
+@command
+def show(script: Script, words: list[str]) -> list[str]:
+    """`show [N...]`: nodes, whether or not they have changed."""
+    ids = [_node(script, word).id for word in words] or list(script.world.nodes)
+    return [script.show(id_) for id_ in ids]
+
+
+@command
+def messages(script: Script, words: list[str]) -> list[str]:
+    """`messages`: everything that is on its way."""
+    from fencepost.sim.words import describe
+
+    return [describe(event.about, event.kind) for event in script.flights()]
+
+
+@command
+def outcomes(script: Script, words: list[str]) -> list[str]:
+    """`outcomes`: what became of appends, writes and other requests."""
+    return [f"{name}: {said}" for name, said in script.outcomes.items()]
+
+
+@command
+def image(script: Script, words: list[str]) -> list[str]:
+    """`image N`: the cluster as N's parts see it: offset, topics, configs, brokers."""
+    seen = _node(script, words[0]).metadata.image
+    topics = " ".join(sorted(seen.topics_by_name)) or "none"
+    configs = " ".join(sorted(seen.broker_configs())) or "none"
+    brokers = (
+        " ".join(
+            f"{id_}{' fenced' if seen.brokers[id_].fenced else ''}" for id_ in sorted(seen.brokers)
+        )
+        or "none"
+    )
+    return [f"image to {seen.offset}: topics {topics}; configs {configs}; brokers {brokers}"]
+
+
+@command
+def files(script: Script, words: list[str]) -> list[str]:
+    """`files N`: names and sizes of what is in N's metadata log directory."""
+    node = _node(script, words[0])
+    directory = "/data/__cluster_metadata-0"
+    return [f"{name} {node.disk.size(f'{directory}/{name}')}" for name in node.disk.list(directory)]
+
+
+@command
+def time(script: Script, words: list[str]) -> list[str]:
+    """`time`: how long the world has been there."""
+    return [f"{script.world.now_ms} ms"]
+
+
+@command
+def check(script: Script, words: list[str]) -> list[str]:
+    """`check`: the invariants that take a look at all logs."""
+    script.world.watch.at_end()
+    return ["ok"]
