@@ -99,6 +99,22 @@ class WorldPorts(MachinePorts):
             super().run_aside(work, done)
 
 
+def topic_records(number: int) -> list[Message]:
+    """The topic of this number, with one partition."""
+    topic_id = Uuid((number + 1000).to_bytes(16, "big"))
+    partition = PartitionRecord(
+        partition_id=0,
+        topic_id=topic_id,
+        replicas=[1],
+        isr=[1],
+        leader=1,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[DIRECTORY_ID],
+    )
+    return [TopicRecord(name=f"t{number}", topic_id=topic_id), partition]
+
+
 class MetadataWorld:
     """A lone voter's life on a disk, over restarts and crashes."""
 
@@ -110,9 +126,19 @@ class MetadataWorld:
         segment_bytes: int = 1 << 20,
         disk_seed: int = 0,
         voters: VoterSet | None = None,
+        disk: Any = None,
+        path: str = "/data",
     ) -> None:
-        self.disk = SimDisk(disk_seed)
-        format_log_dir(self.disk, "/data", cluster_id="c", node_id=1, directory_id=DIRECTORY_ID)
+        self.disk = SimDisk(disk_seed) if disk is None else disk
+        self.path = path
+        format_log_dir(
+            self.disk,
+            path,
+            cluster_id="c",
+            node_id=1,
+            directory_id=DIRECTORY_ID,
+            ignore_formatted=True,
+        )
         self.settings = MetadataLogSettings(
             LogConfig.from_props(
                 {
@@ -143,7 +169,7 @@ class MetadataWorld:
     def start(self) -> None:
         """Open everything and let the voter elect itself."""
         self.ports = WorldPorts(self.timers)
-        self.log_dir = LogDir.open(self.disk, "/data")
+        self.log_dir = LogDir.open(self.disk, self.path)
         self.host = open_metadata(
             self.ports,
             self.log_dir,
@@ -193,24 +219,8 @@ class MetadataWorld:
 
     def create_topic(self) -> None:
         """One more topic, named by its number."""
-        number = self.topics
-        topic_id = Uuid((number + 1000).to_bytes(16, "big"))
         self.topics += 1
-        self.write(
-            [
-                TopicRecord(name=f"t{number}", topic_id=topic_id),
-                PartitionRecord(
-                    partition_id=0,
-                    topic_id=topic_id,
-                    replicas=[1],
-                    isr=[1],
-                    leader=1,
-                    leader_epoch=0,
-                    partition_epoch=0,
-                    directories=[DIRECTORY_ID],
-                ),
-            ]
-        )
+        self.write(topic_records(self.topics - 1))
         self.acked = self.topics
 
     def create_topics(self, count: int) -> None:
