@@ -19,7 +19,7 @@ from fencepost.client.retry import Backoff, Deadline, retrying
 from fencepost.wire.api import add_raft_voter as add, describe_quorum as describe
 from fencepost.wire.api.describe_cluster import DescribeClusterRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
-from fencepost.wire.errors import ErrorCode
+from fencepost.wire.errors import ErrorCode, is_retriable
 from fencepost.wire.message import Message, Request
 from fencepost.wire.types import Uuid
 
@@ -117,6 +117,7 @@ class QuorumAdmin:
     ) -> None:
         """Make a controller that follows already a voter; returns when that is committed."""
         request = add.AddRaftVoterRequest(
+            cluster_id=None,
             timeout_ms=timeout_ms,
             voter_id=node_id,
             voter_directory_id=directory_id,
@@ -127,7 +128,9 @@ class QuorumAdmin:
 
     def remove_voter(self, node_id: int, directory_id: Uuid) -> None:
         """Take a controller's vote away; returns when that is committed."""
-        request = RemoveRaftVoterRequest(voter_id=node_id, voter_directory_id=directory_id)
+        request = RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=node_id, voter_directory_id=directory_id
+        )
         response = self._ask(request)
         _check(response.error_code, response.error_message, f"node {node_id} was not removed")
 
@@ -136,7 +139,7 @@ class QuorumAdmin:
     def _ask(self, request: Request[R]) -> R:
         """The leader's answer, by way of any broker or from the leader itself."""
         if not self._asks_controllers:
-            return self._cluster.request_any(request, _error_of)
+            return self._cluster.request_any(request, _passing_error_of)
 
         def attempt() -> R:
             leader = self._leader_connection()
@@ -222,6 +225,12 @@ def _error_of(response: Message) -> int:
                 return partition.error_code
     code: int = response.error_code  # type: ignore[attr-defined]
     return code
+
+
+def _passing_error_of(response: Message) -> int:
+    """The error, if it is one that passes; of a change, 7 may be for good, and 0 stands for it."""
+    code = _error_of(response)
+    return code if is_retriable(code) and code != ErrorCode.REQUEST_TIMED_OUT else 0
 
 
 def _check(code: int, message: str | None, what: str) -> None:

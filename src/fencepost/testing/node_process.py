@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 START_TIMEOUT_S = 60.0
@@ -55,10 +56,17 @@ class NodeProcess:
                 start_new_session=True,
             )
 
-    def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until the node accepts connections. NodeProcessError if it ends, or takes longer."""
+    def wait_until_ready(
+        self,
+        timeout_s: float = START_TIMEOUT_S,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Wait until the node accepts connections, or is not wanted any more.
+
+        NodeProcessError if it ends, or takes longer.
+        """
         deadline = time.monotonic() + timeout_s
-        while not self.is_ready:
+        while not self.is_ready and is_wanted():
             code = self.exit_code
             if code is not None:
                 raise NodeProcessError(f"{self.name} ended with exit code {code}\n{self.log_tail}")
@@ -81,6 +89,10 @@ class NodeProcess:
         """SIGKILL: what was not on the disk is lost. The exit code, -9."""
         self._signal(signal.SIGKILL)
         return self.wait()
+
+    def kill_without_waiting(self) -> None:
+        """SIGKILL; somebody else waits for the end."""
+        self._signal(signal.SIGKILL)
 
     def pause(self) -> None:
         """SIGSTOP: the node is there and does nothing."""

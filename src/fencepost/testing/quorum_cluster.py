@@ -49,8 +49,8 @@ ASK_TIMEOUT_MS = 2_000
 class QuorumCluster:
     """See the module. `config` are keys for all nodes, `controller_config` for controllers.
 
-    Without a `directory` the cluster is in a temporary one that goes with it. `ports` are used in
-    order, controllers first; free ones are found without it.
+    Without a `directory` the cluster is in a temporary one that goes with it. Free ports are found
+    for controllers and brokers whose ports are not given.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class QuorumCluster:
         brokers: int = 1,
         *,
         directory: Path | None = None,
-        ports: list[int] | None = None,
+        controller_ports: list[int] | None = None,
+        broker_ports: list[int] | None = None,
         static_voters: bool = False,
         config: Mapping[str, Any] | None = None,
         controller_config: Mapping[str, Any] | None = None,
@@ -71,6 +72,7 @@ class QuorumCluster:
         self._config = {"group.initial.rebalance.delay.ms": 0} if config is None else dict(config)
         self._controller_config = dict(controller_config or {})
         self._static_voters = static_voters
+        self._given_up = False
         names = [f"controller-{id_}" for id_ in range(1, controllers + 1)]
         names += [f"broker-{controllers + 1 + place}" for place in range(brokers)]
         nodes = [NodeProcess(name, self.directory / name) for name in names]
@@ -80,7 +82,7 @@ class QuorumCluster:
         """The brokers by node id."""
         self.cluster_id = ""
         self._ports: dict[int, int] = {}
-        self._set_up(ports)
+        self._set_up(controller_ports, broker_ports)
 
     def __enter__(self) -> QuorumCluster:
         try:
@@ -111,8 +113,12 @@ class QuorumCluster:
         for node in started:
             node.start()
         for node in started:
-            node.wait_until_ready()
+            node.wait_until_ready(is_wanted=lambda: not self._given_up)
         self.leader_id()
+
+    def give_up(self) -> None:
+        """From another thread, or a signal's handler: have waiting for the cluster end."""
+        self._given_up = True
 
     def stop(self) -> None:
         """Stop all nodes in order, brokers first. NodeProcessError."""
@@ -198,6 +204,8 @@ class QuorumCluster:
         """Look at `condition` until it holds. NodeProcessError, with the ends of all logs."""
         deadline = time.monotonic() + timeout_s
         while not condition():
+            if self._given_up:
+                raise NodeProcessError("this cluster is not wanted any more")
             if time.monotonic() > deadline:
                 tails = [f"--- {node.name}\n{node.log_tail}" for node in self.nodes.values()]
                 raise NodeProcessError(f"{otherwise} after {timeout_s} s\n" + "\n".join(tails))
@@ -219,16 +227,16 @@ class QuorumCluster:
         self._format(id_, FormatPlan(self.cluster_id, random_id(), self._features(), None, False))
         return id_
 
-    def _set_up(self, ports: list[int] | None) -> None:
-        """Make the nodes' files, unless they are there. NodeProcessError, ValueError."""
+    def _set_up(self, controller_ports: list[int] | None, broker_ports: list[int] | None) -> None:
+        """Make the nodes' files, unless they are there. NodeProcessError."""
         present = [id_ for id_, node in self.nodes.items() if node.config_path.exists()]
         if present:
             self._take_over(present)
             return
-        given = ports if ports is not None else _free_ports(len(self.nodes))
-        if len(given) != len(self.nodes):
-            raise ValueError(f"{len(given)} ports for {len(self.nodes)} nodes")
-        self._ports.update(zip(self.nodes, given, strict=True))
+        free = _free_ports(len(self.nodes))
+        for nodes, given in ((self.controllers, controller_ports), (self.brokers, broker_ports)):
+            for place, id_ in enumerate(nodes):
+                self._ports[id_] = free.pop() if given is None else given[place]
         self.cluster_id = str(random_id())
         directories = {id_: random_id() for id_ in self.nodes}
         voters = None

@@ -1,0 +1,214 @@
+"""`fencepost cluster up`: controllers and brokers on this machine, one process each.
+
+Everything is in one directory: each node's configuration, log and data. A second `up` with the same
+directory starts the same cluster again. One Ctrl-C stops all nodes in order, another one at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.cluster_options import UsageError, pair
+
+if TYPE_CHECKING:
+    from fencepost.testing.node_process import NodeProcess
+    from fencepost.testing.quorum_cluster import QuorumCluster
+
+DEFAULT_DIRECTORY = "fencepost-cluster"
+DEFAULT_CONTROLLERS = 3
+DEFAULT_BROKERS = 1
+NODES_MAX = 100
+WATCH_EVERY_S = 0.2
+FORCED = 130
+"""Exit code of a cluster that was stopped before it was there, or at once."""
+
+EXAMPLES = """\
+The controllers are voters of a dynamic quorum (KIP-853) and the brokers follow it. Ports are free
+ones unless they are given; everything listens on 127.0.0.1 only.
+
+examples:
+  fencepost cluster up                                   (3 controllers, 1 broker)
+  fencepost cluster up --controllers 5 --brokers 2 --dir /tmp/five
+  fencepost cluster up --controller-port 19091 --broker-port 9092
+  fencepost cluster up --dir /tmp/five                   (once more, with the same data)
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost cluster`."""
+    parser = subparsers.add_parser(
+        "cluster",
+        help="run a cluster of several nodes on this machine",
+        description="Run controllers and brokers on this machine, one process each.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    up = actions.add_parser(
+        "up",
+        help="start a cluster, until Ctrl-C stops it",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    up.add_argument(
+        "--controllers", type=int, metavar="N", help=f"how many (default: {DEFAULT_CONTROLLERS})"
+    )
+    up.add_argument(
+        "--brokers", type=int, metavar="N", help=f"how many (default: {DEFAULT_BROKERS})"
+    )
+    up.add_argument(
+        "--dir",
+        type=Path,
+        default=Path(DEFAULT_DIRECTORY),
+        help=f"where everything is kept (default: {DEFAULT_DIRECTORY})",
+    )
+    up.add_argument(
+        "--controller-port", type=int, metavar="PORT", help="of the first; the others follow"
+    )
+    up.add_argument(
+        "--broker-port", type=int, metavar="PORT", help="of the first; the others follow"
+    )
+    up.add_argument(
+        "-o",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a configuration key for all nodes of a new cluster; may be repeated",
+    )
+    up.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start, say where, watch, stop."""
+    from fencepost.broker.config import ConfigError
+    from fencepost.testing.node_process import NodeProcessError
+
+    stopping = threading.Event()
+    heard: list[int] = []
+    try:
+        cluster = _cluster(arguments)
+        _stop_on_signals(cluster, stopping, heard)
+        code = _serve(cluster, stopping)
+        return FORCED if len(heard) > 1 else code
+    except (UsageError, ConfigError) as error:
+        print(f"fencepost cluster up: {error}", file=sys.stderr)
+        return 2
+    except (NodeProcessError, OSError) as error:
+        if heard:
+            return FORCED
+        print(f"fencepost cluster up: {error}", file=sys.stderr)
+        return 1
+
+
+def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
+    """The cluster that is in the directory, or a new one. UsageError, NodeProcessError."""
+    from fencepost.testing.quorum_cluster import QuorumCluster
+
+    directory = arguments.dir.expanduser().absolute()
+    found = len(list(directory.glob("controller-*"))), len(list(directory.glob("broker-*")))
+    if any(found):
+        if arguments.overrides or arguments.controller_port or arguments.broker_port:
+            raise UsageError(
+                f"{directory} has a cluster, which keeps its configuration and ports: see the"
+                " server.properties of its nodes"
+            )
+        wanted = (arguments.controllers or found[0], arguments.brokers or found[1])
+        if wanted != found:
+            raise UsageError(
+                f"{directory} has a cluster of {found[0]} controllers and {found[1]} brokers"
+            )
+    controllers = _count("--controllers", arguments.controllers, found[0] or DEFAULT_CONTROLLERS, 1)
+    brokers = found[1] if any(found) else DEFAULT_BROKERS
+    brokers = _count("--brokers", arguments.brokers, brokers, 0)
+    return QuorumCluster(
+        controllers,
+        brokers,
+        directory=directory,
+        controller_ports=_ports(arguments.controller_port, controllers),
+        broker_ports=_ports(arguments.broker_port, brokers),
+        config=dict(pair(text, "-o") for text in arguments.overrides),
+    )
+
+
+def _count(option: str, given: int | None, otherwise: int, least: int) -> int:
+    count = otherwise if given is None else given
+    if not least <= count <= NODES_MAX:
+        raise UsageError(f"{option} {count}: allowed are {least} to {NODES_MAX}")
+    return count
+
+
+def _ports(first: int | None, count: int) -> list[int] | None:
+    if first is None:
+        return None
+    if not 0 < first <= (1 << 16) - count:
+        raise UsageError(f"there are no {count} ports from {first} on")
+    return list(range(first, first + count))
+
+
+def _serve(cluster: QuorumCluster, stopping: threading.Event) -> int:
+    try:
+        cluster.start()
+        _say_where(cluster)
+        code = _watch(cluster, stopping)
+    finally:
+        cluster.close()
+    print("stopped", flush=True)
+    return code
+
+
+def _say_where(cluster: QuorumCluster) -> None:
+    print(f"cluster {cluster.cluster_id} in {cluster.directory}")
+    for id_, node in cluster.nodes.items():
+        print(f"  {node.name}  {cluster.address_of(id_)}  pid {node.pid}  log {node.log_path}")
+    print(f"controllers: --bootstrap-controller {cluster.bootstrap_controllers}")
+    if cluster.brokers:
+        print(f"clients: --bootstrap-server {cluster.bootstrap_servers}")
+    print("ready; Ctrl-C stops all", flush=True)
+
+
+def _watch(cluster: QuorumCluster, stopping: threading.Event) -> int:
+    """Report nodes that end by themselves; the exit code, when all have or it is time to stop."""
+    reported: set[str] = set()
+    while not stopping.wait(WATCH_EVERY_S):
+        for node in cluster.nodes.values():
+            if not node.running and node.name not in reported:
+                reported.add(node.name)
+                _report(node)
+        if len(reported) == len(cluster.nodes):
+            print("fencepost cluster up: no node is left", file=sys.stderr)
+            return 1
+    return 0
+
+
+def _report(node: NodeProcess) -> None:
+    print(
+        f"{node.name} has ended with exit code {node.exit_code}; the end of {node.log_path}:\n"
+        f"{node.log_tail}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _stop_on_signals(cluster: QuorumCluster, stopping: threading.Event, heard: list[int]) -> None:
+    """The first SIGINT or SIGTERM stops in order, also during the start; the second kills."""
+
+    def on_signal(number: int, _: object) -> None:
+        heard.append(number)
+        stopping.set()
+        if len(heard) > 1:
+            for node in cluster.nodes.values():
+                with contextlib.suppress(OSError):
+                    node.kill_without_waiting()
+        else:
+            print("stopping", flush=True)
+            cluster.give_up()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)

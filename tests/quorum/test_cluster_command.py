@@ -1,0 +1,219 @@
+"""`fencepost cluster up` and `fencepost quorum`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.testing.quorum_cluster import QuorumCluster
+
+from .conftest import QUICK, topic_names
+
+pytestmark = pytest.mark.slow
+
+COMMAND = [sys.executable, "-m", "fencepost.cli.main"]
+DEADLINE_S = 60
+
+
+def fencepost(*arguments: str, code: int = 0) -> str:
+    """Run a command; what it prints. Its exit code must be `code`."""
+    done = subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+class Up:
+    """A running `cluster up`."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [*COMMAND, "cluster", "up", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def read_until(self, start: str) -> str:
+        """The first line on standard output that starts so."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if line.startswith(start):
+                return line
+        raise AssertionError(f"{self.lines} {self.process.communicate()}")
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The nodes' process ids by name."""
+        found = re.findall(r"^ {2}(\S+) .* pid (\d+)", "".join(self.lines), re.MULTILINE)
+        return {name: int(pid) for name, pid in found}
+
+    def interrupt(self) -> tuple[int, str]:
+        """One Ctrl-C: exit code and what standard error had."""
+        self.process.send_signal(signal.SIGINT)
+        _, errors = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def started() -> Iterator[list[Up]]:
+    """Commands that are gone when the test ends, and their nodes with them."""
+    running: list[Up] = []
+    yield running
+    for up in running:
+        if up.process.poll() is None:
+            up.process.send_signal(signal.SIGTERM)
+            up.process.communicate(timeout=DEADLINE_S)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_up_and_down_and_up_again(tmp_path: Path, started: list[Up]):
+    options = [f"-o={key}={value}" for key, value in QUICK.items()]
+    started.append(up := Up("--dir", str(tmp_path / "c"), *options))
+    servers = up.read_until("clients:").split()[-1]
+    up.read_until("ready")
+    pids = up.pids
+    assert sorted(pids) == ["broker-4", "controller-1", "controller-2", "controller-3"]
+    fencepost("topics", "create", "kept", "-b", servers)
+    code, errors = up.interrupt()
+    assert (code, errors) == (0, "")
+    assert not [pid for pid in pids.values() if is_alive(pid)]
+
+    assert "keeps its configuration" in fencepost(
+        "cluster", "up", "--dir", str(tmp_path / "c"), "-o", "a=b", code=2
+    )
+    assert "3 controllers" in fencepost(
+        "cluster", "up", "--dir", str(tmp_path / "c"), "--controllers", "5", code=2
+    )
+    started.append(again := Up("--dir", str(tmp_path / "c")))
+    assert again.read_until("clients:").split()[-1] == servers
+    again.read_until("ready")
+    assert "kept" in fencepost("topics", "list", "-b", servers)
+    assert again.interrupt()[0] == 0
+
+
+def test_a_node_that_dies_is_reported_with_its_log(tmp_path: Path, started: list[Up]):
+    started.append(up := Up("--dir", str(tmp_path), "--controllers", "1", "--brokers", "0"))
+    up.read_until("ready")
+    os.kill(up.pids["controller-1"], signal.SIGKILL)
+    _, errors = up.process.communicate(timeout=DEADLINE_S)
+    assert up.process.returncode == 1
+    assert "controller-1 has ended with exit code -9" in errors
+    assert "listening on" in errors
+    assert "no node is left" in errors
+
+
+def test_the_nodes_end_with_the_command(tmp_path: Path, started: list[Up]):
+    started.append(up := Up("--dir", str(tmp_path), "--controllers", "1", "--brokers", "0"))
+    up.read_until("ready")
+    up.process.kill()
+    up.process.communicate(timeout=DEADLINE_S)
+    deadline = time.monotonic() + DEADLINE_S
+    while is_alive(up.pids["controller-1"]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(up.pids["controller-1"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--controllers", "0"], "allowed are 1 to 100"),
+        (["--brokers", "-1"], "allowed are 0 to 100"),
+        (["--broker-port", "70000"], "no 1 ports"),
+        (["-o", "nonsense"], "KEY=VALUE"),
+        (["-o", "num.partition=3"], "did you mean num.partitions"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, arguments: list[str], says: str):
+    assert says in fencepost("cluster", "up", "--dir", str(tmp_path / "x"), *arguments, code=2)
+
+
+def test_describe_by_brokers_and_by_controllers(cluster: QuorumCluster):
+    leader = cluster.leader_id()
+    by_broker = json.loads(
+        fencepost("quorum", "describe", "--json", "-b", cluster.bootstrap_servers)
+    )
+    follower = next(id_ for id_ in cluster.controllers if id_ != leader)
+    by_controller = json.loads(
+        fencepost(
+            "quorum", "describe", "--json", "--bootstrap-controller", cluster.address_of(follower)
+        )
+    )
+    for said in (by_broker, by_controller):
+        assert said["leader_id"] == leader
+        roles = {replica["node_id"]: replica["role"] for replica in said["replicas"]}
+        assert roles == {
+            **dict.fromkeys(cluster.controllers, "follower"),
+            **dict.fromkeys(cluster.brokers, "observer"),
+            leader: "leader",
+        }
+    table = fencepost("quorum", "describe", "-b", cluster.bootstrap_servers)
+    assert f"leader {leader}" in table
+    assert f"CONTROLLER://{cluster.address_of(leader)}" in table
+
+
+def test_voters_come_and_go(cluster: QuorumCluster):
+    servers = cluster.bootstrap_servers
+    id_ = cluster.add_controller()
+    node = cluster.controllers[id_]
+    node.start()
+    node.wait_until_ready()
+
+    def role() -> str | None:
+        said = json.loads(fencepost("quorum", "describe", "--json", "-b", servers))
+        return {one["node_id"]: one["role"] for one in said["replicas"]}.get(id_)
+
+    cluster.wait_until(lambda: role() == "observer", "the new controller does not follow")
+    added = fencepost("quorum", "add-voter", "-b", servers, "--config", str(node.config_path))
+    assert added.startswith(f"node {id_} votes")
+    cluster.wait_until(lambda: role() == "follower", "the new voter does not follow")
+    again = fencepost(
+        "quorum", "add-voter", "-b", servers, "--config", str(node.config_path), code=1
+    )
+    assert "DUPLICATE_VOTER" in again
+    removed = fencepost(
+        "quorum",
+        "remove-voter",
+        "--id",
+        str(id_),
+        "--bootstrap-controller",
+        cluster.bootstrap_controllers,
+    )
+    assert "does not vote any more" in removed
+    assert role() in ("observer", None)
+    nobody = fencepost("quorum", "remove-voter", "--id", "99", "-b", servers, code=2)
+    assert "the voters are" in nobody
+    node.stop()
+    del cluster.controllers[id_]
+    assert topic_names(cluster) is not None
+
+
+def test_add_voter_wants_to_know_whom():
+    assert "give --config" in fencepost("quorum", "add-voter", code=2)
+    assert "NAME://HOST:PORT" in fencepost(
+        "quorum",
+        "add-voter",
+        "--id=4",
+        "--directory-id=lnnLXmBzSSOJWn5hTmk93g",
+        "--listener=h:1",
+        code=2,
+    )
