@@ -222,6 +222,17 @@ def _reserve(descriptor: int, size: int) -> None:
             raise OSError(number, os.strerror(number))
 
 
+def read_from(descriptor: int, size: int, position: int) -> bytes:
+    """`size` bytes of an open file; fewer only if it ends before. OSError."""
+    data = os.pread(descriptor, size, position)
+    while len(data) < size:
+        more = os.pread(descriptor, size - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
 class OsFile:
     """A file of the operating system."""
 
@@ -245,13 +256,7 @@ class OsFile:
 
     def read_at(self, size: int, position: int) -> bytes:
         """See `File`."""
-        data = os.pread(self._descriptor, size, position)
-        while len(data) < size:
-            more = os.pread(self._descriptor, size - len(data), position + len(data))
-            if not more:
-                break
-            data += more
-        return data
+        return read_from(self._descriptor, size, position)
 
     def size(self) -> int:
         """See `File`."""

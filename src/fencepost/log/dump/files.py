@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from fencepost.log.disk import FILE_BYTES_MAX, open_regular
+from fencepost.log.disk import FILE_BYTES_MAX, open_regular, read_from
 from fencepost.log.dump import kinds
 from fencepost.log.dump.batches import Readable
 from fencepost.log.dump.documents import (
@@ -64,13 +64,7 @@ class PlainFile:
 
     def read_at(self, size: int, position: int) -> bytes:
         """See `Readable`."""
-        data = os.pread(self._descriptor, size, position)
-        while len(data) < size:
-            more = os.pread(self._descriptor, size - len(data), position + len(data))
-            if not more:
-                break
-            data += more
-        return data
+        return read_from(self._descriptor, size, position)
 
     def size(self) -> int:
         """See `Readable`."""
