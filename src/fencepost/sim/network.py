@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fencepost.sim.node import SimNode
     from fencepost.sim.world import World
 
+FIRST_SERVER_ID = -2
 RESET_US = 1_000
 TIMEOUT_SPREAD_US = 50_000
 
@@ -60,11 +61,23 @@ class Link:
 class Call:
     """A request, and what has become of it."""
 
-    __slots__ = ("is_open", "life", "message", "request", "response", "source", "target", "version")
+    __slots__ = (
+        "is_open",
+        "life",
+        "message",
+        "request",
+        "response",
+        "source",
+        "target",
+        "to",
+        "version",
+    )
 
-    def __init__(self, source: SimNode, target: SimNode, request: Message) -> None:
+    def __init__(self, source: SimNode, target: SimNode, to: int, request: Message) -> None:
         self.source = source
         self.target = target
+        self.to = to
+        """The id that the target is called by: its own, or that of a bootstrap server."""
         self.request = request
         self.life = source.life
         self.message: Message = request
@@ -91,6 +104,8 @@ class Network:
             for b in world.options.node_ids
             if a != b
         }
+        self._inside = Link(0, 0)
+        """From a node to itself, which is one of the bootstrap servers that it may ask."""
         self.sent: dict[str, int] = {}
         """How many messages of each class were sent."""
 
@@ -111,25 +126,31 @@ class Network:
             fresh.last_us = link.last_us
             self.links[key] = fresh
 
+    def _link(self, source: int, target: int) -> Link:
+        return self._inside if source == target else self.links[source, target]
+
     # -- requests ----------------------------------------------------------------------------
 
     def request(self, source: SimNode, to: int, request: Message) -> None:
         """Send `request`; the source's machine hears of the answer or of the failure."""
-        target = self._world.nodes.get(to)
+        id_ = to
+        if to <= FIRST_SERVER_ID:  # a bootstrap server, by its place in the configuration
+            id_ = self._world.options.node_ids[(FIRST_SERVER_ID - to) % len(self._world.nodes)]
+        target = self._world.nodes.get(id_)
         name = type(request).__name__
         self.sent[name] = self.sent.get(name, 0) + 1
         if target is None:
             self._world.schedule_in(RESET_US, "failure", lambda: self._unknown(source, to, request))
             return
-        call = Call(source, target, request)
-        self._open[to][call] = None
+        call = Call(source, target, to, request)
+        self._open[target.id][call] = None
         if self._travel is not None:
             travelled = self._travel.request(call)
             if travelled is None:
                 self._world.schedule_in(0, "failure", lambda: self._unsupported(call), source)
                 return
             call.message = travelled
-        self._post(call, source.id, to, "request", self._arrive)
+        self._post(call, source.id, target.id, "request", self._arrive)
 
     def _unsupported(self, call: Call) -> None:
         """The other side cannot be asked this; the shell finds out without asking."""
@@ -137,9 +158,9 @@ class Network:
             return
         if isinstance(call.request, VoteRequest):
             response = VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-            call.source.feed(answered(call.target.id, call.request, response))
+            call.source.feed(answered(call.to, call.request, response))
         else:
-            call.source.feed(RequestFailed(call.target.id, call.request))
+            call.source.feed(RequestFailed(call.to, call.request))
 
     def _unknown(self, source: SimNode, to: int, request: Message) -> None:
         if source.is_up:
@@ -149,7 +170,7 @@ class Network:
         self, call: Call, sender: int, receiver: int, kind: str, arrive: Callable[[Call], None]
     ) -> None:
         """Put a message on its way, or lose it."""
-        link = self.links[sender, receiver]
+        link = self._link(sender, receiver)
         lane = self._lane
         if link.is_cut and not self._world.options.by_hand:
             self._fail_later(call, is_reset=False)
@@ -174,7 +195,7 @@ class Network:
     def _arrive(self, call: Call) -> None:
         """A request is there."""
         target, source = call.target, call.source
-        if self.links[source.id, target.id].is_cut:
+        if self._link(source.id, target.id).is_cut:
             self._fail_later(call, is_reset=False)
             return
         if not target.is_up:
@@ -203,7 +224,7 @@ class Network:
 
     def _arrive_back(self, call: Call) -> None:
         """An answer is there."""
-        if self.links[call.target.id, call.source.id].is_cut:
+        if self._link(call.target.id, call.source.id).is_cut:
             self._fail_later(call, is_reset=False)
             return
         if not self._close(call):
@@ -213,7 +234,7 @@ class Network:
         if self._travel is not None:
             response = self._travel.response(call)
         self._world.tell_message(call, "response")
-        call.source.feed(answered(call.target.id, call.request, response))
+        call.source.feed(answered(call.to, call.request, response))
 
     # -- failures ----------------------------------------------------------------------------
 
@@ -238,7 +259,7 @@ class Network:
         """Tell the source that there will be no answer, unless it has one."""
         if self._close(call):
             self._world.tell_message(call, "failure")
-            call.source.feed(RequestFailed(call.target.id, call.request))
+            call.source.feed(RequestFailed(call.to, call.request))
 
     def _close(self, call: Call) -> bool:
         """The call is over; whether its source is still there to be told."""

@@ -19,7 +19,7 @@ from fencepost.machines.quorum import QuorumMachine, Role
 from fencepost.sim.answers import compose
 from fencepost.sim.clock import NodeClock
 from fencepost.sim.disk import SimDisk
-from fencepost.sim.opening import CLUSTER_ID, open_node
+from fencepost.sim.opening import CLUSTER_ID, directory_of, open_node
 from fencepost.sim.ports import NodeTimers, SimPorts
 from fencepost.sim.truth import NodeView, Violation
 from fencepost.wire.api.vote import VoteResponse
@@ -71,7 +71,7 @@ class SimNode:
         self._disks += 1
         self.disk = SimDisk(draw=self._disk_lane.pick)
         self.disk.keeps_operations = False
-        self.directory_id = Uuid(b"disk" + bytes(8) + bytes((0, self._disks, 0, self.id)))
+        self.directory_id = directory_of(self.id, self._disks)
         self.world.watch.truth.new_disk(self.id, self.directory_id)
 
     def start(self) -> None:

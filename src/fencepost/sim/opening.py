@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fencepost.broker.metadata import MetadataHost
+from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.broker.metadata_log import MetadataLogSettings, open_metadata
 from fencepost.broker.snapshotting import SnapshotRules
 from fencepost.log.config import LogConfig
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
+from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotStore
 from fencepost.machines.quorum import QuorumConfig
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from fencepost.sim.options import Options
 from fencepost.sim.ports import entry_of
 from fencepost.sim.truth import Entry
+from fencepost.wire.types import Uuid
 
 if TYPE_CHECKING:
     from fencepost.sim.node import SimNode
@@ -37,10 +40,25 @@ def static_voters(node_ids: tuple[int, ...]) -> VoterSet:
     return VoterSet(tuple(Voter(ReplicaKey(id_), (endpoint_of(id_),)) for id_ in node_ids))
 
 
-def open_node(node: SimNode) -> MetadataHost:
-    """Format the directory if it is new, recover the log, make the machine. LogError, OSError."""
-    world, disk = node.world, node.disk
-    options = world.options
+def directory_of(node_id: int, disk_number: int) -> Uuid:
+    """The directory id of a node's n-th disk."""
+    return Uuid(b"simulated disk" + bytes((disk_number, node_id)))
+
+
+def founders(options: Options) -> VoterSet:
+    """The voters that a dynamic quorum begins with: nodes with their first disks."""
+    return VoterSet(
+        tuple(
+            Voter(ReplicaKey(id_, directory_of(id_, 1)), (endpoint_of(id_),), 0, 1)
+            for id_ in options.voter_ids
+        )
+    )
+
+
+def format_node(node: SimNode) -> None:
+    """Format the node's directory if it is new, as `fencepost format` does. LogError, OSError."""
+    options, disk = node.world.options, node.disk
+    is_new = not disk.exists(DATA)
     format_log_dir(
         disk,
         DATA,
@@ -49,11 +67,29 @@ def open_node(node: SimNode) -> MetadataHost:
         directory_id=node.directory_id,
         ignore_formatted=True,
     )
+    is_founder = node.directory_id in [voter.key.directory_id for voter in founders(options).voters]
+    if is_new and is_founder and options.is_dynamic and not options.begins_static:
+        directory = f"{DATA}/{METADATA_KEY}"
+        disk.mkdir(directory)
+        header = SnapshotHeader(node.now_ms(), 1, founders(options).to_record())
+        store = SnapshotStore(disk, directory)
+        writer = store.begin(BOOTSTRAP_ID, header, node.now_ms())
+        writer.finish()
+        store.publish(writer)
+        disk.sync_dir(DATA)
+
+
+def open_node(node: SimNode) -> MetadataHost:
+    """Format the directory if it is new, recover the log, make the machine. LogError, OSError."""
+    world, disk = node.world, node.disk
+    options = world.options
+    format_node(node)
+    is_static = not options.is_dynamic or options.begins_static
     host = open_metadata(
         node.ports,
         LogDir.open(disk, DATA),
         node.id,
-        static_voters(options.voter_ids),
+        static_voters(options.voter_ids) if is_static else VoterSet(),
         QuorumConfig(
             cluster_id=CLUSTER_ID,
             directory_id=node.directory_id,
@@ -63,6 +99,9 @@ def open_node(node: SimNode) -> MetadataHost:
             fetch_max_bytes=options.fetch_max_bytes,
             listener=LISTENER,
             endpoints=(endpoint_of(node.id),),
+            can_become_voter=options.is_dynamic,
+            auto_join=options.joins,
+            bootstrap_servers=len(options.node_ids) if options.is_dynamic else 0,
         ),
         MetadataLogSettings(
             replace(LOG_CONFIG, internal_segment_bytes=options.segment_bytes),

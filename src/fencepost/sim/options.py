@@ -18,7 +18,8 @@ class Options:
     Times are in milliseconds of world time. `is_dynamic`: voters come and go (KIP-853). `on_wire`:
     every message is encoded and decoded, at a drawn version. With `by_hand` nothing takes time and
     somebody picks what happens next. Without `has_controller`
-    nothing but the quorum itself writes to the log.
+    nothing but the quorum itself writes to the log. Of dynamic voters, `joins` has every controller
+    add itself, and with `begins_static` the voters are configured until kraft.version is raised.
     """
 
     voters: int = 3
@@ -40,6 +41,8 @@ class Options:
     snapshot_bytes: int = 20 << 20
     snapshot_interval_ms: int = 0
     has_controller: bool = True
+    joins: bool = False
+    begins_static: bool = False
 
     @property
     def node_ids(self) -> tuple[int, ...]:

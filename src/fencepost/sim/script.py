@@ -19,8 +19,10 @@ Commands are in `script_commands.py`; docs/SIMULATOR.md has them in a table.
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from fencepost.sim.network import Call
 from fencepost.sim.options import Options
@@ -37,6 +39,14 @@ _ABLATION = re.compile(r"#!\s*([a-z0-9-]+)\s*->\s*(.+?)\s*$", re.MULTILINE)
 
 class ScriptError(Exception):
     """A command that makes no sense; the text says which, and what would."""
+
+
+def commands() -> dict[str, Any]:
+    """All commands by name."""
+    table = importlib.import_module("fencepost.sim.script_table").COMMANDS
+    for module in ("script_commands", "script_voters"):
+        importlib.import_module(f"fencepost.sim.{module}")
+    return dict(table)
 
 
 def ablations_of(text: str) -> dict[str, str]:
@@ -63,6 +73,8 @@ class Script:
         self.rules = rules
         self.outcomes: dict[str, str] = {}
         """What became of appends and writes, by name."""
+        self.changes: dict[str, str] = {}
+        """What became of changes of the voters, by name."""
         self._world: World | None = None
         self._seen: dict[int, str] = {}
         self._shown: set[Event] = set()
@@ -91,11 +103,9 @@ class Script:
                 yield from self._run(line[1:].split())
 
     def _run(self, words: list[str]) -> Iterator[str]:
-        from fencepost.sim.script_commands import COMMANDS
-
-        command = COMMANDS.get(words[0])
+        command = commands().get(words[0])
         if command is None:
-            raise ScriptError(f"{words[0]} is no command; there are: {', '.join(COMMANDS)}")
+            raise ScriptError(f"{words[0]} is no command; there are: {', '.join(commands())}")
         try:
             output = list(command(self, words[1:]) or ())
             output += self._news()
@@ -161,6 +171,10 @@ class Script:
         leader = f"of {machine.leader_id}" if machine.leader_id >= 0 else "of ?"
         role = machine.role.value.ljust(11)
         paused = "   paused" if node.is_paused else ""
+        if machine.damaged_at is not None:
+            shown += f" damaged at {machine.damaged_at}"
+        if self.world.options.is_dynamic:
+            shown += f"   of {' '.join(map(str, machine.voters)) or 'nobody'}"
         return (
             f"{node_id} {role} e{machine.epoch} {leader}   hw {machine.high_watermark}   "
             f"{shown}{paused}"

@@ -1,13 +1,8 @@
-"""The commands of scenarios. Each says in its docstring how it is written and what it does.
-
-A command is a function of the script and the words behind its name, and gives the lines that it
-prints, if any. To add one: a function here with `@command`.
-"""
+"""The commands of scenarios. Each says in its docstring how it is written and what it does."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -18,41 +13,18 @@ from fencepost.machines.quorum.inputs import Resign
 from fencepost.sim.clock import PAR
 from fencepost.sim.damage import flip_batch
 from fencepost.sim.disk import Crash
-from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options
 from fencepost.sim.script import MESSAGES, Script, ScriptError
+from fencepost.sim.script_table import command, node_of, options_of
 from fencepost.sim.truth import Violation
 from fencepost.sim.workload import Asked
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import ConfigRecord, encode_record
 
-Run = Callable[[Script, list[str]], Iterable[str] | None]
-
-COMMANDS: dict[str, Run] = {}
-"""By name, in the order of this file."""
-
 _QUIET = (*MESSAGES, "flush", "flushed", "exit")
 """Events that need no time to pass."""
 _SETTLE_MOST = 5_000
 _RUN_MOST_MS = 60_000
-
-
-def command(run: Run) -> Run:
-    """Register a command under its function's name, with dashes."""
-    COMMANDS[run.__name__.strip("_").replace("_", "-")] = run
-    return run
-
-
-def _options(words: list[str]) -> dict[str, str]:
-    """The words that are `key=value`; a bare word counts as `word=1`."""
-    return {key: value or "1" for key, _, value in (word.partition("=") for word in words)}
-
-
-def _node(script: Script, word: str) -> SimNode:
-    try:
-        return script.world.nodes[int(word)]
-    except (ValueError, KeyError):
-        raise ScriptError(f"{word} is no node") from None
 
 
 # -- the world -------------------------------------------------------------------------------------
@@ -62,7 +34,7 @@ def _node(script: Script, word: str) -> SimNode:
 def voters(script: Script, words: list[str]) -> None:
     """`voters N [observers=M] [dynamic] [controller] [fetch_max_bytes=B] [snapshot_bytes=B]
     [segment_bytes=B]`: the world; first. `controller` has controllers decide and write, too."""
-    given = _options(words[1:])
+    given = options_of(words[1:])
     options = Options(voters=int(words[0]), by_hand=True, has_controller=False)
     for key, value in given.items():
         if key == "controller":
@@ -78,7 +50,7 @@ def voters(script: Script, words: list[str]) -> None:
 def start(script: Script, words: list[str]) -> None:
     """`start N...`: boot nodes, for the first time or again, on what their disks hold."""
     for word in words:
-        node = _node(script, word)
+        node = node_of(script, word)
         script.world.guard(node.start, node)
 
 
@@ -150,6 +122,14 @@ def deliver(script: Script, words: list[str]) -> None:
 
 
 @command
+def _pass(script: Script, words: list[str]) -> None:
+    """`pass A->B`: whatever is on that way now arrives, if anything is."""
+    for event in script.flights():
+        if _way(event) == words[0]:
+            script.happen(event)
+
+
+@command
 def drop(script: Script, words: list[str]) -> None:
     """`drop A->B [Kind]`: it is lost, and its sender hears so."""
     event = script.flight(words)
@@ -168,7 +148,7 @@ def repeat(script: Script, words: list[str]) -> None:
 def flush(script: Script, words: list[str]) -> None:
     """`flush N...`: what these nodes have appended is durable."""
     for word in words:
-        node = _node(script, word)
+        node = node_of(script, word)
         for event in script.world.queue.in_order():
             if event.node is node and event.kind == "flush":
                 script.happen(event)
@@ -181,7 +161,7 @@ def flush(script: Script, words: list[str]) -> None:
 def fire(script: Script, words: list[str]) -> None:
     """`fire N TIMER`: let time pass until that timer of N's machine is due (election, fetch, retry,
     fetch-wait, check-quorum, begin-quorum, ...), and have only it fire."""
-    node = _node(script, words[0])
+    node = node_of(script, words[0])
     timer = node.ports.timer(METADATA_KEY, words[1])
     if timer is None:
         armed = ", ".join(sorted(node.ports.timer_names(METADATA_KEY)))
@@ -209,9 +189,9 @@ def mend(script: Script, words: list[str]) -> None:
 
 def _links(script: Script, words: list[str]) -> list[tuple[int, int]]:
     if "->" in words[0]:
-        source, target = (_node(script, word).id for word in words[0].split("->"))
+        source, target = (node_of(script, word).id for word in words[0].split("->"))
         return [(source, target)]
-    a, b = (_node(script, word).id for word in words[:2])
+    a, b = (node_of(script, word).id for word in words[:2])
     return [(a, b), (b, a)]
 
 
@@ -219,24 +199,24 @@ def _links(script: Script, words: list[str]) -> list[tuple[int, int]]:
 def kill(script: Script, words: list[str]) -> None:
     """`kill N...`: the process is gone, the page cache is not."""
     for word in words:
-        _node(script, word).kill()
+        node_of(script, word).kill()
 
 
 @command
 def power_loss(script: Script, words: list[str]) -> None:
     """`power-loss N... [keep=K] [torn=B]`: the machine is gone. Of what it had not synced, the
     first K changes of each file survive (none), the last of them only with its first B bytes."""
-    given = _options([word for word in words if "=" in word])
+    given = options_of([word for word in words if "=" in word])
     torn = int(given["torn"]) if "torn" in given else None
     for word in words:
         if "=" not in word:
-            _node(script, word).lose_power_keeping(int(given.get("keep", "0")), torn)
+            node_of(script, word).lose_power_keeping(int(given.get("keep", "0")), torn)
 
 
 @command
 def die_writing(script: Script, words: list[str]) -> None:
     """`die-writing N FILE`: N loses power as soon as it renames a new FILE into place."""
-    node, name = _node(script, words[0]), words[1]
+    node, name = node_of(script, words[0]), words[1]
 
     def fault(operation: str, path: str, count: int) -> OSError | None:
         if operation == "rename" and name in path:
@@ -251,7 +231,7 @@ def die_writing(script: Script, words: list[str]) -> None:
 def refuse(script: Script, words: list[str]) -> None:
     """`refuse N OPERATION [FILE]`: the next such operation (sync, write, read, create, rename) on a
     file with that in its path fails, and N may give up."""
-    node, operation = _node(script, words[0]), words[1]
+    node, operation = node_of(script, words[0]), words[1]
     name = words[2] if len(words) > 2 else ""
     node.is_excused = True
 
@@ -267,7 +247,7 @@ def refuse(script: Script, words: list[str]) -> None:
 @command
 def rot(script: Script, words: list[str]) -> None:
     """`rot N OFFSET`: a bit of the batch with that offset changes on N's disk; N may give up."""
-    node = _node(script, words[0])
+    node = node_of(script, words[0])
     node.is_excused = True
     flip_batch(node, int(words[1]))
 
@@ -275,25 +255,25 @@ def rot(script: Script, words: list[str]) -> None:
 @command
 def wipe(script: Script, words: list[str]) -> None:
     """`wipe N`: N, which is down, gets an empty disk, with another directory id."""
-    _node(script, words[0]).new_disk()
+    node_of(script, words[0]).new_disk()
 
 
 @command
 def pause(script: Script, words: list[str]) -> None:
     """`pause N`: its process stops; what happens to it waits."""
-    _node(script, words[0]).pause()
+    node_of(script, words[0]).pause()
 
 
 @command
 def resume(script: Script, words: list[str]) -> None:
     """`resume N`: it goes on."""
-    _node(script, words[0]).resume()
+    node_of(script, words[0]).resume()
 
 
 @command
 def clock(script: Script, words: list[str]) -> None:
     """`clock N +MS`, `clock N -MS`, `clock N xRATE`: N's clock is set, or runs at another pace."""
-    node, change = _node(script, words[0]), words[1]
+    node, change = node_of(script, words[0]), words[1]
     if change.startswith("x"):
         node.change_clock(rate=int(float(change[1:]) * PAR))
     else:
@@ -307,7 +287,7 @@ def clock(script: Script, words: list[str]) -> None:
 def append(script: Script, words: list[str]) -> None:
     """`append N NAME...`: ask N's machine to append a record for each name, by itself; see
     `outcomes`."""
-    node = _node(script, words[0])
+    node = node_of(script, words[0])
     for name in words[1:]:
         record = ConfigRecord(resource_type=4, resource_name="", name=name, value=name)
         batch = build_batch([(None, encode_record(record))], timestamp_ms=node.now_ms())
@@ -325,9 +305,9 @@ def append(script: Script, words: list[str]) -> None:
 def write(script: Script, words: list[str]) -> None:
     """`write N topic=NAME` (or config=NAME, delete=NAME, broker=ID, unfence=ID): ask N's
     controller; see `outcomes`. Topics want a broker that is registered and unfenced."""
-    node = _node(script, words[0])
+    node = node_of(script, words[0])
     workload = script.world.workload
-    for kind, name in _options(words[1:]).items():
+    for kind, name in options_of(words[1:]).items():
         key = f"{kind} {name}"
         script.outcomes[key] = "waits"
 
@@ -341,14 +321,14 @@ def write(script: Script, words: list[str]) -> None:
 @command
 def resign(script: Script, words: list[str]) -> None:
     """`resign N`: N is about to stop and hands over, if it leads."""
-    node = _node(script, words[0])
+    node = node_of(script, words[0])
     script.world.guard(lambda: node.feed(Resign()), node)
 
 
 @command
 def snapshot(script: Script, words: list[str]) -> None:
     """`snapshot N`: N takes a snapshot of what it has for committed."""
-    node = _node(script, words[0])
+    node = node_of(script, words[0])
     script.world.guard(node.take_snapshot, node)
 
 
@@ -358,7 +338,7 @@ def snapshot(script: Script, words: list[str]) -> None:
 @command
 def show(script: Script, words: list[str]) -> list[str]:
     """`show [N...]`: nodes, whether or not they have changed."""
-    ids = [_node(script, word).id for word in words] or list(script.world.nodes)
+    ids = [node_of(script, word).id for word in words] or list(script.world.nodes)
     return [script.show(id_) for id_ in ids]
 
 
@@ -379,7 +359,7 @@ def outcomes(script: Script, words: list[str]) -> list[str]:
 @command
 def image(script: Script, words: list[str]) -> list[str]:
     """`image N`: the cluster as N's parts see it: offset, topics, configs, brokers."""
-    seen = _node(script, words[0]).metadata.image
+    seen = node_of(script, words[0]).metadata.image
     topics = " ".join(sorted(seen.topics_by_name)) or "none"
     configs = " ".join(sorted(seen.broker_configs())) or "none"
     brokers = (
@@ -394,7 +374,7 @@ def image(script: Script, words: list[str]) -> list[str]:
 @command
 def files(script: Script, words: list[str]) -> list[str]:
     """`files N`: names and sizes of what is in N's metadata log directory."""
-    node = _node(script, words[0])
+    node = node_of(script, words[0])
     directory = "/data/__cluster_metadata-0"
     return [f"{name} {node.disk.size(f'{directory}/{name}')}" for name in node.disk.list(directory)]
 

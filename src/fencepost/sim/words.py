@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
+from fencepost.wire.api.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PartitionSnapshotRequest,
+)
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.draft.fetch_quorum_records import (
+    FetchQuorumRecordsRequest,
+    FetchQuorumRecordsResponse,
+)
 from fencepost.wire.errors import error_name
 from fencepost.wire.message import Message
 
@@ -58,6 +70,22 @@ def _details(message: Message | None) -> str:
         )
     if isinstance(message, FetchResponse):
         return _fetched(message)
+    if isinstance(message, FetchSnapshotRequest | FetchSnapshotResponse):
+        return _snapshot(message)
+    if isinstance(message, FetchQuorumRecordsRequest):
+        return (
+            f" e{message.leader_epoch} from {message.fetch_offset},"
+            f" last e{message.last_fetched_epoch}"
+        )
+    if isinstance(message, FetchQuorumRecordsResponse):
+        cut = f", cut to {message.next_fetch_offset}" if message.next_fetch_offset >= 0 else ""
+        return f" hw {message.high_watermark}, {len(message.records)} bytes{cut}"
+    if isinstance(message, AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest):
+        return f" {message.voter_id}/{message.voter_directory_id[-2]}"
+    if isinstance(
+        message, AddRaftVoterResponse | RemoveRaftVoterResponse | UpdateRaftVoterResponse
+    ):
+        return f" {_error(message)}"
     topics = getattr(message, "topics", None)
     if not topics:
         return ""
@@ -74,13 +102,24 @@ def _fetched(message: FetchResponse) -> str:
     if got.diverging_epoch.epoch >= 0:
         return f" diverges at e{got.diverging_epoch.epoch} to {got.diverging_epoch.end_offset}"
     if got.snapshot_id.epoch >= 0:
-        return f" snapshot {got.snapshot_id.end_offset}-{got.snapshot_id.epoch}"
+        return f" snapshot {got.snapshot_id.end_offset}-e{got.snapshot_id.epoch}"
     size = (
         sum(len(part) for part in got.records)
         if isinstance(got.records, list)
         else (len(got.records or b""))
     )
     return f" hw {got.high_watermark}, {size} bytes"
+
+
+def _snapshot(message: FetchSnapshotRequest | FetchSnapshotResponse) -> str:
+    partition = message.topics[0].partitions[0]
+    id_ = f"{partition.snapshot_id.end_offset}-e{partition.snapshot_id.epoch}"
+    if isinstance(partition, PartitionSnapshotRequest):
+        return f" e{partition.current_leader_epoch}, {id_} from {partition.position}"
+    if partition.error_code:
+        return f" {_error(partition)}"
+    size = len(partition.unaligned_records or b"")
+    return f" {id_} {partition.position}+{size} of {partition.size}"
 
 
 def _error(partition: object) -> str:

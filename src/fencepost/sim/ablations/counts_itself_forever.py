@@ -1,0 +1,21 @@
+"""S47: a leader counts itself towards every majority, voter or not (KAFKA-16530)."""
+
+from __future__ import annotations
+
+from fencepost.machines.quorum import QuorumMachine
+from fencepost.sim.ablations import Ablation
+from fencepost.sim.rules import Rules
+
+
+class CountsItselfForever(QuorumMachine):
+    """Is one of those that a majority is made of, also after its removal."""
+
+    def _counts_itself(self) -> bool:
+        return True
+
+
+ABLATION = Ablation(
+    "a leader that is being removed commits with its own disk",
+    Rules(machine=CountsItselfForever),
+    scenarios=("S47",),
+)

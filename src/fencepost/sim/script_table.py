@@ -1,0 +1,37 @@
+"""The table of commands that scenarios are made of, and what commands have in common.
+
+A command is a function of the script and the words behind its name, and gives the lines that it
+prints, if any. Its docstring says how it is written and what it does. To add one: a function with
+`@command` in `script_commands.py` or a file of its own that `script.py` imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fencepost.sim.node import SimNode
+from fencepost.sim.script import Script, ScriptError
+
+Run = Callable[[Script, list[str]], Iterable[str] | None]
+
+COMMANDS: dict[str, Run] = {}
+"""By name, in the order in which they were written."""
+
+
+def command(run: Run) -> Run:
+    """Register a command under its function's name, with dashes."""
+    COMMANDS[run.__name__.strip("_").replace("_", "-")] = run
+    return run
+
+
+def options_of(words: list[str]) -> dict[str, str]:
+    """The words that are `key=value`; a bare word counts as `word=1`."""
+    return {key: value or "1" for key, _, value in (word.partition("=") for word in words)}
+
+
+def node_of(script: Script, word: str) -> SimNode:
+    """The node of that number. ScriptError."""
+    try:
+        return script.world.nodes[int(word)]
+    except (ValueError, KeyError):
+        raise ScriptError(f"{word} is no node") from None
