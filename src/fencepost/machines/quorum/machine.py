@@ -126,8 +126,8 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
             assert state.leader_id == NOBODY, "a candidate knows no leader"
         if isinstance(self._body, Follower):
             assert state.leader_id == self._body.leader_id != self._node_id, "we follow the leader"
-        if not self.is_electable:
-            assert role not in (Role.PROSPECTIVE, Role.CANDIDATE), "observers do not stand"
+        if role in (Role.PROSPECTIVE, Role.CANDIDATE):
+            assert self.is_electable, "observers do not stand"
 
     # -- the handlers that belong to no part ---------------------------------------------------
 

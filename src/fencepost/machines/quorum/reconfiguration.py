@@ -48,8 +48,9 @@ from fencepost.machines.quorum.membership import DYNAMIC
 from fencepost.machines.quorum.roles import Follower, Leader, PendingAppend, Role, VoterChange
 from fencepost.machines.quorum.transitions import Transitions
 from fencepost.machines.quorum.voters import ReplicaKey, Voter, VoterSet, on_listener
-from fencepost.wire.api.add_raft_voter import AddRaftVoterResponse
-from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterResponse
+from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.control import ControlType
@@ -318,7 +319,7 @@ class Reconfiguration(Transitions):
     def _arm_introduction(self) -> None:
         """A follower that has something to ask does so once per fetch timeout."""
         follower = self._body
-        if not isinstance(follower, Follower) or self._introduction() is None:
+        if not isinstance(follower, Follower) or self._wanted_introduction() is None:
             self._set_timer(inputs.INTRODUCTION, None)
         elif not follower.is_introduction_due and inputs.INTRODUCTION not in self._deadlines:
             self._set_timer(inputs.INTRODUCTION, self._now_ms + self._config.fetch_timeout_ms)
@@ -337,24 +338,34 @@ class Reconfiguration(Transitions):
 
     def _introduction(self) -> Message | None:
         """What this follower would ask of its leader to be a voter, and a well-known one."""
-        config, mine = self._config, self.local_voter
+        wanted = self._wanted_introduction()
+        if wanted is UpdateRaftVoterRequest:
+            return membership.update_request(self._config, self._state.epoch, self.local_voter)
+        if wanted is RemoveRaftVoterRequest:
+            stale = self.voter_set.get(self._node_id)
+            assert stale is not None, "it is what is to be removed"
+            probe("quorum.join.removes.stale")
+            return membership.remove_request(self._config, stale.key)
+        if wanted is AddRaftVoterRequest:
+            return membership.add_request(self._config, self.local_voter)
+        return None
+
+    def _wanted_introduction(self) -> type[Message] | None:
+        config, follower = self._config, self._body
         if not config.endpoints or config.directory_id == Uuid.ZERO:
             return None
-        assert isinstance(self._body, Follower)
+        assert isinstance(follower, Follower)
+        is_dynamic = self.kraft_version >= DYNAMIC
         if self.is_voter:
-            if self.kraft_version < DYNAMIC:
-                # A leader forgets it with its epoch, so each one is told.
-                wanted = not self._body.is_introduced
-            else:
-                wanted = self._needs_update(mine)
-            return membership.update_request(config, self._state.epoch, mine) if wanted else None
-        if not config.auto_join or not config.can_become_voter or self.kraft_version < DYNAMIC:
+            # A leader of static voters forgets it with its epoch, so each one is told.
+            wants = (
+                self._needs_update(self.local_voter) if is_dynamic else not follower.is_introduced
+            )
+            return UpdateRaftVoterRequest if wants else None
+        if not (is_dynamic and config.auto_join and config.can_become_voter):
             return None
-        stale = self.voter_set.get(self._node_id)
-        if stale is not None:
-            probe("quorum.join.removes.stale")
-            return membership.remove_request(config, stale.key)
-        return membership.add_request(config, mine)
+        is_stale = self.voter_set.get(self._node_id) is not None
+        return RemoveRaftVoterRequest if is_stale else AddRaftVoterRequest
 
     def _step_introduction_answer(self, input_: Any) -> None:
         """An answer to Add- or RemoveRaftVoter: what it led to will be seen in the log."""

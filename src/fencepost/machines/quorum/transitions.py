@@ -7,6 +7,7 @@ it followed.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from fencepost.batch.control import build_leader_change
@@ -228,7 +229,7 @@ class Transitions(QuorumCore):
 
     # -- the voters change ---------------------------------------------------------------------
 
-    @property
+    @cached_property
     def local_voter(self) -> Voter:
         """This node as a voter set should have it."""
         config = self._config
