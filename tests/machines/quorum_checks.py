@@ -97,7 +97,8 @@ class Checks:
 
     def check_prefix(self, node: Node, start_offset: int) -> None:
         """I27: where a log begins, a snapshot ends that is what the log was."""
-        if start_offset > node.high_watermark:
+        assert node.machine is not None, "it is alive"
+        if start_offset > node.machine.high_watermark:
             raise Violation(f"I27: {node.id} drops what is not committed, below {start_offset}")
         if start_offset not in [id_.end_offset for id_ in node.log.snapshots.ids()]:
             raise Violation(f"I27: {node.id} begins at {start_offset}, without a snapshot")

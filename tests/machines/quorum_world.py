@@ -151,6 +151,7 @@ class World(Checks):
             retention_bytes=retention_bytes,
         )
         self._drafts = drafts or {}
+        self.retention_bytes = retention_bytes
         self._sent = 0
         self._appended = 0
 
@@ -168,6 +169,7 @@ class World(Checks):
         node.driver = Driver(_Ports(self, node))
         node.driver.add(KEY, node.machine)
         node.driver.feed(KEY, Start(self._jitter(node_id)))
+        self.scrub(node_id)
 
     def make_machine(self, node: Node) -> QuorumMachine:
         """The machine of a node that boots; it is not started yet."""
@@ -237,6 +239,12 @@ class World(Checks):
         """A node reads its log, and finds what has rotted."""
         for at in sorted(self.nodes[node_id].log.rotten):
             self.driver(node_id).feed(KEY, LogDamaged(at, "crc"))
+
+    def can_heal(self, node_id: int) -> bool:
+        """Whether a snapshot of what is committed would stand for a batch that has rotted."""
+        machine = self.machine(node_id)
+        at = machine.damaged_at
+        return at is not None and at < machine.high_watermark and machine.role is not Role.FAILED
 
     def rot_snapshot(self, node_id: int) -> None:
         """A byte of a node's newest snapshot turns over."""
@@ -352,6 +360,9 @@ class World(Checks):
                 return
             if self.nodes[id_].wants_flush:
                 self.flush(id_)
+                return
+            if self.can_heal(id_):
+                self.take_snapshot(id_)
                 return
         if self.flights:
             self.deliver(self.flights[0])

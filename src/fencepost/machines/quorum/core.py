@@ -52,6 +52,7 @@ from fencepost.machines.quorum.voters import (
 )
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.vote import VoteRequest
+from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
 from fencepost.wire.message import Message
 
 
@@ -386,7 +387,7 @@ class QuorumCore(ABC):
             self._emit(Send(peer, message))
 
     def _waits_for_flush(self, message: Message) -> bool:
-        if isinstance(message, FetchRequest):
+        if isinstance(message, FetchRequest | FetchQuorumRecordsRequest):
             return self._flushes_before_fetch()
         return isinstance(message, VoteRequest)
 

@@ -40,11 +40,12 @@ Damage
 ------
 A batch that no longer matches its checksum is neither sent nor applied (`LogDamaged`). A leader
 that has one resigns; a node that has one does not stand for election until it is healed. Where the
-high watermark lies beyond the batch, it is healed by a snapshot that stands for it: the shell takes
-one of its image, or the leader sends one. Where it does not, the log is cut there and fetched
-again; until then votes go only to candidates whose logs are as long as ours was, because somebody
-may have counted on it. (That promise does not outlive the process: a recovery that cuts a torn log
-cannot tell what was promised either.)
+high watermark lies beyond the batch, it is healed by a snapshot that stands for it: there is one,
+or the shell takes one of its image, or the leader sends one. Where it does not, the log is cut
+there and fetched again; until then votes go only to candidates whose logs are as long as ours was,
+because somebody may have counted on it. (That promise does not outlive the process: a recovery that
+cuts a torn log cannot tell what was promised either.) A lone voter has nobody to fetch from, and
+stops.
 """
 
 from __future__ import annotations
@@ -278,10 +279,18 @@ class Snapshots(Transitions):
             return  # it is no longer in the log
         probe("quorum.log.damaged")
         self._damaged |= {offset}
+        latest = self._log.snapshots.latest()
+        if latest is not None and latest.end_offset > offset:
+            self._drop_damaged(latest.end_offset)
+            return
         promised = self._promise()
         self._stop_leading_damaged()
-        if offset >= self._high_watermark and self._others:
+        if offset < self._high_watermark:
+            return
+        if self._others:
             self._cut_damaged(offset, promised)
+        else:
+            self.become_failed(f"the batch at {offset} cannot be read, and nobody else has it")
 
     def _stop_leading_damaged(self) -> None:
         """Who cannot read its log can neither lead nor hope to."""
