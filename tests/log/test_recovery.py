@@ -152,6 +152,18 @@ def test_nothing_below_the_recovery_point_is_read_but_its_segment():
     assert again.recovery.segments_scanned == len(log.segment_base_offsets) - 1
 
 
+def test_a_log_that_another_program_led_on_is_read_although_it_was_closed_cleanly():
+    disk, _ = filled_disk()
+    everything = all_batches(disk)
+    closed_at = everything[-2][0]  # where we had stopped; Kafka's controller went on from there
+    again = reopen(disk, recovery_point=closed_at, clean_shutdown=True)
+    assert contents(again) == everything
+    assert again.recovery.was_unclean and again.recovery.bytes_cut == 0
+    disk.process_death()
+    with pytest.raises(DurableDataLostError):  # no batch ends there: it is not the log we closed
+        reopen(disk, recovery_point=closed_at + 1, clean_shutdown=True)
+
+
 # ---- lost or damaged although durable
 
 

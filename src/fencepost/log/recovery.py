@@ -282,7 +282,7 @@ class _Loader:
         """Check the segments, cut at the first flaw, sync what is kept."""
         self.holds_anything = any(segment.size_bytes for segment in self.segments)
         self._check_empty(recovery_point, start_offset, accept_loss)
-        if clean_shutdown and self._trust_active():
+        if clean_shutdown and self._trust_active() and not self._has_grown(recovery_point):
             self._check_clean_end(recovery_point, accept_loss)
             self._check_start(self.segments[-1], start_offset, accept_loss)
             self.is_durable = True
@@ -346,6 +346,15 @@ class _Loader:
         if not gap or following.base_offset <= self.cleaned_offset:
             return False
         return following.base_offset - segment.base_offset <= RELATIVE_MAX + 1
+
+    def _has_grown(self, recovery_point: int) -> bool:
+        """Whether somebody has written since the marker of a clean shutdown was.
+
+        Apache Kafka's controllers leave the marker alone: it is their brokers' logs that it is
+        about. A metadata log that one of them has led on is read like any that crashed.
+        """
+        end_offset = self.segments[-1].next_offset
+        return 0 < recovery_point < end_offset
 
     def _check_clean_end(self, recovery_point: int, accept_loss: bool) -> None:
         """A log that was closed cleanly ends at its recovery point, if that is known at all."""
