@@ -18,7 +18,7 @@ from fencepost.broker.config import BrokerConfig
 from fencepost.broker.controller_channel import ControllerChannel
 from fencepost.broker.controller_service import ControllerService
 from fencepost.broker.forwarding import Forwarder
-from fencepost.broker.registry import ROUTES, RequestContext, Route
+from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES, RequestContext, Route
 from fencepost.broker.topic_creation import fill_in_configs
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import ClusterImage, apply_records
@@ -135,16 +135,21 @@ class PromptController:
         self._ahead = None
 
 
+def routes_of(listener_name: str) -> dict[int, Route]:
+    """What is served on the listener: `CONTROLLER` is the controllers'."""
+    return CONTROLLER_ROUTES if listener_name == "CONTROLLER" else ROUTES
+
+
 class Caller:
     """The connection a request came in by."""
 
     client_host = "127.0.0.1"
-    routes = ROUTES
     closed = False
     room_bytes = 1 << 26
 
     def __init__(self, listener_name: str = "PLAINTEXT") -> None:
         self.listener_name = listener_name
+        self.routes = routes_of(listener_name)
         self.answers: list[RequestContext] = []
         self.closed_because: str | None = None
 
@@ -161,15 +166,15 @@ def register(*modules: str) -> None:
         importlib.import_module(f"fencepost.broker.apis.{module}")
 
 
-def served_versions(request_class: type[Message]) -> range:
+def served_versions(request_class: type[Message], listener: str = "PLAINTEXT") -> range:
     """The versions of a request that are served."""
-    route = ROUTES[_key(request_class)]
+    route = routes_of(listener)[_key(request_class)]
     return range(route.min_version, route.max_version + 1)
 
 
 def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> RequestContext:
     """Hand the request to its handler, by way of its bytes; the answer may come later."""
-    route: Route = ROUTES[_key(type(request))]
+    route = routes_of(listener)[_key(type(request))]
     assert route.min_version <= version <= route.max_version
     arrived = type(request).decode(request.encode(version), version)
     context = RequestContext(node, Caller(listener), route, version, 7, "harness")
@@ -206,7 +211,7 @@ def ask(
     node: Any, request: Message, version: int | None = None, listener: str = "PLAINTEXT"
 ) -> Any:
     """The answer of a handler that answers at once; the newest served version by default."""
-    chosen = served_versions(type(request))[-1] if version is None else version
+    chosen = served_versions(type(request), listener)[-1] if version is None else version
     return answer_of(send(node, request, chosen, listener))
 
 
