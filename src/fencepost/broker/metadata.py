@@ -75,6 +75,7 @@ class MetadataHost:
         write_state: Callable[[QuorumState], None],
         on_broken: Callable[[str], None],
         *,
+        write_starts: Callable[[], None],
         rules: SnapshotRules,
         draw: Callable[[int], int] = random.randrange,
     ) -> None:
@@ -90,7 +91,12 @@ class MetadataHost:
         self._on_broken = on_broken
         self._draw = draw
         self._keeper = SnapshotKeeper(
-            partition_log, store, machine.voter_history.static, self._feed, ports.now_ms
+            partition_log,
+            store,
+            machine.voter_history.static,
+            self._feed,
+            ports.now_ms,
+            write_starts,
         )
         self._taker = SnapshotTaker(ports, store, rules, self._feed)
         self._on_image: list[OnImage] = []

@@ -96,6 +96,7 @@ def open_metadata(
         machine,
         write_state,
         on_broken,
+        write_starts=log_dir.checkpoint_start_offsets,
         rules=settings.snapshots,
         draw=draw,
     )

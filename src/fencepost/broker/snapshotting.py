@@ -56,7 +56,10 @@ class SnapshotRules:
 
 
 class SnapshotKeeper:
-    """`machine_ports.SnapshotPort` over a log and its snapshots; see the module docstring."""
+    """`machine_ports.SnapshotPort` over a log and its snapshots; see the module docstring.
+
+    `write_starts` makes it durable where the logs of the directory start. OSError.
+    """
 
     def __init__(
         self,
@@ -65,8 +68,10 @@ class SnapshotKeeper:
         static: VoterSet,
         feed: Callable[[Any], None],
         now_ms: Callable[[], int],
+        write_starts: Callable[[], None],
     ) -> None:
         self._log = metadata_log
+        self._write_starts = write_starts
         self._store = store
         self._static = static
         self._feed = feed
@@ -95,6 +100,7 @@ class SnapshotKeeper:
     def drop_prefix(self, work: DropPrefix) -> None:
         """Let the log start there; files that hold nothing else go. OSError."""
         self._log.advance_start_offset(work.start_offset)
+        self._write_starts()  # or a crash would bring back what the epochs no longer tell of
         dropped = self._store.drop_before(work.start_offset)
         self._log.delete_old_files(self._now_ms())
         probe("metadata.prefix.dropped")
