@@ -6,7 +6,8 @@
 
 Controllers have the node ids 1, 2, ... and brokers those that follow. Every node has a directory
 named for it with its `server.properties`, its log and its data. Voters are dynamic (KIP-853)
-unless `static_voters` puts them into the configuration.
+unless `static_voters` puts them into the configuration. With `combined` every controller is a
+broker, too.
 
 `directory` may hold a cluster that was made here before: its nodes keep their configuration and
 their data.
@@ -62,6 +63,7 @@ class QuorumCluster:
         controller_ports: list[int] | None = None,
         broker_ports: list[int] | None = None,
         static_voters: bool = False,
+        combined: bool = False,
         config: Mapping[str, Any] | None = None,
         controller_config: Mapping[str, Any] | None = None,
     ) -> None:
@@ -72,6 +74,7 @@ class QuorumCluster:
         self._config = {"group.initial.rebalance.delay.ms": 0} if config is None else dict(config)
         self._controller_config = dict(controller_config or {})
         self._static_voters = static_voters
+        self._combined = combined
         self._given_up = False
         names = [f"controller-{id_}" for id_ in range(1, controllers + 1)]
         names += [f"broker-{controllers + 1 + place}" for place in range(brokers)]
@@ -82,6 +85,7 @@ class QuorumCluster:
         """The brokers by node id."""
         self.cluster_id = ""
         self._ports: dict[int, int] = {}
+        self._client_ports: dict[int, int] = {}
         self._set_up(controller_ports, broker_ports)
 
     def __enter__(self) -> QuorumCluster:
@@ -144,13 +148,13 @@ class QuorumCluster:
     # -- looking ---------------------------------------------------------------------------
 
     def address_of(self, node_id: int) -> str:
-        """HOST:PORT of the node's listener."""
+        """HOST:PORT of the node's listener; of the quorum's, if it is a controller."""
         return f"{HOST}:{self._ports[node_id]}"
 
     @property
     def bootstrap_servers(self) -> str:
         """The brokers, for clients."""
-        return ",".join(self.address_of(id_) for id_ in self.brokers)
+        return ",".join(f"{HOST}:{port}" for port in self._client_ports.values())
 
     @property
     def bootstrap_controllers(self) -> str:
@@ -237,6 +241,10 @@ class QuorumCluster:
         for nodes, given in ((self.controllers, controller_ports), (self.brokers, broker_ports)):
             for place, id_ in enumerate(nodes):
                 self._ports[id_] = free.pop() if given is None else given[place]
+        self._client_ports = {id_: self._ports[id_] for id_ in self.brokers}
+        if self._combined:
+            free = _free_ports(len(self.controllers))
+            self._client_ports.update(zip(self.controllers, free, strict=True))
         self.cluster_id = str(random_id())
         directories = {id_: random_id() for id_ in self.nodes}
         voters = None
@@ -260,6 +268,7 @@ class QuorumCluster:
             path = node.config_path
             entries = decode_properties(str(path), path.read_bytes())
             self._ports[id_] = int(entries["listeners"].rpartition(":")[2])
+        self._client_ports = {id_: self._ports[id_] for id_ in self.brokers}
         try:
             config = BrokerConfig.load(self.nodes[present[0]].config_path, {})
             meta = read_meta_properties(OsDisk(), str(config.metadata_log_dir))
@@ -278,12 +287,16 @@ class QuorumCluster:
     def properties_of(self, id_: int) -> dict[str, str]:
         """The configuration of a node."""
         is_controller = id_ in self.controllers
-        name = LISTENER if is_controller else "PLAINTEXT"
+        listeners = {}
+        if id_ in self._client_ports:
+            listeners["broker"] = f"PLAINTEXT://{HOST}:{self._client_ports[id_]}"
+        if is_controller:
+            listeners["controller"] = f"{LISTENER}://{self.address_of(id_)}"
         entries: dict[str, Any] = {
             "node.id": id_,
-            "process.roles": "controller" if is_controller else "broker",
+            "process.roles": ",".join(listeners),
             "controller.listener.names": LISTENER,
-            "listeners": f"{name}://{self.address_of(id_)}",
+            "listeners": ",".join(listeners.values()),
             "log.dirs": str(self.nodes[id_].directory / "data"),
             **self._config,
             **(self._controller_config if is_controller else {}),
