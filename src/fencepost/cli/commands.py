@@ -35,5 +35,6 @@ COMMANDS: tuple[Command, ...] = (
     Command("epochs", "fencepost.cli.epochs", "where each leader epoch of a topic begins and ends"),
     Command("wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, errors, bytes as JSON"),
     Command("log", "fencepost.cli.log", "files of a data directory: show them, check them"),
+    Command("sim", "fencepost.cli.sim", "the deterministic simulator: quorums under faults"),
     Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables"),
 )

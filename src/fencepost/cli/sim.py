@@ -1,0 +1,302 @@
+"""`fencepost sim`: run seeds of the simulator, replay one, shrink one, see what there is.
+
+Exit codes: 0 everything held (with --ablation: the bug was found); 1 something did not hold (or the
+bug was not found); 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+EPILOG = """\
+examples:
+  fencepost sim run --seeds 1000 --jobs 2
+  fencepost sim run --seeds 100 --faults power-loss,partition
+  fencepost sim run --seeds 500 --ablation grants-two-votes
+  fencepost sim replay 4711 --words | less
+  fencepost sim shrink 4711 --out found.json && fencepost sim replay found.json --words
+  fencepost sim play tests/transcripts/quorum/s36_leader_restarts.txt
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "sim",
+        help="the deterministic simulator: quorums and controllers under faults",
+        description="Run the product's own quorum, log and controller under simulated faults.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=lambda arguments: _help(parser))
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    _add_run(actions)
+    _add_replay(actions)
+    _add_shrink(actions)
+    play = actions.add_parser("play", help="play scenarios and print what comes out")
+    play.add_argument("files", nargs="+", metavar="FILE", help="scenarios; see docs/SIMULATOR.md")
+    play.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
+    play.set_defaults(run=_play)
+    listed = actions.add_parser("list", help="faults, checks, ablations and scenario commands")
+    listed.add_argument("--json", action="store_true", help="print JSON")
+    listed.set_defaults(run=_list)
+
+
+def _add_run(actions: Any) -> None:
+    run = actions.add_parser("run", help="run seeds, stop at nothing, say what did not hold")
+    run.add_argument("--seeds", type=int, default=100, metavar="N", help="how many (100)")
+    run.add_argument("--from", type=int, default=1, dest="first", metavar="S", help="first seed")
+    run.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (1)")
+    run.add_argument("--minutes", type=float, metavar="M", help="go on from --from for this long")
+    run.add_argument("--stop", action="store_true", help="stop at the first violation")
+    run.add_argument("--ledger", metavar="FILE", help="write what was covered as JSON")
+    _add_world(run)
+    run.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    run.set_defaults(run=_run)
+
+
+def _add_replay(actions: Any) -> None:
+    replay = actions.add_parser("replay", help="run one seed, or a shrunk recording, again")
+    replay.add_argument("what", metavar="SEED|FILE", help="a seed, or what `shrink --out` wrote")
+    replay.add_argument("--words", action="store_true", help="tell everything that happens")
+    _add_world(replay)
+    replay.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    replay.set_defaults(run=_replay)
+
+
+def _add_shrink(actions: Any) -> None:
+    shrink = actions.add_parser("shrink", help="reduce a failing seed to the few events it takes")
+    shrink.add_argument("seed", type=int, help="a seed that fails")
+    shrink.add_argument("--out", metavar="FILE", help="write the recording for `sim replay`")
+    shrink.add_argument("--replays", type=int, default=2_000, metavar="N", help="at most (2000)")
+    shrink.add_argument("--all-words", action="store_true", help="print more than what matters")
+    _add_world(shrink)
+    shrink.set_defaults(run=_shrink)
+
+
+def _add_world(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--faults", metavar="NAMES", help="just these, comma-separated; or none")
+    parser.add_argument("--without", metavar="NAMES", help="these faults never")
+    parser.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
+
+
+def _help(parser: argparse.ArgumentParser) -> int:
+    parser.print_help(sys.stderr)
+    return 2
+
+
+def _plan(arguments: argparse.Namespace) -> Any:
+    """The plan that the options ask for. ValueError for names that do not exist."""
+    from fencepost.sim.ablations import load_ablation
+    from fencepost.sim.faults import fault_classes
+    from fencepost.sim.options import Options
+    from fencepost.sim.rules import Rules
+    from fencepost.sim.run import Plan
+
+    known = fault_classes()
+    faults = _names(arguments.faults)
+    without = _names(arguments.without) or ()
+    for name in (*(faults or ()), *without):
+        if name not in known:
+            raise ValueError(f"no fault {name!r}; there are {', '.join(known)}")
+    rules = Rules()
+    if arguments.ablation:
+        ablation = _load(arguments.ablation, load_ablation)
+        rules = ablation.rules
+        faults = ablation.faults if faults is None else faults
+    return Plan(base=Options(faults=faults, faults_off=without), rules=rules)
+
+
+def _load(name: str, load: Any) -> Any:
+    from fencepost.sim.ablations import ablation_names
+
+    try:
+        return load(name)
+    except KeyError:
+        known = ", ".join(ablation_names())
+        raise ValueError(f"no ablation {name!r}; there are {known}") from None
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    return tuple(name for name in text.split(",") if name and name != "none")
+
+
+def _wrong(error: Exception) -> int:
+    print(f"fencepost sim: {error}", file=sys.stderr)
+    return 2
+
+
+# -- run -------------------------------------------------------------------------------------------
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fencepost.sim.ledger import Ledger
+    from fencepost.sim.pool import run_seeds
+
+    try:
+        plan = _plan(arguments)
+        if arguments.seeds < 1 or arguments.jobs < 1 or arguments.first < 0:
+            raise ValueError("--seeds and --jobs are at least 1, --from at least 0")
+    except ValueError as error:
+        return _wrong(error)
+    ledger = Ledger(jobs=arguments.jobs)
+    count = 1 << 40 if arguments.minutes else arguments.seeds
+    seeds = iter(range(arguments.first, arguments.first + count))
+    say = _Progress(ledger, arguments)
+    wants_one = arguments.stop or bool(arguments.ablation)
+    for outcome in run_seeds(seeds, plan, arguments.jobs):
+        ledger.add(outcome)
+        say.outcome(outcome)
+        if (wants_one and ledger.violations) or (
+            arguments.minutes and ledger.seconds > arguments.minutes * 60
+        ):
+            break
+    if arguments.ledger:
+        Path(arguments.ledger).write_text(json.dumps(_ledger(ledger, arguments), indent=1) + "\n")
+    if arguments.json:
+        print(json.dumps(_ledger(ledger, arguments), indent=1))
+    else:
+        print(ledger.summary())
+        if arguments.ablation:
+            found = f"found after {ledger.seeds} seeds" if ledger.violations else "NOT found"
+            print(f"ablation {arguments.ablation}: {found}")
+    return int(bool(ledger.violations) != bool(arguments.ablation))
+
+
+def _ledger(ledger: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+    said: dict[str, Any] = ledger.as_json()
+    said["first_seed"] = arguments.first
+    said["ablation"] = arguments.ablation
+    return said
+
+
+class _Progress:
+    """A line on stderr now and then, and each violation as it is found."""
+
+    def __init__(self, ledger: Any, arguments: argparse.Namespace) -> None:
+        self._ledger = ledger
+        self._json = arguments.json
+        self._next_s = 5.0
+        self._is_ablation = bool(arguments.ablation)
+
+    def outcome(self, outcome: Any) -> None:
+        if outcome.violation is not None and not self._json:
+            print(f"seed {outcome.seed}: {outcome.violation}")
+            if not self._is_ablation:
+                print(f"  fencepost sim shrink {outcome.seed}")
+        if self._ledger.seconds >= self._next_s:
+            self._next_s = self._ledger.seconds + 5.0
+            print(f"... {self._ledger.summary()}", file=sys.stderr, flush=True)
+
+
+# -- replay and shrink -----------------------------------------------------------------------------
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from fencepost.sim.run import replay, run_seed
+
+    tell = print if arguments.words else None
+    try:
+        if arguments.what.isdigit() and not os.path.exists(arguments.what):
+            outcome = run_seed(int(arguments.what), _plan(arguments), tell)
+        else:
+            seed, plan, tape = _recording(arguments)
+            outcome = replay(seed, tape, plan, tell)
+    except (ValueError, OSError) as error:
+        return _wrong(error)
+    said = {
+        "seed": outcome.seed,
+        "violation": str(outcome.violation) if outcome.violation else None,
+        "events": outcome.events,
+        "simulated_seconds": outcome.simulated_us / 1_000_000,
+        "fingerprint": outcome.fingerprint,
+    }
+    if arguments.json:
+        print(json.dumps(said, indent=1))
+    else:
+        print(*(f"{name}: {value}" for name, value in said.items()), sep="\n")
+    return int(outcome.violation is not None)
+
+
+def _recording(arguments: argparse.Namespace) -> tuple[int, Any, Any]:
+    from dataclasses import replace
+
+    from fencepost.sim.shrink import read_recording
+
+    seed, options, tape = read_recording(Path(arguments.what).read_text())
+    return seed, replace(_plan(arguments), base=options, draws_options=False), tape
+
+
+def _shrink(arguments: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from fencepost.sim.run import replay
+    from fencepost.sim.shrink import Shrinker
+
+    def progress(line: str) -> None:
+        print(f"... {line}", file=sys.stderr, flush=True)
+
+    try:
+        plan = _plan(arguments)
+        shrinker = Shrinker(arguments.seed, plan, progress, arguments.replays)
+    except ValueError as error:
+        return _wrong(error)
+    shrunk = shrinker.shrink()
+    if arguments.out:
+        Path(arguments.out).write_text(json.dumps(shrunk.as_json()) + "\n")
+    lines: list[str] = []
+    plan = replace(plan, base=shrunk.options, draws_options=False)
+    replay(shrunk.seed, shrunk.tape, plan, lines.append)
+    print(*(lines if arguments.all_words else _what_matters(lines)), sep="\n")
+    print(
+        f"seed {shrunk.seed}, {shrunk.kind}: from {shrunk.events_before} events to"
+        f" {shrunk.events}, {shrunk.choices} choices left, {shrunk.replays} replays,"
+        f" {shrunk.options.voters} voters, faults: {', '.join(shrunk.options.faults or ())}"
+    )
+    return 0
+
+
+def _what_matters(lines: list[str]) -> list[str]:
+    """The lines without a leader's and its followers' everyday fetches."""
+    return [line for line in lines if not (" Fetch e" in line or " FetchAnswer hw" in line)]
+
+
+# -- scenarios and lists ---------------------------------------------------------------------------
+
+
+def _play(arguments: argparse.Namespace) -> int:
+    from fencepost.sim.ablations import load_ablation
+    from fencepost.sim.script import ScriptError, play, without_remarks
+
+    broken = False
+    try:
+        rules = _load(arguments.ablation, load_ablation).rules if arguments.ablation else None
+        for name in arguments.files:
+            played = play(Path(name).read_text(), rules)
+            sys.stdout.write(played)
+            broken |= "VIOLATION" in without_remarks(played)
+    except (ScriptError, ValueError, OSError) as error:
+        return _wrong(error)
+    return int(broken)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from fencepost.sim.listing import everything
+
+    found = everything()
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+        return 0
+    for title, entries in found.items():
+        print(f"{title}:")
+        width = max(len(name) for name in entries)
+        for name, says in entries.items():
+            print(f"  {name.ljust(width)}  {says}")
+    return 0

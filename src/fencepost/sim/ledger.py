@@ -1,0 +1,93 @@
+"""What a long run has covered: seeds, simulated time, faults, rare paths, and what was found."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.sim.run import Outcome
+
+_HOUR_US = 3_600_000_000
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Adds up outcomes. Times of the simulated world and of this one are kept apart."""
+
+    seeds: int = 0
+    events: int = 0
+    simulated_us: int = 0
+    on_wire: int = 0
+    dynamic: int = 0
+    committed: int = 0
+    epochs: int = 0
+    acked: int = 0
+    refused: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    probes: Counter[str] = field(default_factory=Counter)
+    violations: list[dict[str, Any]] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+    jobs: int = 1
+
+    def add(self, outcome: Outcome) -> None:
+        """Take in a seed."""
+        self.seeds += 1
+        self.events += outcome.events
+        self.simulated_us += outcome.simulated_us
+        self.committed += outcome.committed
+        self.epochs += outcome.elections
+        self.acked += outcome.acked
+        self.refused += outcome.refused
+        self.faults.update(outcome.faults)
+        self.probes.update(outcome.probes)
+        if outcome.options is not None:
+            self.on_wire += outcome.options.on_wire
+            self.dynamic += outcome.options.is_dynamic
+        if outcome.violation is not None:
+            found = outcome.violation
+            self.violations.append({"seed": outcome.seed, "kind": found.kind, "text": found.text})
+
+    @property
+    def seconds(self) -> float:
+        """How long this has taken."""
+        return time.monotonic() - self.began
+
+    def events_per_second(self) -> float:
+        """Per core."""
+        return self.events / max(self.seconds, 1e-9) / self.jobs
+
+    def hours_per_core_hour(self) -> float:
+        """Simulated time per time of a core."""
+        return self.simulated_us / 1_000_000 / max(self.seconds, 1e-9) / self.jobs
+
+    def summary(self) -> str:
+        """One line."""
+        return (
+            f"{self.seeds} seeds, {self.simulated_us / _HOUR_US:.1f} simulated hours,"
+            f" {self.events} events ({self.events_per_second():.0f}/s per core,"
+            f" {self.hours_per_core_hour():.0f} simulated hours per core-hour),"
+            f" {len(self.violations)} violations"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, with stable keys."""
+        return {
+            "seeds": self.seeds,
+            "simulated_hours": round(self.simulated_us / _HOUR_US, 3),
+            "seconds": round(self.seconds, 1),
+            "jobs": self.jobs,
+            "events": self.events,
+            "events_per_second_per_core": round(self.events_per_second()),
+            "simulated_hours_per_core_hour": round(self.hours_per_core_hour()),
+            "seeds_on_wire": self.on_wire,
+            "seeds_with_dynamic_voters": self.dynamic,
+            "batches_committed": self.committed,
+            "epochs": self.epochs,
+            "requests_done": self.acked,
+            "requests_refused": self.refused,
+            "faults": dict(sorted(self.faults.items())),
+            "probes": dict(sorted(self.probes.items())),
+            "violations": self.violations,
+        }

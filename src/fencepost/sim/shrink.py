@@ -1,0 +1,202 @@
+"""From a seed that fails to the few choices that make it fail.
+
+A failing run's tape is replayed with less and less on it, and whatever still fails in the same way
+(the same kind of violation) is kept. In turn, as long as anything gets smaller:
+
+1. whole kinds of faults are switched off, their lanes emptied;
+2. the times of the phases are cut;
+3. fewer nodes;
+4. in each lane, pieces of the tape are set to zero, large pieces first (ddmin): zero is benign, and
+   unlike dropping does not shift what stands behind;
+5. single choices are lowered towards zero.
+
+The result is a tape that can be written to a file and replayed, and read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fencepost.sim.faults import fault_classes
+from fencepost.sim.options import Options
+from fencepost.sim.run import Outcome, Plan, replay, run_seed
+
+Recording = dict[str, list[int]]
+Progress = Callable[[str], None]
+QUIET_LANES = ("versions", "schedule", "network", "workload")
+_LOWER_STEPS = 6
+
+
+@dataclass(slots=True)
+class Shrunk:
+    """A failing tape that is as small as it got: `choices` are those that are not zero."""
+
+    seed: int
+    kind: str
+    text: str
+    options: Options
+    tape: Recording
+    replays: int
+    events_before: int
+    events: int
+
+    @property
+    def choices(self) -> int:
+        """How many choices are not the benign one."""
+        return sum(1 for values in self.tape.values() for value in values if value)
+
+    def as_json(self) -> dict[str, Any]:
+        """What `sim replay FILE` reads."""
+        return {
+            "seed": self.seed,
+            "violation": self.kind,
+            "text": self.text,
+            "options": asdict(self.options),
+            "tape": self.tape,
+        }
+
+
+def read_recording(text: str) -> tuple[int, Options, Recording]:
+    """Seed, options and tape of a file that a shrink has written. ValueError."""
+    try:
+        read = json.loads(text)
+        options = dict(read["options"])
+        for name in ("faults", "faults_off"):
+            if options[name] is not None:
+                options[name] = tuple(options[name])
+        tape = {str(name): [int(v) for v in values] for name, values in read["tape"].items()}
+        return int(read["seed"]), Options(**options), tape
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a recording of the simulator: {error!r}") from None
+
+
+class Shrinker:
+    """One shrinking; `shrink` does it all. `most` bounds how many times the world is replayed."""
+
+    def __init__(
+        self, seed: int, plan: Plan, progress: Progress = lambda line: None, most: int = 2_000
+    ) -> None:
+        self._seed = seed
+        self._plan = plan
+        self._progress = progress
+        self._most = most
+        self._replays = 0
+        first = run_seed(seed, replace(plan, keeps_tape=True))
+        if first.violation is None or first.options is None or first.tape is None:
+            raise ValueError(f"seed {seed} does not fail")
+        self._kind = first.violation.kind
+        self._options = first.options
+        self._tape: Recording = first.tape
+        self._best: Outcome = first
+        self._events_before = first.events
+
+    def shrink(self) -> Shrunk:
+        """Make it smaller until nothing helps any more, or the replays are used up."""
+        lanes = self._tape.pop("faults", [])
+        on = [name for name, bit in zip(fault_classes(), lanes, strict=False) if bit]
+        if self._options.faults is None:
+            self._options = replace(self._options, faults=tuple(on))
+        self._tape.pop("options", None)
+        size = -1
+        while size != self._size() and self._replays < self._most:
+            size = self._size()
+            self._drop_faults()
+            self._cut_times()
+            self._drop_nodes()
+            self._zero_pieces()
+            self._lower()
+        assert self._best.violation is not None, "only what fails is kept"
+        return Shrunk(
+            self._seed,
+            self._kind,
+            self._best.violation.text,
+            self._options,
+            self._tape,
+            self._replays,
+            self._events_before,
+            self._best.events,
+        )
+
+    def _size(self) -> int:
+        choices = sum(1 for values in self._tape.values() for value in values if value)
+        return choices + self._best.events + len(self._tape)
+
+    def _try(self, tape: Recording, options: Options) -> bool:
+        """Keep these if they fail in the same way."""
+        if self._replays >= self._most:
+            return False
+        self._replays += 1
+        plan = replace(self._plan, base=options, draws_options=False, keeps_tape=True)
+        outcome = replay(self._seed, tape, plan)
+        if outcome.violation is None or outcome.violation.kind != self._kind:
+            return False
+        self._tape, self._options, self._best = outcome.tape or {}, options, outcome
+        self._tape.pop("faults", None)
+        self._progress(
+            f"{self._replays} replays: {outcome.events} events,"
+            f" {sum(1 for v in self._tape.values() for c in v if c)} choices,"
+            f" faults {', '.join(options.faults or ()) or 'none'}"
+        )
+        return True
+
+    def _drop_faults(self) -> None:
+        faults = self._options.faults or ()
+        for name in faults:
+            left = tuple(other for other in (self._options.faults or ()) if other != name)
+            tape = {lane: v for lane, v in self._tape.items() if lane != f"fault.{name}"}
+            self._try(tape, replace(self._options, faults=left))
+
+    def _cut_times(self) -> None:
+        for name in ("safety_ms", "warm_up_ms"):
+            value = getattr(self._options, name)
+            while value > 1_000 and self._try(
+                self._tape, replace(self._options, **{name: value // 2})
+            ):
+                value //= 2
+
+    def _drop_nodes(self) -> None:
+        options = self._options
+        if options.observers:
+            self._try(self._tape, replace(options, observers=0))
+        for voters in range(1, self._options.voters):
+            if self._try(self._tape, replace(self._options, voters=voters)):
+                return
+        if self._options.on_wire:
+            self._try(self._tape, replace(self._options, on_wire=False))
+
+    def _lane_order(self) -> list[str]:
+        """Lanes whose zeros change least first."""
+        return sorted(self._tape, key=lambda name: (name not in QUIET_LANES, name))
+
+    def _zero_pieces(self) -> None:
+        for name in self._lane_order():
+            size = len(self._tape.get(name, ()))
+            while size:
+                self._zero_lane(name, size)
+                size //= 2
+
+    def _zero_lane(self, name: str, size: int) -> None:
+        """Zero pieces of this size, where that leaves the failure as it is."""
+        at = 0
+        while at < len(self._tape.get(name, ())) and self._replays < self._most:
+            values = self._tape[name]
+            piece = values[at : at + size]
+            if any(piece):
+                changed = [*values[:at], *([0] * len(piece)), *values[at + size :]]
+                self._try({**self._tape, name: changed}, self._options)
+            at += size
+
+    def _lower(self) -> None:
+        for name in self._lane_order():
+            for at in range(len(self._tape.get(name, ()))):
+                for _ in range(_LOWER_STEPS):
+                    values = self._tape.get(name, [])
+                    if at >= len(values) or not values[at]:
+                        break
+                    changed = [*values]
+                    changed[at] //= 2
+                    if not self._try({**self._tape, name: changed}, self._options):
+                        break
