@@ -110,6 +110,7 @@ class PromptController:
             config = self._node.config
             settings = ControllerConfig(
                 cluster_id=self._node.cluster_id,
+                node_id=NoOtherNode.node_id,
                 num_partitions=config.get("num.partitions"),
                 default_replication_factor=config.get("default.replication.factor"),
                 topic_defaults=config.topic_defaults,
