@@ -30,11 +30,13 @@ class Ledger:
     violations: list[dict[str, Any]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     jobs: int = 1
+    cpu_seconds: float = 0.0
 
     def add(self, outcome: Outcome) -> None:
         """Take in a seed."""
         self.seeds += 1
         self.events += outcome.events
+        self.cpu_seconds += outcome.cpu_seconds
         self.simulated_us += outcome.simulated_us
         self.committed += outcome.committed
         self.epochs += outcome.elections
@@ -55,12 +57,12 @@ class Ledger:
         return time.monotonic() - self.began
 
     def events_per_second(self) -> float:
-        """Per core."""
-        return self.events / max(self.seconds, 1e-9) / self.jobs
+        """Of processor time, which is what a core that does nothing else would do."""
+        return self.events / max(self.cpu_seconds, 1e-9)
 
     def hours_per_core_hour(self) -> float:
         """Simulated time per time of a core."""
-        return self.simulated_us / 1_000_000 / max(self.seconds, 1e-9) / self.jobs
+        return self.simulated_us / 1_000_000 / max(self.cpu_seconds, 1e-9)
 
     def summary(self) -> str:
         """One line."""
@@ -77,6 +79,7 @@ class Ledger:
             "seeds": self.seeds,
             "simulated_hours": round(self.simulated_us / _HOUR_US, 3),
             "seconds": round(self.seconds, 1),
+            "cpu_seconds": round(self.cpu_seconds, 1),
             "jobs": self.jobs,
             "events": self.events,
             "events_per_second_per_core": round(self.events_per_second()),

@@ -248,6 +248,7 @@ class SimNode:
             and before.epoch == state.epoch
             and before.leader_id == machine.leader_id
             and before.voted_id == state.voted_id
+            and before.voters is machine.voter_set.keys
         ):
             return
         view = NodeView(
@@ -258,7 +259,9 @@ class SimNode:
             state.voted_id,
             machine.high_watermark,
             end_offset,
-            tuple(machine.voter_set.keys),
+            machine.voter_set.keys,
+            machine.voter_history.latest_offset,
+            machine.is_active_leader,
         )
         self.world.watch.stepped(view)
         self.world.tell(self.describe)

@@ -9,6 +9,7 @@ trouble it knows of, whoever asks is answered in time, and all nodes come to hol
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -38,6 +39,7 @@ class Outcome:
     refused: int = 0
     options: Options | None = None
     tape: dict[str, list[int]] | None = None
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) 
     """Run what is on a tape; a violation is part of the outcome."""
     probes.reset()
     logging.getLogger("fencepost").setLevel(logging.CRITICAL + 1)  # nodes in trouble talk a lot
+    began = time.process_time()
     run = Run(tape, plan, tell)
     violation = None
     try:
@@ -172,6 +175,7 @@ def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) 
         refused=world.workload.refused,
         options=world.options,
         tape=tape.values() if plan.keeps_tape else None,
+        cpu_seconds=time.process_time() - began,
     )
 
 

@@ -39,7 +39,8 @@ class Entry(NamedTuple):
 class NodeView(NamedTuple):
     """What can be seen of a node's quorum machine after a step.
 
-    `voters` are (node id, directory id) of the voter set that the node goes by.
+    `voters` are (node id, directory id) of the voter set that the node goes by, which stands in its
+    log at `voters_offset`. `is_active`: it leads and has committed a record of its epoch.
     """
 
     node_id: int
@@ -51,6 +52,7 @@ class NodeView(NamedTuple):
     end_offset: int
     voters: tuple[tuple[int, Uuid], ...]
     voters_offset: int = -1
+    is_active: bool = False
 
 
 @dataclass(slots=True)
@@ -97,6 +99,10 @@ class Truth:
 
     def __init__(self) -> None:
         self.disks: dict[int, DiskTruth] = {}
+        self.lost: dict[tuple[int, Uuid], DiskTruth] = {}
+        """What was on disks that are gone, by node and directory id."""
+        self.last_voters: dict[int, tuple[tuple[int, Uuid], ...]] = {}
+        """The voters that each node went by when it was last seen."""
         self.views: dict[int, NodeView] = {}
         """What was last seen of each node that is alive."""
         self.committed: list[Entry] = []
@@ -122,6 +128,10 @@ class Truth:
 
     def new_disk(self, node_id: int, directory_id: Uuid) -> None:
         """The node has an empty disk, for the first time or in place of its old one."""
+        before = self.disks.get(node_id)
+        if before is not None:
+            # What was on it was counted before anybody could know that it is gone.
+            self.lost[node_id, before.directory_id] = before
         self.disks[node_id] = DiskTruth(directory_id)
 
     def opened(self, node_id: int, entries: Iterable[Entry], start_offset: int = 0) -> None:
@@ -172,10 +182,19 @@ class Truth:
 
     def holders(self, entry: Entry, voters: Iterable[tuple[int, Uuid]]) -> list[int]:
         """Which of these voters have `entry` on a disk that is theirs, safe from a crash."""
-        return [
-            id_
-            for id_, directory_id in voters
-            if (disk := self.disks.get(id_)) is not None
-            and directory_id in (Uuid.ZERO, disk.directory_id)
-            and disk.has_durable(entry)
-        ]
+        return [id_ for id_, directory_id in voters if self._has_durable(id_, directory_id, entry)]
+
+    def _has_durable(self, node_id: int, directory_id: Uuid, entry: Entry) -> bool:
+        disk = self.disks.get(node_id)
+        if disk is not None and directory_id in (Uuid.ZERO, disk.directory_id):
+            return disk.has_durable(entry)
+        gone = self.lost.get((node_id, directory_id))
+        return gone is not None and gone.has_durable(entry)
+
+    def voter_sets(self) -> list[tuple[tuple[int, Uuid], ...]]:
+        """Every voter set that some node went by when it was last seen."""
+        return list(dict.fromkeys(self.last_voters.values()))
+
+    def is_lost(self, node_id: int, directory_id: Uuid) -> bool:
+        """Whether that voter's disk is gone."""
+        return directory_id not in (Uuid.ZERO, self.disks[node_id].directory_id)

@@ -38,6 +38,7 @@ class Watch:
         for check in self._stepped:
             check(truth, view)
         truth.views[view.node_id] = view
+        truth.last_voters[view.node_id] = view.voters
 
     def state_written(self, node_id: int, state: Any) -> None:
         """A quorum state is on disk."""

@@ -148,6 +148,25 @@ class World:
         newest = self.watch.truth.newest_leader()
         return None if newest is None else self.nodes[newest.node_id]
 
+    def can_spare(self, node: SimNode) -> bool:
+        """Whether every quorum that somebody knows can do without this node's disk for good."""
+        truth = self.watch.truth
+        for voters in truth.voter_sets():
+            lost = sum(truth.is_lost(*voter) for voter in voters)
+            if (node.id, node.directory_id) in voters and lost + 1 > (len(voters) - 1) // 2:
+                return False
+        return True
+
+    def can_remove(self, node_id: int) -> bool:
+        """Whether the others of every quorum that somebody knows are a quorum that works."""
+        truth = self.watch.truth
+        for voters in truth.voter_sets():
+            others = [voter for voter in voters if voter[0] != node_id]
+            lost = sum(truth.is_lost(*voter) for voter in others)
+            if not others or lost > (len(others) - 1) // 2:
+                return False
+        return True
+
     def describe(self) -> str:
         """All nodes in a line."""
         return "; ".join(node.describe() for node in self.nodes.values())

@@ -1,0 +1,23 @@
+"""I28: a leader never loads a snapshot: what it leads with is in its log."""
+
+from __future__ import annotations
+
+from fencepost.sim.checks import Check
+from fencepost.sim.truth import Truth, Violation
+
+
+class LeadersAndSnapshots(Check):
+    """Looks at the role of whoever takes a snapshot over."""
+
+    kind = "I28"
+
+    def snapshot_loaded(self, truth: Truth, node_id: int, end_offset: int) -> None:
+        view = truth.views.get(node_id)
+        if view is not None and view.role == "leader":
+            raise Violation(
+                self.kind,
+                f"{node_id}, leader of epoch {view.epoch}, loads a snapshot to {end_offset}",
+            )
+
+
+CHECK = LeadersAndSnapshots
