@@ -122,9 +122,9 @@ class Trouble:
 
     def rot(self) -> None:
         """A batch of one log rots. A log that is damaged, or short of what it had promised, is as
-        good as a voter that is gone for good: there is one at a time."""
+        good as a voter that is gone for good: there is one at a time, and none of two."""
         world = self._world
-        if any(node.log.rotten for node in world.nodes.values()):
+        if len(world.voters) == 2 or any(node.log.rotten for node in world.nodes.values()):
             return
         if any(is_short(machine) for machine in machines(world)):
             return
