@@ -154,8 +154,10 @@ class Checks:
         return self.voters
 
     def holds(self, node: Node, voter: int, entry: Entry) -> bool:
-        """Whether a voter of this node's set has a batch on disk."""
+        """Whether a voter of this node's set has a batch on disk, or had it before it rotted."""
         log = self.nodes[voter].log
+        if entry in log.rotted_away:
+            return True
         return entry in log.all_entries and entry.next_offset <= log.durable_offset
 
     def check_logs(self) -> None:

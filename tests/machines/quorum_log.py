@@ -95,6 +95,7 @@ class ListLog:
         self.entries: list[Entry] = []
         self.prefix: list[Entry] = []
         self.rotten: set[int] = set()
+        self.rotted_away: list[Entry] = []
         self.epochs = LeaderEpochCache()
         self.durable_offset = 0
         self.start_offset = 0
@@ -162,8 +163,11 @@ class ListLog:
             self.entries.append(_entry(header, bytes(batch)))
 
     def cut(self, end_offset: int) -> None:
+        is_damaged = any(at >= end_offset for at in self.rotten)
         while self.entries and self.entries[-1].next_offset > end_offset:
-            self.entries.pop()
+            gone = self.entries.pop()
+            if is_damaged:
+                self.rotted_away.append(gone)
         assert self.end_offset == end_offset, "cut between batches"
         self.rotten = {at for at in self.rotten if at < end_offset}
         self.epochs.truncate_from_end(end_offset)
