@@ -314,3 +314,54 @@ def test_appends_go_on_while_a_flush_runs_elsewhere(tmp_path):
     again = open_log(OsDisk(), str(tmp_path / "t-0"), SMALL, recovery_point=end,
                      start_offset=log.start_offset)  # fmt: skip
     assert contents(again) == before
+
+
+@pytest.mark.parametrize("segments", [SMALL, config()], ids=["many segments", "one segment"])
+def test_what_a_failed_sync_left_in_the_cache_is_durable_before_it_is_served(disk, segments):
+    """The process ends, the machine does not: the kernel counts those pages as written.
+
+    The next sync succeeds and proves nothing, unless the pages are written again.
+    """
+    log = open_log(disk, "/data/t-0", segments, topic_id=TOPIC_ID)
+    for _ in range(5):
+        append(log, make_batch(3, 60))
+    log.flush()
+    recovery_point = log.recovery_point
+    for _ in range(20):
+        append(log, make_batch(3, 60))
+    before = contents(log)
+    fail_on(disk, "sync", errno.EIO)
+    with pytest.raises(OSError, match="injected"):
+        log.flush()
+    disk.fault = None
+    disk.process_death()
+    log = open_log(disk, "/data/t-0", segments, topic_id=TOPIC_ID, recovery_point=recovery_point)
+    served = contents(log)
+    assert served == before and log.recovery_point == log.end_offset
+    durable = log.recovery_point
+    disk.power_loss()
+    log = open_log(disk, "/data/t-0", segments, topic_id=TOPIC_ID, recovery_point=durable)
+    assert contents(log) == served and log.topic_id == TOPIC_ID
+
+
+def test_only_what_lies_behind_the_recovery_point_is_written_again(disk):
+    log = open_log(disk, "/data/t-0", topic_id=TOPIC_ID)
+    for _ in range(50):
+        append(log, make_batch(3, 60))
+    log.flush()
+    recovery_point, durable_bytes = log.recovery_point, log.size_bytes
+    append(log, make_batch(3, 60))
+    disk.process_death()
+    written = []
+    original = type(disk.open("/data/t-0/00000000000000000000.log")).write_at
+
+    def note(file, data, position):
+        if file.path.endswith(".log"):
+            written.append((position, len(data)))
+        original(file, data, position)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fencepost.sim.disk.SimFile.write_at", note)
+        log = open_log(disk, "/data/t-0", topic_id=TOPIC_ID, recovery_point=recovery_point)
+    end = log.size_bytes
+    assert written == [(durable_bytes, end - durable_bytes), (end - 1, 1)]

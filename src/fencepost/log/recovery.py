@@ -9,6 +9,11 @@ with the recovery point on is read, and the log ends where the first batch is no
 or does not follow. What was found and kept is synced before anybody is told of it, or a reader
 could see records that the next power cut takes away (KAFKA-10101).
 
+A sync alone would not do. If one has failed in the process before, the kernel counts its pages as
+written, and the next sync of them succeeds without having written anything. So what lies above the
+recovery point is written once more, the same bytes in the same place, and then synced. That costs
+as much writing as there was in the last checkpoint interval.
+
 Afterwards the leader epochs are brought into agreement with the log (`epoch_recovery`), and
 producer state is that of the newest sound snapshot and the batches behind it (`replay`). The
 transaction indexes of all segments that were read are made anew on the way.
@@ -43,7 +48,6 @@ from fencepost.log.errors import (
     DurableDataLostError,
     InconsistentTopicIdError,
 )
-from fencepost.log.flush import sync_path
 from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.leftovers import settle
 from fencepost.log.meta import encode_partition_metadata, read_partition_metadata
@@ -186,7 +190,12 @@ def _replay(
 def _sync_names(disk: Disk, directory: str, has_topic_id: bool) -> None:
     """Make durable what the last process may have left in the cache only (KAFKA-10101)."""
     if has_topic_id:
-        sync_path(disk, f"{directory}/{PARTITION_METADATA_FILE}")
+        file = disk.open(f"{directory}/{PARTITION_METADATA_FILE}")
+        try:
+            _write_again(file, 0, file.size())
+            file.sync()
+        finally:
+            file.close()
     disk.sync_dir(directory)
     disk.sync_dir(directory.rpartition("/")[0] or "/")
 
@@ -243,6 +252,8 @@ class _Loader:
         self.scanned_from: int | None = None
         """Base offset of the first segment that was read as a whole."""
         self.scanned_epochs: list[EpochEntry] = []
+        self._durable_bytes: dict[int, int] = {}
+        """Of each scanned segment, by base offset, the bytes below the recovery point."""
         self._ends_at: int | None = None
         """Where a batch has to end that has not been found yet; None once it has."""
 
@@ -300,7 +311,7 @@ class _Loader:
         self._ends_at = recovery_point
         while at < len(self.segments):
             segment = self.segments[at]
-            whole = self._scan(segment)
+            whole = self._scan(segment, recovery_point)
             scanned.append(segment)
             following = self.segments[at + 1] if at + 1 < len(self.segments) else None
             if not whole or (following and self._is_hole(segment, following)):
@@ -438,7 +449,7 @@ class _Loader:
         active.bytes_since_index = active.size_bytes - start
         return True
 
-    def _scan(self, segment: Segment) -> bool:
+    def _scan(self, segment: Segment, recovery_point: int) -> bool:
         """Read every batch, index it, and find where soundness ends; whether that is the end."""
         self.report.segments_scanned += 1
         built = IndexBuilder(segment.base_offset, self._config.index_interval_bytes)
@@ -455,6 +466,8 @@ class _Loader:
                 self._ends_at = None
             end = position + header.size_bytes
             next_offset = header.next_offset
+            if next_offset <= recovery_point:
+                self._durable_bytes[segment.base_offset] = end
         whole = end == segment.size_bytes
         segment.install_indexes(built)
         segment.next_offset = next_offset
@@ -483,6 +496,7 @@ class _Loader:
             file = segment.file
             if file.size() != segment.size_bytes:
                 file.truncate(segment.size_bytes)
+            _write_again(file, self._durable_bytes.get(segment.base_offset, 0), segment.size_bytes)
             _clear_behind(file, segment.size_bytes)
             if segment is not last:
                 segment.time_index.maybe_append(*segment.largest_timestamp())
@@ -497,6 +511,15 @@ class _Loader:
                 if suffix != LOG_SUFFIX and self._disk.exists(last.path(suffix)):
                     self._disk.unlink(last.path(suffix))
         self.is_durable = True
+
+
+def _write_again(file: File, start: int, end: int) -> None:
+    """Write the same bytes over a part of a file, so that its next sync has to write them. OSError.
+
+    A power cut meanwhile does no harm: what is written is what is there.
+    """
+    for at in range(start, end, _SCAN_CHUNK_BYTES):
+        file.write_at(file.read_at(min(_SCAN_CHUNK_BYTES, end - at), at), at)
 
 
 def _clear_behind(file: File, end: int) -> None:
