@@ -114,6 +114,7 @@ class Registration:
         self._is_registering = False
         self._beat_again = False
         self._is_fenced = True
+        self._last_failure = 0  # of a heartbeat; what goes on is not logged again
         self._untold: list[Placed] = []
         self.broker_epoch = -1
 
@@ -350,9 +351,11 @@ class Registration:
         if code == ErrorCode.STALE_BROKER_EPOCH:
             self._register_again()
         elif code or reply is None:
-            log.warning("a heartbeat was refused: %s", error_name(code))
+            if code != self._last_failure:
+                log.warning("heartbeats fail: %s", error_name(code))
         else:
             self._note_fenced(reply.is_fenced)
+        self._last_failure = code
         if self._beat_again:
             self._beat()
 
