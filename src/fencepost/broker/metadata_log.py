@@ -76,6 +76,8 @@ def open_metadata(
     store = open_snapshots(metadata_log)
     if metadata_log.recovery_point < metadata_log.end_offset:
         metadata_log.flush()
+    # A vote that is written into a directory which a power cut may take would be forgotten with it.
+    log_dir.disk.sync_dir(log_dir.path)
     state_file = QuorumStateFile(log_dir.disk, metadata_log.directory)
     machine = machine_class(
         node_id,
