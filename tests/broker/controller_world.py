@@ -124,6 +124,8 @@ class ControllerWorld(MetadataWorld):
         """Voter 2 leads and has other records where this log has uncommitted ones."""
         machine = self.machine
         end = machine.high_watermark
+        if machine.end_offset == end:
+            return
         fetches = [m for _, m in self.ports.sent if isinstance(m, FetchRequest)]
         partition = PartitionData(
             partition_index=0,
