@@ -16,14 +16,14 @@ import argparse
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from fencepost.broker import apis
 from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
 from fencepost.broker.config_view import DYNAMIC_BROKER_KEYS
-from fencepost.broker.registry import ROUTES
+from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES, Route
 from fencepost.cli.commands import COMMANDS
 from fencepost.client.config import KNOWN, ClientConfig
 from fencepost.client.security import Security
@@ -199,11 +199,20 @@ def _span(first: int, last: int) -> str:
 
 
 def served_apis() -> str:
-    """What ApiVersions advertises: the registry of handlers."""
+    """What ApiVersions advertises to clients: the registry of handlers."""
+    return _routes(ROUTES)
+
+
+def controller_apis() -> str:
+    """Likewise to the quorum and to brokers, on controllers' listeners."""
+    return _routes(CONTROLLER_ROUTES)
+
+
+def _routes(routes: Mapping[int, Route]) -> str:
     apis.load_all()
     rows = []
-    for key in sorted(ROUTES):
-        route = ROUTES[key]
+    for key in sorted(routes):
+        route = routes[key]
         versions = _span(route.min_version, route.max_version)
         if route.advertised_min_version != route.min_version:
             versions += f" (advertised from {route.advertised_min_version})"
@@ -275,6 +284,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "unread-configs": unread_configs,
     "other-configs": other_configs,
     "served-apis": served_apis,
+    "controller-apis": controller_apis,
     "commands": commands,
     "codec-apis": codec_apis,
     "client-properties": client_properties,
