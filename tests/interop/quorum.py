@@ -50,6 +50,12 @@ QUICK = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+# Kafka's nodes are formatted without the features that Fencepost's do not have.
+BASIC_FEATURES = tuple(
+    word
+    for feature in ("transaction", "group", "share", "streams", "eligible.leader.replicas")
+    for word in ("--feature", f"{feature}.version=0")
+)
 
 
 class NodeError(AssertionError):
@@ -122,10 +128,11 @@ class Node:
     def format(self, *arguments: str) -> None:
         """Format its directory with its own kind's tool."""
         if self.kind == APACHE:
-            storage = ("format", "-t", CLUSTER_ID, "-c", str(self.config_path), *arguments)
-            apache.run_tool("storage", *storage)
+            storage = ("format", "-t", CLUSTER_ID, "-c", str(self.config_path))
+            arguments = (*BASIC_FEATURES, *arguments)
+            apache.run_tool("storage", *storage, *arguments)
             return
-        command = [sys.executable, "-m", "fencepost", "format"]
+        command = [sys.executable, "-m", "fencepost.cli.main", "format"]
         command += ["--cluster-id", CLUSTER_ID, "--config", str(self.config_path), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode != 0:
@@ -135,7 +142,14 @@ class Node:
         """How it is started."""
         if self.kind == APACHE:
             return apache.java_command("kafka.Kafka", str(self.config_path), jvm=SMALL_JVM)
-        return [sys.executable, "-m", "fencepost", "serve", "--config", str(self.config_path)]
+        return [
+            sys.executable,
+            "-m",
+            "fencepost.cli.main",
+            "serve",
+            "--config",
+            str(self.config_path),
+        ]
 
     def start(self, wait: bool = True) -> None:
         """Start it, and wait until its port answers."""
@@ -187,6 +201,25 @@ class Node:
         finally:
             os.kill(self.process.pid, signal.SIGCONT)
 
+    def metadata_log(self) -> bytes:
+        """The bytes of its metadata log, all segments."""
+        return b"".join(path.read_bytes() for path in sorted(self.metadata_dir.glob("*.log")))
+
+    def log_start(self) -> int:
+        """The first offset that its metadata log can hold."""
+        return min(int(path.stem) for path in self.metadata_dir.glob("*.log"))
+
+    def snapshots(self) -> list[Path]:
+        """Its snapshots of the metadata, oldest first, without the one it was formatted with."""
+        found = sorted(self.metadata_dir.glob("*.checkpoint"))
+        return [path for path in found if int(path.name[:20]) > 0]
+
+    def stored_directory_id(self) -> str:
+        """The id in its directory's meta.properties."""
+        lines = (self.data_dir / "meta.properties").read_text().splitlines()
+        stored = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+        return stored["directory.id"].replace("\\", "")
+
     def describe(self, timeout_ms: float = 2_000) -> PartitionDataResponse | None:
         """What it says about the quorum; None when it cannot be asked or does not lead."""
         try:
@@ -217,11 +250,9 @@ class Quorum:
         brokers: tuple[str, ...] = (),
         *,
         is_dynamic: bool = False,
-        format_arguments: tuple[str, ...] = (),
         config: Mapping[str, str] | None = None,
     ) -> None:
         self.is_dynamic = is_dynamic
-        self.format_arguments = format_arguments
         self._directory = directory
         self._config = {**QUICK, **(config or {})}
         ports = apache.free_ports(len(controllers) + len(brokers))
@@ -277,16 +308,16 @@ class Quorum:
         """Write all configurations and format all directories."""
         for node in self.nodes.values():
             node.write_config()
-            how = self.format_arguments
             if self.is_dynamic and node.node_id in self.voter_ports:
-                how = ("--initial-controllers", self.initial_controllers(), *how)
-            node.format(*how)
+                node.format("--initial-controllers", self.initial_controllers())
+            else:
+                node.format()
 
     def add_controller(self, kind: str, node_id: int) -> Node:
         """Plan, and format, a controller that is no voter yet."""
         node = self._plan(kind, node_id, "controller", apache.free_ports(1)[0])
         node.write_config()
-        node.format("--no-initial-controllers", *self.format_arguments)
+        node.format("--no-initial-controllers")
         return node
 
     def start(self, *node_ids: int) -> None:
@@ -318,6 +349,30 @@ class Quorum:
 
         wait_until(look, "a voter leads", timeout_s)
         return found[0]
+
+    def kill_leader(self, heir: Node, write: Callable[[str], object]) -> Node:
+        """Kill the leader so that `heir` wins the election; the killed node.
+
+        The third voter stands still while `write` puts records into the other two's logs, so its
+        log is behind when the leader is gone: it can vote for the heir and not be elected. What is
+        written first may be in the answer to a fetch that waits; the second is not. `write` is
+        given a name of its own each time.
+        """
+        leader = self.wait_for_leader()
+        assert heir is not leader and self.voter_ids_running() >= {heir.node_id, leader.node_id}
+        (other,) = self.voter_ids_running() - {heir.node_id, leader.node_id}
+        with self.nodes[other].paused():
+            for part in ("first", "second"):
+                write(f"{part}-write-before-{heir.node_id}-leads")
+            leader.kill()
+        found = self.wait_for_leader()
+        assert found is heir, f"{found.node_id} leads, not {heir.node_id}"
+        return leader
+
+    def voter_ids_running(self) -> set[int]:
+        """The controllers that run, voters or about to be."""
+        nodes = self.nodes.values()
+        return {n.node_id for n in nodes if n.roles == "controller" and n.is_running}
 
     def close(self) -> None:
         """End every process that still runs."""

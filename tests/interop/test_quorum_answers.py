@@ -300,7 +300,13 @@ NEW_LEADER = [
 # A leader of static voters that has committed its first record
 
 STATIC = [
-    Row("commit", fetch(1, 1, 1), 17, "NONE 1@1 hw=1 start=0 nodes=[1]"),
+    # Ours may still be syncing; with a wait, and the high watermark that it knows, 2 is told.
+    Row(
+        "commit",
+        fetch(1, 1, 1, max_wait_ms=10_000, high_watermark=-1),
+        18,
+        "NONE 1@1 hw=1 start=0 nodes=[1]",
+    ),
     Row("add", adds(4, directory(4), 1), 1, "UNSUPPORTED_VERSION"),
     Row("add no disk", adds(4, Uuid.ZERO, 1), 1, "INVALID_REQUEST"),
     Row("add elsewhere", adds(4, directory(4), 1, cluster="x"), 1, "INCONSISTENT_CLUSTER_ID"),

@@ -160,8 +160,8 @@ def test_a_voter_is_who_has_its_disk(new_leader: Leader) -> None:
         "NONE 1@1 hw=-1 1:3 2:-1 3:-1 (2:3) (2:3) nodes=[1, 2, 3]"
     )
     assert new_leader.says(adds(4, directory_of(4), 1)) == "REQUEST_TIMED_OUT"
-    said = shown(new_leader.subject.ask(fetch(EPOCH, end, EPOCH, directory=directory_of(2))))
-    assert said == "NONE 1@1 hw=3 start=0 nodes=[1]"
+    own = fetch(EPOCH, end, EPOCH, directory=directory_of(2), max_wait_ms=10_000, high_watermark=-1)
+    assert new_leader.says(own) == "NONE 1@1 hw=3 start=0 nodes=[1]"
     meant_for_another = vote(EPOCH, 3, voter_directory=ANOTHER_DISK)
     assert new_leader.says(meant_for_another) == "INVALID_VOTER_KEY 1@1 no nodes=[1]"
 
