@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.machines.controller import Controller
 from fencepost.machines.controller.features import METADATA_FORMATS
-from fencepost.machines.image import ClusterImage
+from fencepost.machines.image import BrokerImage, ClusterImage
 from fencepost.wire.api.controller_registration import (
     ControllerRegistrationRequest,
     Feature,
@@ -306,6 +307,22 @@ def test_a_broker_need_not_reach_the_end_of_a_busy_log() -> None:
         reply = bench.heartbeat(4, current_metadata_offset=epoch)
     assert not reply.is_fenced
     assert bench.controller.image.offset > epoch, "it has not read all"
+
+
+class Starving(Controller):
+    """The old mistake: a broker had to reach the end of the log to be unfenced."""
+
+    def _has_read_enough(self, broker: BrokerImage, metadata_offset: int) -> bool:
+        return metadata_offset >= self.image.offset
+
+
+def test_a_broker_that_has_to_reach_the_end_never_does() -> None:
+    bench = Bench(Starving)
+    epoch = bench.register(4).broker_epoch
+    for read in range(50):
+        bench.do(bench.controller.decide_no_op())
+        reply = bench.heartbeat(4, current_metadata_offset=epoch + read)
+    assert reply.is_fenced, "one record behind, for ever"
 
 
 def test_no_op_records_only_move_the_offset() -> None:

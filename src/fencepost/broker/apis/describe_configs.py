@@ -1,4 +1,6 @@
-"""DescribeConfigs (key 32) v1-4: configs of topics, of this broker and of its loggers.
+"""DescribeConfigs (key 32) v1-4: configs of topics, of this node and of its loggers.
+
+Served by brokers and controllers; what is said of a broker below is true of either.
 
 Every resource is answered alone, a repeated one twice. An empty list of keys means all keys, like
 null; unknown keys are passed over.
@@ -25,7 +27,7 @@ from fencepost.broker.config_view import (
     shared_broker_entries,
     topic_entries,
 )
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from fencepost.wire.api.describe_configs import (
@@ -52,7 +54,12 @@ class _Refused(Exception):
         self.message = message
 
 
-@handles(DescribeConfigsRequest, versions="1-4", max_elements=MAX_RESOURCES_AND_KEYS)
+@handles(
+    DescribeConfigsRequest,
+    versions="1-4",
+    max_elements=MAX_RESOURCES_AND_KEYS,
+    listeners=(BROKER, CONTROLLER),
+)
 def handle(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> Generator[None, None, DescribeConfigsResponse]:
