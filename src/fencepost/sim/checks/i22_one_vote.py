@@ -23,6 +23,10 @@ class OneVote(Check):
         self._written[node_id, directory_id] = state.epoch, state.voted_id
         self._note(node_id, directory_id, state.epoch, state.voted_id)
 
+    def state_read(self, truth: Truth, node_id: int, state: Any) -> None:
+        # A crash in the middle of writing may leave the new state, and nobody was told of it yet.
+        self.state_written(truth, node_id, state)
+
     def vote_told(self, truth: Truth, voter_id: int, candidate: int, epoch: int) -> None:
         directory_id = truth.disks[voter_id].directory_id
         self._note(voter_id, directory_id, epoch, candidate)

@@ -23,9 +23,8 @@ ERRORS = (
 class BadDisk(Fault):
     """One operation of one node fails, once; the node may give up, and is started again.
 
-    A sync that failed has lost what it was to save, and the next one is told that all is well. The
-    page cache still shows what was lost; a node that only restarts would believe it. So the machine
-    is restarted after that, as the guide asks of operators.
+    A sync that failed has lost what it was to save, and the next one is told that all is well, while
+    the page cache still shows what was lost.
     """
 
     name = "bad-disk"
@@ -48,7 +47,6 @@ class BadDisk(Fault):
             if done != operation:
                 return None
             node.disk.fault = None
-            node.must_reboot = operation == "sync"
             self.later(10_000, lambda: None if node.is_up else node.start())
             return OSError(number, "the simulated disk refuses", path)
 
