@@ -29,6 +29,7 @@ KAFKA = JarSet(
         "org.slf4j:slf4j-simple:1.7.36",
     ),
 )
+SHELL = JarSet(f"kafka-shell-{KAFKA_VERSION}", (f"org.apache.kafka:kafka-shell:{KAFKA_VERSION}",))
 TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "configs": "kafka.admin.ConfigCommand",
@@ -44,6 +45,7 @@ TOOLS = {
     "consumer-perf": "org.apache.kafka.tools.ConsumerPerformance",
     "storage": "kafka.tools.StorageTool",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
     "features": "org.apache.kafka.tools.FeatureCommand",
 }
 TOOL_TIMEOUT_S = 90
@@ -72,20 +74,38 @@ QUICK_JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 BROKER_JVM = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
-def java_command(main_class: str, *arguments: str, jvm: tuple[str, ...] = QUICK_JVM) -> list[str]:
+def java_command(
+    main_class: str, *arguments: str, jvm: tuple[str, ...] = QUICK_JVM, jars: JarSet = KAFKA
+) -> list[str]:
     """A command line that runs a class of Apache Kafka."""
     java = ensure_java_home().home / "bin" / "java"
     options = [*jvm]
     options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    return [str(java), *options, "-cp", KAFKA.class_path(), main_class, *arguments]
+    return [str(java), *options, "-cp", jars.class_path(), main_class, *arguments]
 
 
 def run_tool(
     tool: str, *arguments: str, stdin: str | None = None, check: bool = True
 ) -> ToolOutput:
     """Run one of `TOOLS`; ToolFailedError when `check` and it exits with another code than 0."""
+    return _run(
+        f"{tool} {' '.join(arguments)}", java_command(TOOLS[tool], *arguments), stdin, check
+    )
+
+
+def run_shell(snapshot: Path, *command: str) -> ToolOutput:
+    """Run a command of the metadata shell on a snapshot; ToolFailedError.
+
+    It reads logs, too, but waits for more of them for ever, whoever wrote them.
+    """
+    arguments = ("--snapshot", str(snapshot), *command)
+    java = java_command("org.apache.kafka.shell.MetadataShell", *arguments, jars=SHELL)
+    return _run(f"metadata shell {' '.join(command)}", java, None, True)
+
+
+def _run(name: str, command: list[str], stdin: str | None, check: bool) -> ToolOutput:
     done = subprocess.run(
-        java_command(TOOLS[tool], *arguments),
+        command,
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
@@ -95,8 +115,7 @@ def run_tool(
     )
     if check and done.returncode != 0:
         raise ToolFailedError(
-            f"{tool} {' '.join(arguments)} exited with {done.returncode}:\n"
-            f"{done.stdout}\n{done.stderr}"
+            f"{name} exited with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         )
     return ToolOutput(done.stdout, done.stderr)
 
