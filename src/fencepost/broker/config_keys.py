@@ -441,6 +441,7 @@ _QUORUM = (
         Validator(
             "-1 (not served), or a key from 1000 to 32767",
             lambda key: key == -1 or key in DRAFT_KEYS,
+            names_most=True,
         ),
         "API key at which controllers serve FetchQuorumRecords, a draft that never had one.",
     ),

@@ -43,6 +43,8 @@ MAX_WAITING: Final = 1_000
 """Requests to one peer, for one purpose, that no connection has taken yet."""
 MAX_IDLE: Final = 2
 """Connections to one peer, for one purpose, that are kept for the next request."""
+MAX_PEERS: Final = 1_000
+"""Addresses that are remembered; addresses come from other nodes, and may be any."""
 CONNECT_TIMEOUT_S: Final = 10.0
 BACKOFF_MAX_FACTOR: Final = 32
 API_VERSIONS_NEWEST: Final = 4
@@ -95,8 +97,13 @@ class Peers:
         host, port = address
         peer = self._peers.get((host, port, purpose))
         if peer is None:
+            if len(self._peers) >= MAX_PEERS:
+                self._peers = {key: one for key, one in self._peers.items() if one.is_in_use}
             peer = self._peers[host, port, purpose] = _Peer(self, host, port)
         peer.take(_Ask(self.loop, request, on_response, on_failure, timeout_ms))
+
+    def __len__(self) -> int:
+        return len(self._peers)
 
     def close(self) -> None:
         """Hang up everywhere; whoever still waits hears so."""
@@ -169,6 +176,11 @@ class _Peer:
     def __str__(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self._port}"
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there is a connection, or something waits for one."""
+        return bool(self._connections or self._connecting or self._waiting)
 
     def take(self, ask: _Ask) -> None:
         """Send as soon as there is a connection."""
@@ -252,7 +264,7 @@ class _Peer:
                 await self.owner.loop.create_connection(lambda: connection, self._host, self._port)
         except TimeoutError:
             self._note_failure(f"no connection within {CONNECT_TIMEOUT_S:.0f} s")
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+        except (OSError, ValueError) as error:  # ValueError: a host name that cannot be one
             self._note_failure(str(error))
 
     def connected(self, connection: _Connection) -> None:

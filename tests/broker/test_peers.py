@@ -1,0 +1,390 @@
+"""Requests to other nodes: answered once, whatever the other node does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from fencepost.broker import peers
+from fencepost.broker.peers import MAX_CONNECTIONS, Peers, Unserved
+from fencepost.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from fencepost.wire.api.vote import TopicDataRequest, VoteRequest, VoteResponse
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.frame import decode_request, encode_response
+
+DEADLINE_S = 10
+TIMEOUT_MS = 5_000
+BACKOFF_MS = 1
+
+Answer = Callable[["Node", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Node:
+    """A peer on a loopback port that answers by a script, and counts what it is asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.connections = 0
+        self.asked: list[tuple[str, int]] = []
+        """Names and versions of requests."""
+        self.release = asyncio.Event()
+        self.versions = {VoteRequest.api_key: (0, 2), ApiVersionsRequest.api_key: (0, 4)}
+        self.address = ("127.0.0.1", 0)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await self._answer(self, reader, writer)
+        writer.close()
+
+    async def read(self, reader: asyncio.StreamReader) -> tuple[int, int, type]:
+        """The next request: correlation id, version, class."""
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        header, message = decode_request(await reader.readexactly(size))
+        self.asked.append((type(message).__name__, header.request_api_version))
+        return header.correlation_id, header.request_api_version, type(message)
+
+    async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer ApiVersions."""
+        correlation_id, version, kind = await self.read(reader)
+        assert kind is ApiVersionsRequest
+        keys = [
+            ApiVersion(api_key=key or 0, min_version=low, max_version=high)
+            for key, (low, high) in self.versions.items()
+        ]
+        newest = self.versions[ApiVersionsRequest.api_key][1]
+        if version > newest:
+            refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
+            writer.write(encode_response(refusal, 0, correlation_id))
+            await self.greet(reader, writer)
+        else:
+            writer.write(
+                encode_response(ApiVersionsResponse(api_keys=keys), version, correlation_id)
+            )
+
+    async def votes(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer Vote, over and over."""
+        while True:
+            correlation_id, version, _ = await self.read(reader)
+            writer.write(encode_response(VoteResponse(), version, correlation_id))
+
+
+@contextlib.asynccontextmanager
+async def node(answer: Answer) -> AsyncIterator[Node]:
+    made = Node(answer)
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.address = server.sockets[0].getsockname()[:2]
+    try:
+        yield made
+    finally:
+        made.release.set()
+        server.close()
+        await server.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def asking() -> AsyncIterator[Peers]:
+    loop = asyncio.get_running_loop()
+    made = Peers(loop, "test", max_response_bytes=1 << 16, backoff_ms=BACKOFF_MS)
+    try:
+        yield made
+    finally:
+        made.close()
+        await asyncio.sleep(0)
+
+
+def ask(
+    made: Peers,
+    address: tuple[str, int],
+    request: VoteRequest | None = None,
+    timeout_ms: int = TIMEOUT_MS,
+    purpose: str = "",
+) -> asyncio.Future[VoteResponse | str]:
+    """Send; the response, or the reason why there is none. Told twice is an error."""
+    told: asyncio.Future[VoteResponse | str] = made.loop.create_future()
+    made.send(
+        address,
+        request or VoteRequest(),
+        told.set_result,
+        told.set_result,
+        timeout_ms,
+        purpose=purpose,
+    )
+    assert not told.done(), "nobody is called back before send returns"
+    return told
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), DEADLINE_S))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Give everybody turns until it is so."""
+    while not condition():  # noqa: ASYNC110 - it is the peer's counters that are looked at
+        await asyncio.sleep(0)
+
+
+async def polite(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await made.greet(reader, writer)
+    await made.votes(reader, writer)
+
+
+def test_one_connection_carries_request_after_request():
+    async def test() -> None:
+        async with node(polite) as peer, asking() as made:
+            for _ in range(3):
+                assert isinstance(await ask(made, peer.address), VoteResponse)
+            assert peer.connections == 1
+            assert peer.asked == [("ApiVersionsRequest", 4), *[("VoteRequest", 2)] * 3]
+
+    run(test)
+
+
+def test_an_answer_may_lead_to_the_next_request_on_the_same_connection():
+    async def test() -> None:
+        async with node(polite) as peer, asking() as made:
+            done = made.loop.create_future()
+            made.send(
+                peer.address,
+                VoteRequest(),
+                lambda _: made.send(
+                    peer.address, VoteRequest(), done.set_result, done.set_result, TIMEOUT_MS
+                ),
+                done.set_result,
+                TIMEOUT_MS,
+            )
+            assert isinstance(await done, VoteResponse)
+            assert peer.connections == 1
+
+    run(test)
+
+
+def test_versions_are_the_newest_of_both():
+    async def test() -> None:
+        async with node(polite) as peer, asking() as made:
+            peer.versions = {VoteRequest.api_key: (0, 1), ApiVersionsRequest.api_key: (0, 3)}
+            assert isinstance(await ask(made, peer.address), VoteResponse)
+            assert peer.asked == [
+                ("ApiVersionsRequest", 4),
+                ("ApiVersionsRequest", 3),
+                ("VoteRequest", 1),
+            ]
+
+    run(test)
+
+
+def test_what_a_peer_does_not_serve_is_not_sent():
+    async def test() -> None:
+        async with node(polite) as peer, asking() as made:
+            del peer.versions[VoteRequest.api_key]
+            reason = await ask(made, peer.address)
+            assert isinstance(reason, Unserved) and "VoteRequest" in reason
+            assert peer.asked == [("ApiVersionsRequest", 4)]
+
+    run(test)
+
+
+def test_what_the_common_version_cannot_say_is_not_sent():
+    async def test() -> None:
+        from fencepost.wire.api.vote import PartitionDataRequest
+
+        partition = PartitionDataRequest(partition_index=0, pre_vote=True)
+        topic = TopicDataRequest(topic_name="__cluster_metadata", partitions=[partition])
+        async with node(polite) as peer, asking() as made:
+            peer.versions[VoteRequest.api_key] = (0, 1)
+            assert isinstance(await ask(made, peer.address, VoteRequest(topics=[topic])), Unserved)
+            assert isinstance(await ask(made, peer.address), VoteResponse)
+
+    run(test)
+
+
+def test_nothing_waits_behind_a_request_that_is_held_back():
+    async def hold(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await made.greet(reader, writer)
+        correlation_id, version, _ = await made.read(reader)
+        if made.connections == 1:
+            await made.release.wait()
+        writer.write(encode_response(VoteResponse(), version, correlation_id))
+        await made.votes(reader, writer)
+
+    async def test() -> None:
+        async with node(hold) as peer, asking() as made:
+            held = ask(made, peer.address)
+            await until(lambda: len(peer.asked) == 2)
+            assert isinstance(await ask(made, peer.address), VoteResponse)
+            assert not held.done()
+            peer.release.set()
+            assert isinstance(await held, VoteResponse)
+            assert peer.connections == 2
+
+    run(test)
+
+
+def test_connections_are_bounded_and_the_rest_waits():
+    async def hold(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await made.greet(reader, writer)
+        await made.release.wait()
+        await made.votes(reader, writer)
+
+    async def test() -> None:
+        async with node(hold) as peer, asking() as made:
+            asked = [ask(made, peer.address) for _ in range(3 * MAX_CONNECTIONS)]
+            other = ask(made, peer.address, purpose="other")
+            await until(lambda: peer.connections == MAX_CONNECTIONS + 1)
+            peer.release.set()
+            answers = await asyncio.gather(*asked, other)
+            assert all(isinstance(answer, VoteResponse) for answer in answers)
+            assert peer.connections == MAX_CONNECTIONS + 1
+
+    run(test)
+
+
+def test_too_many_waiting_are_refused(monkeypatch):
+    monkeypatch.setattr(peers, "MAX_WAITING", 5)
+
+    async def silent(made: Node, *_: object) -> None:
+        await made.release.wait()
+
+    async def test() -> None:
+        async with node(silent) as peer, asking() as made:
+            asked = [ask(made, peer.address) for _ in range(6)]
+            assert "waiting already" in str(await asked[-1])
+            assert not any(one.done() for one in asked[:-1])
+
+    run(test)
+
+
+def garbage(data: bytes, after_greeting: bool = True) -> Answer:
+    async def answer(
+        made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if after_greeting:
+            await made.greet(reader, writer)
+        await made.read(reader)
+        writer.write(data)
+        await made.release.wait()
+
+    return answer
+
+
+@pytest.mark.parametrize("after_greeting", [True, False], ids=["versions", "vote"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">i", -1),
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">ii", 4, 77),
+        struct.pack(">iib", 40, 2, 0) + b"\xff" * 35,
+    ],
+    ids=["huge", "negative", "short", "cut", "rubbish"],
+)
+def test_rubbish_hangs_up_and_fails_the_request(data: bytes, after_greeting: bool):
+    async def test() -> None:
+        async with node(garbage(data, after_greeting)) as peer, asking() as made:
+            assert isinstance(await ask(made, peer.address), str)
+
+    run(test)
+
+
+def test_an_answer_to_another_request_hangs_up():
+    async def wrong(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await made.greet(reader, writer)
+        correlation_id, version, _ = await made.read(reader)
+        writer.write(encode_response(VoteResponse(), version, correlation_id + 1))
+        await made.release.wait()
+
+    async def test() -> None:
+        async with node(wrong) as peer, asking() as made:
+            assert "not the one it was asked" in str(await ask(made, peer.address))
+
+    run(test)
+
+
+def test_a_peer_that_hangs_up_is_asked_again_over_a_new_connection():
+    async def once(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await made.greet(reader, writer)
+        correlation_id, version, _ = await made.read(reader)
+        if made.connections > 1:
+            writer.write(encode_response(VoteResponse(), version, correlation_id))
+
+    async def test() -> None:
+        async with node(once) as peer, asking() as made:
+            assert isinstance(await ask(made, peer.address), str)
+            assert isinstance(await ask(made, peer.address), VoteResponse)
+
+    run(test)
+
+
+def test_a_silent_peer_times_out_and_is_hung_up_on():
+    async def silent(
+        made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await made.greet(reader, writer)
+        await made.read(reader)
+        assert await reader.read() == b""
+        made.release.set()
+
+    async def test() -> None:
+        async with node(silent) as peer, asking() as made:
+            assert "within 20 ms" in str(await ask(made, peer.address, timeout_ms=20))
+            await peer.release.wait()
+
+    run(test)
+
+
+def test_nobody_there_fails_and_is_tried_again_later():
+    async def test() -> None:
+        async with node(polite) as peer:
+            address = peer.address
+        async with asking() as made:
+            for _ in range(3):
+                assert "cannot be reached" in str(await ask(made, address))
+            server = await asyncio.start_server(peer.serve, *address)
+            assert isinstance(await ask(made, address), VoteResponse)
+            server.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 70 + ".invalid", "\x00"])
+def test_hosts_that_cannot_be_fail(host: str):
+    async def test() -> None:
+        async with asking() as made:
+            assert isinstance(await ask(made, (host, 9)), str)
+
+    run(test)
+
+
+def test_closing_fails_what_waits_and_takes_no_more():
+    async def silent(made: Node, *_: object) -> None:
+        await made.release.wait()
+
+    async def test() -> None:
+        async with node(silent) as peer, asking() as made:
+            waiting = ask(made, peer.address)
+            await until(lambda: peer.connections == 1)
+            made.close()
+            assert "stopping" in str(await waiting)
+            assert "stopping" in str(await ask(made, peer.address))
+
+    run(test)
+
+
+def test_addresses_that_nobody_uses_any_more_are_forgotten(monkeypatch):
+    monkeypatch.setattr(peers, "MAX_PEERS", 3)
+
+    async def test() -> None:
+        async with node(polite) as peer, asking() as made:
+            assert isinstance(await ask(made, peer.address), VoteResponse)
+            for number in range(1, 20):
+                assert isinstance(await ask(made, ("127.0.0.1", number)), str)
+            assert len(made) <= 4
+            assert isinstance(await ask(made, peer.address), VoteResponse)
+            assert peer.connections == 1
+
+    run(test)
