@@ -149,7 +149,9 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(running, client, caplog)
     bad = make_topic(client, **COMPACT, min_cleanable_dirty_ratio=1)
     fill(client, bad)
     path = hosted(running, bad).log.directory
-    running.call(running.node.compactor._give_up, hosted(running, bad), ValueError("said the test"))
+    running.call(
+        running.node.broker.compactor._give_up, hosted(running, bad), ValueError("said the test")
+    )
     size = hosted(running, bad).log.size_bytes
     good = make_topic(client, **COMPACT)
     fill(client, good)
@@ -181,9 +183,9 @@ def test_nothing_is_compacted_if_so_configured(node_factory):
         with running.connect() as client:
             topic = make_topic(client, **COMPACT)
             fill(client, topic, 50)
-            running.call(running.node.compactor._look)
+            running.call(running.node.broker.compactor._look)
             assert len(everything(client, topic)) == 50
-            assert running.node.compactor.cleanings == 0
+            assert running.node.broker.compactor.cleanings == 0
 
 
 def test_several_threads_and_little_bandwidth(node_factory):
@@ -204,7 +206,7 @@ def test_a_node_stops_amid_a_cleaning(node_factory):
     with running.connect() as client:
         topic = make_topic(client, **COMPACT)
         expected = fill(client, topic)
-        eventually(lambda: running.node.compactor._at_work)
+        eventually(lambda: running.node.broker.compactor._at_work)
     began = time.monotonic()
     running.restart()
     assert time.monotonic() - began < DEADLINE_S
@@ -228,7 +230,7 @@ def test_a_cleaning_without_progress_backs_off_and_lets_others_go_first(node_fac
     with running.connect() as client:
         fill(client, make_topic(client, name="stuck", **COMPACT))
         eventually(lambda: rounds)
-        compactor = running.node.compactor
+        compactor = running.node.broker.compactor
         compactor._backoff_ms = 1 << 40
         eventually(lambda: running.call(lambda: compactor._timer.armed and not compactor._at_work))
         compactor._backoff_ms = 20
