@@ -14,7 +14,7 @@ from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.registry import RequestContext, Route
 from fencepost.log.errors import LogError
 from fencepost.machines.quorum.inputs import DraftBounds, QuorumRecordsReceived
-from fencepost.machines.quorum.messages import quorum_records_response
+from fencepost.machines.quorum.messages import quorum_records_response, unreadable
 from fencepost.machines.quorum.roles import Role
 from fencepost.wire.draft.fetch_quorum_records import (
     FetchQuorumRecordsRequest,
@@ -55,8 +55,10 @@ def _read(node: Node, bounds: DraftBounds) -> FetchQuorumRecordsResponse:
     if machine.role is not Role.LEADER or machine.epoch != bounds.leader_epoch:
         return quorum_records_response(replace(bounds, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     try:
-        result = node.metadata.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
+        buffers = node.metadata.read(bounds)
     except (LogError, OSError) as error:
         node.fail(f"the metadata log cannot be read: {error}")
         return quorum_records_response(replace(bounds, error=ErrorCode.KAFKA_STORAGE_ERROR))
-    return quorum_records_response(bounds, result.buffers)
+    return quorum_records_response(
+        unreadable(bounds) if buffers is None else bounds, buffers or b""
+    )

@@ -31,6 +31,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.batch.errors import BatchError
+from fencepost.batch.header import check_crc, iter_headers
 from fencepost.broker.machine_ports import MachinePorts
 from fencepost.broker.metadata_replay import Replay, newer_snapshot, no_collections
 from fencepost.broker.snapshotting import (
@@ -42,10 +43,11 @@ from fencepost.broker.snapshotting import (
 from fencepost.log.errors import describe
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import SnapshotError, SnapshotStore
+from fencepost.machines.effects import Buffer
 from fencepost.machines.image import ClusterImage, ImageDelta, ReplayError, apply_records, diff
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import QuorumMachine, QuorumState, Start
-from fencepost.machines.quorum.inputs import LogDamaged
+from fencepost.machines.quorum.inputs import DraftBounds, FetchBounds, LogDamaged
 from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message
 
@@ -193,6 +195,24 @@ class MetadataHost:
         self._broken = True
         log.critical("the metadata log cannot be read: %s", replay.damage)
         self._on_broken(f"the metadata log cannot be read: {replay.damage}")
+
+    def read(self, bounds: FetchBounds | DraftBounds) -> list[Buffer] | None:
+        """The batches that the machine lets a follower read; None if one of them has rotted.
+
+        Every checksum is looked at, because a follower would have to refuse the batch, and ask for
+        it again for ever: the machine is told instead, and another node may lead. Raises LogError
+        and OSError, as reading the log does.
+        """
+        found = self.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
+        for buffer in found.buffers:
+            view = memoryview(buffer)
+            for position, header in iter_headers(view):
+                if not check_crc(view, position, header):
+                    probe("metadata.damage.served")
+                    log.error("the batch at %d of the metadata log has rotted", header.base_offset)
+                    self._feed(LogDamaged(header.base_offset, "the checksum does not match"))
+                    return None
+        return found.buffers
 
     def _stepped(self, machine: QuorumMachine) -> None:
         self.catch_up()

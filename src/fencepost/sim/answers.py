@@ -30,9 +30,12 @@ KRAFT_VERSION = "kraft.version"
 def compose(host: MetadataHost, value: Any) -> Message:
     """The response that goes with a machine's answer. LogError, OSError."""
     if isinstance(value, FetchBounds):
-        return fetch_response(value, _records(host, value))
+        records = _records(host, value)
+        return fetch_response(unreadable(value) if records is None else value, records or b"")
     if isinstance(value, DraftBounds):
-        return quorum_records_response(value, _records(host, value))
+        records = _records(host, value)
+        bounds = unreadable(value) if records is None else value
+        return quorum_records_response(bounds, records or b"")
     if isinstance(value, SnapshotBounds):
         if value.error or value.snapshot_id is None or value.max_bytes <= 0:
             return fetch_snapshot_response(value)
@@ -44,11 +47,12 @@ def compose(host: MetadataHost, value: Any) -> Message:
     return made
 
 
-def _records(host: MetadataHost, bounds: FetchBounds | DraftBounds) -> bytes:
-    if bounds.error or bounds.upper_bound_offset <= bounds.offset:
+def _records(host: MetadataHost, bounds: FetchBounds | DraftBounds) -> bytes | None:
+    """The bytes; None if the log has rotted there."""
+    if bounds.upper_bound_offset <= bounds.offset:
         return b""
-    found = host.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
-    return b"".join(found.buffers)
+    buffers = host.read(bounds)
+    return None if buffers is None else b"".join(buffers)
 
 
 def of_the_shell(request: Message) -> Message | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.registry import CONTROLLER, RequestContext, handles
 from fencepost.log.errors import LogError
-from fencepost.machines.quorum import FetchBounds, Role, fetch_response, received
+from fencepost.machines.quorum import FetchBounds, Role, fetch_response, received, unreadable
 from fencepost.machines.quorum.versions import fit
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.errors import ErrorCode
@@ -44,11 +44,11 @@ def _read(node: Node, bounds: FetchBounds) -> FetchResponse:
     if machine.role is not Role.LEADER or machine.epoch != bounds.leader_epoch:
         return _refused(bounds, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     try:
-        result = node.metadata.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
+        buffers = node.metadata.read(bounds)
     except (LogError, OSError) as error:
         node.fail(f"the metadata log cannot be read: {error}")
         return _refused(bounds, ErrorCode.KAFKA_STORAGE_ERROR)
-    return fetch_response(bounds, result.buffers)
+    return fetch_response(unreadable(bounds) if buffers is None else bounds, buffers or b"")
 
 
 def _refused(bounds: FetchBounds, error: ErrorCode) -> FetchResponse:

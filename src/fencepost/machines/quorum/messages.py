@@ -306,11 +306,16 @@ def fetch_response_of(response: fetch.FetchResponse) -> fetch.PartitionData | No
     return topic.partitions[0]
 
 
-AnyBounds = TypeVar("AnyBounds", FetchBounds, DraftBounds)
+AnyBounds = TypeVar("AnyBounds", FetchBounds, DraftBounds, SnapshotBounds)
 
 
 def unreadable(bounds: AnyBounds) -> AnyBounds:
-    """The bounds to answer with when the log could not be read within `bounds`: an error."""
+    """The bounds to answer with when there is nothing to be read within `bounds` after all.
+
+    Of a log that is an error nobody has foreseen; a snapshot has just been deleted.
+    """
+    if isinstance(bounds, SnapshotBounds):
+        return replace(bounds, error=ErrorCode.SNAPSHOT_NOT_FOUND, snapshot_id=None)
     return replace(bounds, error=ErrorCode.UNKNOWN_SERVER_ERROR, upper_bound_offset=bounds.offset)
 
 
