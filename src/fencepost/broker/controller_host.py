@@ -296,12 +296,16 @@ class ControllerHost:
     def _begin(self) -> None:
         """Decide from now on, from the committed image."""
         self._rebuild_at = None
-        self._controller = self._make_controller(self._metadata.image)
+        self._controller = self._fresh_controller()
         self._written_ms = self._ports.now_ms()
         self._next_unclean_ms = self._written_ms + self._periods.unclean_election_ms
         first = self._metadata.bootstrap_records
         self.submit(lambda c: c.decide_take_over(first), _ignore)
         self._arm()
+
+    def _fresh_controller(self) -> Controller:
+        """Made of what is committed; one from before may know what never came to be."""
+        return self._make_controller(self._metadata.image)
 
     def _give_up(self) -> None:
         """Another controller decides: whoever waits may ask it."""
