@@ -757,6 +757,10 @@ TABLE: dict[str, tuple[Any, dict[str, str]]] = {
             "failed": "failed e5:",
         },
     ),
+    "the clock is set": (
+        lambda _: inputs.ClockSet(LATER),
+        {role: f"{role} e5:" for role in ROLES},
+    ),
     "resign": (
         lambda _: Resign(),
         {role: f"{role} e5:" for role in ROLES if role != "leader"}
@@ -772,7 +776,7 @@ def test_every_input_in_every_role(name: str, role: str) -> None:
     bench = ROLES[role]()
     assert bench.machine.role.value == role and bench.machine.epoch == EPOCH
     input_ = make(bench)
-    after_ms = LATER if isinstance(input_, TimerFired) else 0
+    after_ms = LATER if isinstance(input_, TimerFired | inputs.ClockSet) else 0
     effects = bench.step(input_, after_ms)
     machine = bench.machine
     told = f"{machine.role.value} e{machine.epoch}: {short(effects)}".strip()

@@ -10,9 +10,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.replicas import HostedPartition
 from fencepost.broker.timers import Timer
 from fencepost.log.configdef import LONG_MAX
+from fencepost.machines.quorum import ClockSet
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -168,4 +170,5 @@ class Housekeeping:
         jump_ms = self._node.ports.clock.resync()
         if jump_ms:
             log.warning("the clock was set by %d ms", jump_ms)
+            self._node.ports.driver.feed(METADATA_KEY, ClockSet(jump_ms))
             self._node.ports.timers.clock_jumped()

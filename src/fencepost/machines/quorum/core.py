@@ -353,6 +353,22 @@ class QuorumCore(ABC):
         del self._deadlines[name]
         return True
 
+    def _shift_times(self, by_ms: int) -> None:
+        """The clock was set: what was to be in ten milliseconds still is.
+
+        Otherwise a clock that is set back by an hour would end all elections and retries for an
+        hour. Only the age of snapshots is a matter of the date.
+        """
+        for name, deadline in list(self._deadlines.items()):
+            if name != inputs.CLEAN:
+                self._set_timer(name, deadline + by_ms)
+        for peer, (message, deadline) in self._in_flight.items():
+            self._in_flight[peer] = (message, deadline + by_ms)
+        for peer in self._not_before:
+            self._not_before[peer] += by_ms
+        if isinstance(self._body, Leader):
+            self._body.shift(by_ms)
+
     def _draw(self, below: int) -> int:
         """The next random number, in [0, below)."""
         value = self._jitter[self._jitter_used % len(self._jitter)]

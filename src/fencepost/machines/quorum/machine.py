@@ -168,6 +168,9 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         durable = min(input_.end_offset, self._end_offset)
         self._durable_end_offset = max(self._durable_end_offset, durable)
 
+    def _step_clock_set(self, input_: inputs.ClockSet) -> None:
+        self._shift_times(input_.by_ms)
+
     def _step_disk_failed(self, input_: DiskFailed) -> None:
         if self.role is not Role.FAILED:
             self.become_failed(f"the disk failed: {input_.reason}")
@@ -278,6 +281,7 @@ HANDLERS: dict[type[Any], str] = {
     inputs.UpdateVoterAnswered: "_step_update_answer",
     inputs.UpgradeKRaftVersion: "_step_upgrade",
     inputs.Resign: "_step_resign",
+    inputs.ClockSet: "_step_clock_set",
     inputs.FetchSnapshotReceived: "_step_fetch_snapshot",
     inputs.FetchSnapshotAnswered: "_step_fetch_snapshot_answer",
     inputs.QuorumRecordsReceived: "_step_quorum_records",

@@ -64,6 +64,12 @@ class Progress:
         """When it last fetched anything, be it of the log or of a snapshot."""
         return max(self.last_fetch_ms, self.last_snapshot_ms)
 
+    def shift(self, by_ms: int) -> None:
+        """The clock was set by so much; what never happened has not happened yet."""
+        for name in ("last_fetch_ms", "last_caught_up_ms", "last_snapshot_ms"):
+            if getattr(self, name) >= 0:
+                setattr(self, name, max(0, getattr(self, name) + by_ms))
+
 
 @dataclass(slots=True)
 class PendingAppend:
@@ -120,6 +126,16 @@ class Leader:
     parked: list[ParkedFetch] = field(default_factory=list)
     change: VoterChange | None = None
     described: dict[int, Voter] = field(default_factory=dict)
+
+    def shift(self, by_ms: int) -> None:
+        """The clock was set by so much."""
+        self.since_ms += by_ms
+        for progress in (*self.followers.values(), *self.observers.values()):
+            progress.shift(by_ms)
+        for fetch in self.parked:
+            fetch.deadline_ms += by_ms
+        if self.change is not None:
+            self.change.deadline_ms += by_ms
 
 
 @dataclass(slots=True)

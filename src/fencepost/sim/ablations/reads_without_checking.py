@@ -1,0 +1,19 @@
+"""S52: what a restarted node finds at the end of its log counts, whatever its checksums say."""
+
+from __future__ import annotations
+
+from fencepost.log import recovery
+from fencepost.sim.ablations import Ablation
+from fencepost.sim.rules import Rules
+
+
+def _believe(*_: object) -> bool:
+    return True
+
+
+ABLATION = Ablation(
+    "a batch that rotted before it was committed is taken for sound by recovery",
+    Rules(patches=((recovery, "check_crc", _believe),)),
+    scenarios=("S52",),
+    is_found_by_search=False,
+)

@@ -1,0 +1,85 @@
+"""A clock that is set, forward or back: nothing becomes due by it, and nothing later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.machines.effects import Persisted, Reply, TimerFired
+from fencepost.machines.quorum import ClockSet, FetchBounds, Role, inputs, received
+from fencepost.wire.errors import ErrorCode
+
+from .test_quorum_table import CONFIG, EPOCH, LATER, ROLES, Bench, describe, fetch_request, leader
+from .voters_stage import asking
+
+HOUR_MS = 3_600_000
+JUMPS_MS = (HOUR_MS, -HOUR_MS, 1, -1)
+
+
+def set_clock(bench: Bench, by_ms: int) -> None:
+    bench.step(ClockSet(by_ms), after_ms=by_ms)
+
+
+def deadlines(bench: Bench) -> dict[str, int]:
+    """How long until each timer is due."""
+    armed = bench.machine._deadlines
+    return {name: deadline - bench.now_ms for name, deadline in armed.items()}
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("by_ms", JUMPS_MS)
+def test_every_timer_is_as_far_away_as_before(role: str, by_ms: int) -> None:
+    bench = ROLES[role]()
+    bench.step(Persisted(2), after_ms=LATER)  # no clock shows less than nothing
+    before = deadlines(bench)
+    set_clock(bench, by_ms)
+    assert deadlines(bench) == before
+    assert bench.machine.role.value == role
+
+
+@pytest.mark.parametrize("by_ms", JUMPS_MS)
+def test_a_fetch_that_waits_is_answered_when_it_would_have_been(by_ms: int) -> None:
+    bench = leader()
+    asked = fetch_request(EPOCH, offset=3, last=EPOCH)
+    effects = bench.step(received("t", asked))
+    assert not [e for e in effects if isinstance(e, Reply)], "there is nothing to answer it with"
+    set_clock(bench, by_ms)
+    early = bench.step(TimerFired(inputs.FETCH_WAIT), CONFIG.fetch_max_wait_ms - 1)
+    assert not [e for e in early if isinstance(e, Reply)]
+    due = bench.step(TimerFired(inputs.FETCH_WAIT), 1)
+    (answer,) = [e.value for e in due if isinstance(e, Reply)]
+    assert isinstance(answer, FetchBounds) and answer.error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("by_ms", JUMPS_MS)
+def test_a_leader_is_deposed_by_silence_alone(by_ms: int) -> None:
+    bench = leader()
+    bench.step(received("t", fetch_request(EPOCH, offset=3, last=EPOCH)), after_ms=1_000)
+    set_clock(bench, by_ms)
+    bench.step(TimerFired(inputs.CHECK_QUORUM), CONFIG.check_quorum_timeout_ms - 1)
+    assert bench.machine.role is Role.LEADER
+    bench.step(TimerFired(inputs.CHECK_QUORUM), 1)
+    assert bench.machine.role is Role.RESIGNED
+
+
+def test_when_replicas_were_heard_of_is_told_by_the_new_clock() -> None:
+    bench = leader()
+    bench.step(received("t", fetch_request(EPOCH, offset=3, last=EPOCH)), after_ms=1_000)
+    heard_ms = bench.now_ms
+    set_clock(bench, HOUR_MS)
+    (reply,) = [e for e in bench.step(describe()) if isinstance(e, Reply)]
+    voters: dict[int, Any] = {
+        v.replica_id: v for v in reply.value.topics[0].partitions[0].current_voters
+    }
+    assert voters[3].last_fetch_timestamp == heard_ms + HOUR_MS
+    assert voters[2].last_fetch_timestamp == -1, "never is never"
+
+
+def test_whoever_waits_for_a_change_of_the_voters_waits_no_longer() -> None:
+    world = asking()
+    left_ms = world.nodes[1].timers[inputs.VOTER_CHANGE] - world.now_ms
+    world.now_ms += HOUR_MS
+    world.driver(1).feed("metadata", ClockSet(HOUR_MS))
+    assert world.nodes[1].timers[inputs.VOTER_CHANGE] - world.now_ms == left_ms
+    assert world.changes == {}
