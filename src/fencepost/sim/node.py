@@ -15,7 +15,7 @@ from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.log.errors import LogError
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage
-from fencepost.machines.quorum import QuorumMachine, Role
+from fencepost.machines.quorum import ClockSet, QuorumMachine, Role
 from fencepost.sim.answers import compose
 from fencepost.sim.clock import NodeClock
 from fencepost.sim.disk import SimDisk
@@ -204,6 +204,8 @@ class SimNode:
         if jump_ms:
             self.clock.jump(jump_ms, world_us)
         if self.is_up:
+            if jump_ms:
+                self.feed(ClockSet(jump_ms))
             self.timers.clock_changed()
 
     def _make_controller(self, image: ClusterImage) -> Controller:
