@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -102,6 +102,12 @@ def writer(cluster: QuorumCluster, request: pytest.FixtureRequest) -> Iterator[T
         yield made
     finally:
         made.stop()
+
+
+def wait_for_topics(cluster: QuorumCluster, names: Iterable[str]) -> None:
+    """All of these must be there; a broker may learn of the last ones a moment later."""
+    wanted = set(names)
+    cluster.wait_until(lambda: wanted <= topic_names(cluster), "acknowledged topics are lost")
 
 
 def topic_names(cluster: QuorumCluster) -> set[str]:

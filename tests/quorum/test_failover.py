@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.testing.quorum_cluster import QuorumCluster
 
-from .conftest import TopicWriter, topic_names
+from .conftest import TopicWriter, wait_for_topics
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ def test_killed_leader(cluster: QuorumCluster, writer: TopicWriter):
     cluster.controllers[leader].start()
     cluster.controllers[leader].wait_until_ready()
     writer.wait_for_more()
-    assert set(writer.stop()) <= topic_names(cluster)
+    wait_for_topics(cluster, writer.stop())
 
 
 def test_paused_leader(cluster: QuorumCluster, writer: TopicWriter):
@@ -37,7 +37,7 @@ def test_paused_leader(cluster: QuorumCluster, writer: TopicWriter):
 
     cluster.wait_until(follows, "the old leader does not step down")
     writer.wait_for_more()
-    assert set(writer.stop()) <= topic_names(cluster)
+    wait_for_topics(cluster, writer.stop())
 
 
 def test_leader_stopped_in_order_hands_over(cluster: QuorumCluster, writer: TopicWriter):
@@ -46,7 +46,7 @@ def test_leader_stopped_in_order_hands_over(cluster: QuorumCluster, writer: Topi
     assert "handing over" in cluster.controllers[leader].log_tail
     writer.wait_for_more()
     assert cluster.find_leader() not in (None, leader)
-    assert set(writer.stop()) <= topic_names(cluster)
+    wait_for_topics(cluster, writer.stop())
 
 
 def test_every_controller_restarted_in_turn(cluster: QuorumCluster, writer: TopicWriter):
@@ -56,7 +56,7 @@ def test_every_controller_restarted_in_turn(cluster: QuorumCluster, writer: Topi
         node.wait_until_ready()
         cluster.leader_id()
         writer.wait_for_more()
-    assert set(writer.stop()) <= topic_names(cluster)
+    wait_for_topics(cluster, writer.stop())
 
 
 def test_all_controllers_killed_at_once(cluster: QuorumCluster, writer: TopicWriter):
@@ -64,16 +64,16 @@ def test_all_controllers_killed_at_once(cluster: QuorumCluster, writer: TopicWri
         node.kill()
     cluster.start()
     writer.wait_for_more()
-    assert set(writer.stop()) <= topic_names(cluster)
+    wait_for_topics(cluster, writer.stop())
 
 
 def test_killed_broker_reads_the_metadata_again(cluster: QuorumCluster, writer: TopicWriter):
     (broker,) = cluster.brokers.values()
-    acknowledged = set(writer.stop())
+    acknowledged = writer.stop()
     broker.kill()
     broker.start()
     broker.wait_until_ready()
-    assert acknowledged <= topic_names(cluster)
+    wait_for_topics(cluster, acknowledged)
 
 
 def test_a_minority_elects_nobody(cluster: QuorumCluster):
