@@ -176,7 +176,7 @@ class SnapshotTaker:
         if self._is_writing or self._is_closed or self._latest is None:
             return
         image, header = self._latest
-        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        snapshot_id = snapshot_id_of(image)
         latest = self._store.latest()
         if image.pending is not None or snapshot_id.end_offset <= 0:
             return
@@ -221,6 +221,11 @@ class SnapshotTaker:
         self._on_taken(SnapshotTaken(writer.snapshot_id))
         if self._is_due:
             self._take()
+
+
+def snapshot_id_of(image: ClusterImage) -> SnapshotId:
+    """What a snapshot of this image is called: its end is not in it (KAFKA-14618)."""
+    return SnapshotId(image.offset + 1, image.epoch)
 
 
 def _report(snapshot_id: SnapshotId, error: Exception) -> None:

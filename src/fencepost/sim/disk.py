@@ -205,6 +205,21 @@ class SimFile:
             self._disk.open_files -= 1
 
 
+class OutsideFile:
+    """The content of a file, for an onlooker."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`."""
+        return self._content[position : position + size]
+
+    def size(self) -> int:
+        """Size in bytes."""
+        return len(self._content)
+
+
 class SimLock:
     """See `fencepost.log.disk.Lock`."""
 
@@ -240,6 +255,10 @@ class SimDisk:
     def reseed(self, seed: int) -> None:
         """Draw from another seed from now on."""
         self._draw_below = random.Random(seed).randrange
+
+    def seen_from_outside(self, path: str) -> OutsideFile:
+        """What reads of a file give now, without being an operation on the disk."""
+        return OutsideFile(bytes(self._inode(path).cached))
 
     # ---- faults
 

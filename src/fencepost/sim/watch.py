@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.trace import Trace
 from fencepost.sim.truth import Entry, NodeView, Truth
@@ -75,6 +76,18 @@ class Watch:
         """A log is about to be replaced by a snapshot."""
         for check in self.checks:
             check.snapshot_loaded(self.truth, node_id, end_offset)
+
+    def snapshot_there(
+        self, node_id: int, snapshot_id: SnapshotId, header: SnapshotHeader, image: Any
+    ) -> None:
+        """A node has a snapshot in place."""
+        for check in self.checks:
+            check.snapshot_there(self.truth, node_id, snapshot_id, header, image)
+
+    def log_starts(self, node_id: int, start_offset: int, latest: SnapshotId | None) -> None:
+        """A node's log starts there now."""
+        for check in self.checks:
+            check.log_starts(self.truth, node_id, start_offset, latest)
 
     def promised(self, base_offset: int, crc: int) -> None:
         """Somebody was told that something is committed."""

@@ -14,6 +14,7 @@ import importlib
 import pkgutil
 from typing import Any
 
+from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.sim.truth import NodeView, Truth
 
 
@@ -43,6 +44,21 @@ class Check:
 
     def snapshot_loaded(self, truth: Truth, node_id: int, end_offset: int) -> None:
         """A node is about to throw its log away for a snapshot that was fetched."""
+
+    def snapshot_there(
+        self,
+        truth: Truth,
+        node_id: int,
+        snapshot_id: SnapshotId,
+        header: SnapshotHeader,
+        image: Any,
+    ) -> None:
+        """A node has a snapshot in place that says this, made of its records."""
+
+    def log_starts(
+        self, truth: Truth, node_id: int, start_offset: int, latest: SnapshotId | None
+    ) -> None:
+        """A node's log starts there now, and this is its newest snapshot."""
 
     def image_moved(self, truth: Truth, node_id: int, image: Any) -> None:
         """A node has a new cluster image, of everything below `image.offset + 1`."""
