@@ -97,6 +97,8 @@ def open_node(node: SimNode) -> MetadataHost:
             fetch_timeout_ms=options.fetch_timeout_ms,
             request_timeout_ms=options.request_timeout_ms,
             fetch_max_bytes=options.fetch_max_bytes,
+            fetch_snapshot_max_bytes=options.fetch_snapshot_max_bytes,
+            retention_bytes=options.retention_bytes,
             listener=LISTENER,
             endpoints=(endpoint_of(node.id),),
             can_become_voter=options.is_dynamic,

@@ -40,6 +40,8 @@ class Options:
     segment_bytes: int = 1 << 20
     snapshot_bytes: int = 20 << 20
     snapshot_interval_ms: int = 0
+    retention_bytes: int = 100 << 20
+    fetch_snapshot_max_bytes: int = 1 << 20
     has_controller: bool = True
     joins: bool = False
     begins_static: bool = False
@@ -74,6 +76,8 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
         segment_bytes=(1 << 20, 4_000, 1_000)[lane.pick(3)],
         snapshot_bytes=(20 << 20, 5_000, 1_000)[lane.pick(3)],
         snapshot_interval_ms=(0, 10_000)[lane.pick(2)],
+        retention_bytes=(100 << 20, 0, 20_000)[lane.pick(3)],
+        fetch_snapshot_max_bytes=(1 << 20, 300, 2_000)[lane.pick(3)],
     )
 
 

@@ -33,7 +33,8 @@ _RUN_MOST_MS = 60_000
 @command
 def voters(script: Script, words: list[str]) -> None:
     """`voters N [observers=M] [dynamic] [controller] [fetch_max_bytes=B] [snapshot_bytes=B]
-    [segment_bytes=B]`: the world; first. `controller` has controllers decide and write, too."""
+    [segment_bytes=B] [retention_bytes=B] [fetch_snapshot_max_bytes=B]`: the world; first.
+    `controller` has controllers decide and write, too."""
     given = options_of(words[1:])
     options = Options(voters=int(words[0]), by_hand=True, has_controller=False)
     for key, value in given.items():
