@@ -137,6 +137,29 @@ def test_a_bootstrap_that_was_cut_off_is_done_again() -> None:
     assert controller.image.features == {"metadata.version": 30}
 
 
+def test_a_controller_that_does_not_know_a_feature_hands_the_lead_on() -> None:
+    world = leader()
+    told: list[str] = []
+    world.slip_in(a_batch(records.FeatureLevelRecord(name="future.version", feature_level=3)))
+    world.commit()
+    world.depose()
+    world.controller_host.on_unfit = told.append
+    world.elect()
+    assert world.machine.role.value == "resigned"
+    assert world.controller_host.controller is None
+    assert world.create("t").error is NOT_CONTROLLER
+    assert told == ["future.version is finalized at level 3, and it runs 0 to 0"]
+
+
+def test_a_lone_one_says_so_and_decides_nothing() -> None:
+    world = lone()
+    world.write([records.FeatureLevelRecord(name="metadata.version", feature_level=31)])
+    end = world.machine.end_offset
+    world.restart()
+    assert world.controller_host.controller is None
+    assert world.machine.end_offset == end + 1, "the quorum's own first record, no more"
+
+
 # -- answers wait for the commit -----------------------------------------------------------------
 
 

@@ -26,6 +26,9 @@ to be done without being asked, it decides by one timer: brokers that were silen
 fenced, unclean elections looked for, and an idle log gets a NoOpRecord now and then, by which
 followers show how far behind they are (KIP-835). All of that works without a broker in the process.
 
+A controller that does not know the level of a finalized feature would decide what is wrong there.
+It hands the lead on at once, as often as it gets it.
+
 No asyncio here, and no clock: the ports have both.
 """
 
@@ -44,7 +47,7 @@ from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import AppendOutcome, AppendRecords
-from fencepost.machines.quorum.inputs import UpgradeKRaftVersion
+from fencepost.machines.quorum.inputs import Resign, UpgradeKRaftVersion
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import encode_record
 
@@ -143,6 +146,8 @@ class ControllerHost:
         self._written_ms = 0
         self._next_unclean_ms = 0
         self._on_active: list[Callable[[], None]] = []
+        self.on_unfit: Callable[[str], None] = lambda flaw: None
+        """Told why this node leads the quorum and cannot be the active controller."""
         metadata.on_step(self._stepped)
 
     @property
@@ -286,9 +291,8 @@ class ControllerHost:
         elif machine.epoch != self._epoch:
             self._give_up()
             self._epoch = machine.epoch
-            log.info("active controller of epoch %d", self._epoch)
             self._begin()
-            for callback in self._on_active:
+            for callback in self._on_active if self._controller is not None else ():
                 callback()
         else:
             self._maybe_rebuild()
@@ -296,12 +300,26 @@ class ControllerHost:
     def _begin(self) -> None:
         """Decide from now on, from the committed image."""
         self._rebuild_at = None
-        self._controller = self._fresh_controller()
+        controller = self._fresh_controller()
+        flaw = controller.unsupported_feature()
+        if flaw is not None:
+            self._refuse_the_lead(flaw)
+            return
+        self._controller = controller
+        log.info("active controller of epoch %d", self._epoch)
         self._written_ms = self._ports.now_ms()
         self._next_unclean_ms = self._written_ms + self._periods.unclean_election_ms
         first = self._metadata.bootstrap_records
         self.submit(lambda c: c.decide_take_over(first), _ignore)
         self._arm()
+
+    def _refuse_the_lead(self, flaw: str) -> None:
+        """The cluster runs at a level that this controller does not know: let another decide."""
+        probe("controller.host.unfit")
+        log.error("this node cannot be the active controller: %s", flaw)
+        self.on_unfit(flaw)
+        if len(self._metadata.machine.voters) > 1:
+            self._ports.driver.feed(METADATA_KEY, Resign())
 
     def _fresh_controller(self) -> Controller:
         """Made of what is committed; one from before may know what never came to be."""

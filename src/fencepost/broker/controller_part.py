@@ -71,6 +71,7 @@ class ControllerPart:
                 max_idle_ms=get("metadata.max.idle.interval.ms"),
             ),
         )
+        self.host.on_unfit = self._unfit
         self.service = ControllerService(
             self.host,
             node.now_ms,
@@ -124,6 +125,11 @@ class ControllerPart:
         await self.listener.close()
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _unfit(self, flaw: str) -> None:
+        """Without another controller nobody could ever decide anything."""
+        if self._node.metadata.machine.voters == (self._node.config.node_id,):
+            self._node.fail(f"this node cannot be the active controller: {flaw}")
 
     def _make_controller(self, image: ClusterImage) -> Controller:
         node = self._node

@@ -163,6 +163,17 @@ class Controller:
             records += _first_records(bootstrap, levels)
         return Decision(records, bool(records))
 
+    def unsupported_feature(self) -> str | None:
+        """Which finalized feature this controller does not run at its level; None if it may decide.
+
+        Others may, and have finalized it.
+        """
+        for name, level in sorted(self.image.features.items()):
+            low, high = self._config.supported_features.get(name, (0, 0))
+            if not low <= level <= high:
+                return f"{name} is finalized at level {level}, and it runs {low} to {high}"
+        return None
+
     def decide_no_op(self) -> Decision:
         """A record that says nothing, so that the log goes on while nothing happens (KIP-835)."""
         return Decision([NoOpRecord()], None)
