@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.quorum import Role, inputs
+from fencepost.machines.quorum import Role, answered, inputs, membership
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey
+from fencepost.wire.api.api_versions import ApiVersionsResponse, SupportedFeatureKey
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.control import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 from fencepost.wire.types import Uuid
@@ -397,6 +398,92 @@ def test_the_disks_that_static_voters_have_are_those_that_count_after_the_upgrad
     world.upgrade(1)
     assert world.machine(1)._body.followers[3].end_offset == -1  # type: ignore[union-attr]
     assert world.machine(1)._body.followers[2].end_offset > 0  # type: ignore[union-attr]
+
+
+# -- what counts after a change ----------------------------------------------------------------
+
+
+def test_a_new_voter_that_is_behind_does_not_take_back_what_is_committed() -> None:
+    world = led()
+    world.blocked.add((1, 4))
+    for name in ("a;", "b;", "c;"):
+        world.append(1, name)
+        world.settle()
+    machine = world.machine(1)
+    before = machine.high_watermark
+    voters = machine.voter_set.with_voter(world.voter(4))
+    world.blocked.clear()
+    world.add_voter(1, 4)
+    while machine.voter_set != voters:
+        world.tick()
+        assert machine.high_watermark >= before
+    world.settle()
+    assert machine.high_watermark == machine.end_offset > before
+
+
+def test_without_the_slowest_voter_more_is_committed() -> None:
+    """Of 1, 2 and 3 two must have a batch; of 1 and 2 as well, but 3 is in the way no more."""
+    world = led(voters=4, others=0)
+    world.blocked |= {(1, 3), (1, 4)}
+    world.append(1, "waits;")
+    world.settle()
+    assert "waits;" not in world.outcomes, "two of four are no majority"
+    world.remove_voter(1, world.voter(4).key)
+    world.settle()
+    assert world.outcomes["waits;"].error is ErrorCode.NONE, "two of three are one"
+    assert world.changes == {"remove 4": ErrorCode.NONE}
+
+
+def test_the_majority_that_a_leader_must_hear_is_that_of_the_new_set() -> None:
+    world = led(voters=2, others=1)
+    world.add_voter(1, 3)
+    world.settle()
+    world.crash(2)
+    world.wait(20_000)
+    assert world.machine(1).role is Role.LEADER, "3 is enough"
+    world.crash(3)
+    world.wait(4_000)
+    assert world.machine(1).role is not Role.LEADER
+
+
+def test_a_lone_voter_watches_over_those_that_join_it() -> None:
+    world = led(voters=1, others=1)
+    world.wait(60_000)
+    assert world.machine(1).role is Role.LEADER
+    world.add_voter(1, 2)
+    world.settle()
+    assert world.changes == {"add 2": ErrorCode.NONE}
+    world.crash(2)
+    world.wait(4_000)
+    assert world.machine(1).role is not Role.LEADER
+
+
+def test_an_answer_about_versions_that_nobody_waits_for_adds_nobody() -> None:
+    world = asking()
+    asked = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest")
+    response = ApiVersionsResponse(
+        supported_features=[SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)]
+    )
+    for source, request in ((2, asked.request), (4, membership.versions_request())):
+        world.driver(1).feed(KEY, answered(source, request, response))
+    assert world.machine(1).voters == (1, 2, 3) and world.changes == {}
+    world.driver(1).feed(KEY, answered(4, asked.request, response))
+    assert world.machine(1).voters == (1, 2, 3, 4)
+
+
+def test_a_voter_that_says_nothing_of_the_level_can_run_none_but_the_first() -> None:
+    world = asking()
+    asked = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest")
+    world.driver(1).feed(KEY, answered(4, asked.request, ApiVersionsResponse()))
+    assert world.changes == {"add 4": ErrorCode.INVALID_REQUEST}
+
+
+def test_a_voter_that_refuses_to_say_its_versions_is_not_added() -> None:
+    world = asking()
+    asked = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest")
+    refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    world.driver(1).feed(KEY, answered(4, asked.request, refusal))
+    assert world.changes == {"add 4": ErrorCode.REQUEST_TIMED_OUT}
 
 
 # -- describing --------------------------------------------------------------------------------
