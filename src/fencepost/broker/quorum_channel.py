@@ -42,7 +42,9 @@ class QuorumChannel:
         self._driver = driver
         self._machine = machine
         self._servers = servers
-        self._request_timeout_ms = request_timeout_ms
+        # The machine asks the same peer again when its own time is up, and would not hear any more
+        # that the peer is silent: an observer would never go on to the next.
+        self._timeout_ms = max(1, request_timeout_ms * 9 // 10)
         self._unserved: set[tuple[int, type[Message]]] = set()
         self._told = (0, NOBODY)
 
@@ -73,8 +75,9 @@ class QuorumChannel:
         if address is None:
             self._peers.loop.call_soon(on_failure, f"nobody knows where node {to} is")
             return
-        timeout_ms = self._request_timeout_ms
-        self._peers.send(address, request, on_response, on_failure, timeout_ms, purpose=PURPOSE)
+        self._peers.send(
+            address, request, on_response, on_failure, self._timeout_ms, purpose=PURPOSE
+        )
 
     def note_leader(self) -> None:
         """Called after every step of the machine: a line in the log for every leader there is."""
