@@ -43,6 +43,8 @@ class NodeClock:
         wait_us = -(-missing_us * PAR // self.rate)
         while self.now_ms(world_us + wait_us) < local_ms:
             wait_us += 1
+        while wait_us and self.now_ms(world_us + wait_us - 1) >= local_ms:
+            wait_us -= 1
         return world_us + wait_us
 
     def set_rate(self, rate: int, world_us: int) -> None:

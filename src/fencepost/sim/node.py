@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.controller_host import ControllerHost
 from fencepost.broker.metadata import METADATA_KEY, MetadataHost
+from fencepost.broker.metadata_replay import snapshot_records
 from fencepost.log.errors import LogError
+from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller, ControllerConfig
-from fencepost.machines.image import ClusterImage
+from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.machines.quorum import ClockSet, QuorumMachine, Role
 from fencepost.sim.answers import compose
 from fencepost.sim.clock import NodeClock
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from fencepost.sim.world import World
 
 
+_SPREAD = 161_803_398
+
+
 class SimNode:
     """See the module docstring."""
 
@@ -47,8 +52,6 @@ class SimNode:
         """Why the product ended its last life itself; None if it did not."""
         self.is_excused = False
         """Whether its disk was made to refuse or is damaged, so that it may give up."""
-        self.must_reboot = False
-        """Whether its page cache shows what its disk has lost."""
         self.sync_base_us = 0 if world.options.by_hand else 500
         self.sync_jitter_us = 0 if world.options.by_hand else 2_000
         self.clock = NodeClock()
@@ -61,6 +64,7 @@ class SimNode:
         self.ports: SimPorts
         self.metadata: MetadataHost
         self.controller: ControllerHost
+        self._snapshot_shown: SnapshotId | None = None
         self.new_disk()
 
     # -- life ----------------------------------------------------------------------------------
@@ -94,14 +98,13 @@ class SimNode:
             self.controller = host_class(self.ports, self.metadata, self._make_controller)
         self.metadata.on_image(lambda image, _: self.world.watch.image_moved(self.id, image))
         self.world.tell(lambda: f"{self.id} starts")
+        self._snapshot_shown = None
+        self.look_at_snapshots()
         self.metadata.start()
         self.look()
 
     def kill(self) -> None:
         """The process is gone; the machine, with its page cache, is not."""
-        if self.must_reboot:
-            self.lose_power()
-            return
         if self.is_up:
             self._die(is_told=True)
         self.disk.process_death()
@@ -110,7 +113,6 @@ class SimNode:
         """The machine is gone; the disk draws what is left."""
         if self.is_up:
             self._die(is_told=False)
-        self.must_reboot = False
         self.disk.power_loss()
 
     def lose_power_keeping(self, changes: int, torn_bytes: int | None = None) -> None:
@@ -184,7 +186,8 @@ class SimNode:
         """A number in [0, below) for whatever the node leaves to chance."""
         if self.world.options.by_hand:
             return self.id * 100 % below
-        return self._lane.pick(below)
+        # Nodes differ also where nothing was drawn, or all would stand for election at one time.
+        return (self._lane.pick(below) + self.id * _SPREAD) % below
 
     def flush_delay_us(self) -> int:
         """How long it takes until a flush that was asked for begins."""
@@ -235,6 +238,27 @@ class SimNode:
         self.look()
         entry = disk.entries[disk.position(base_offset)]
         self.world.watch.promised(base_offset, entry.crc)
+
+    def look_at_snapshots(self) -> None:
+        """Show the onlooker where the log starts, and the newest snapshot if it is a new one."""
+        watch, store = self.world.watch, self.metadata.snapshots
+        latest = store.latest()
+        watch.log_starts(self.id, self.metadata.log.start_offset, latest)
+        if latest is None or latest == self._snapshot_shown:
+            return
+        self._snapshot_shown = latest
+        header = store.header(latest)
+        assert header is not None, "the newest snapshot is in place"
+        path = store.path(latest)
+        try:
+            records = snapshot_records(self.disk.seen_from_outside(path), path)
+            image = apply_records(ClusterImage(), records)
+        except LogError as error:
+            if watch.truth.disks[self.id].is_damaged:
+                return
+            raise Violation("I27", f"snapshot {latest} of {self.id}: {error}") from error
+        image = image.standing_at(latest.end_offset - 1, latest.epoch)
+        watch.snapshot_there(self.id, latest, header, image)
 
     def look(self) -> None:
         """Show the onlooker what has changed."""

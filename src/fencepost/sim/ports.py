@@ -134,10 +134,12 @@ class SimPorts(MachinePorts):
 
     def append(self, key: Hashable, work: Append) -> int:
         """As the product does it; the onlooker notes what went in."""
-        end_offset = super().append(key, work)
         truth = self._node.world.watch.truth
+        truth.disks[self._node.id].on_their_way = len(work.batches)
+        end_offset = super().append(key, work)
         for batch in work.batches:
             truth.appended(self._node.id, entry_of(batch))
+        truth.disks[self._node.id].on_their_way = 0
         return end_offset
 
     def truncate(self, key: Hashable, work: Truncate) -> None:
@@ -148,6 +150,7 @@ class SimPorts(MachinePorts):
             watch.truth.started_over(self._node.id, work.end_offset)
             return
         watch.cutting(self._node.id, work.end_offset)
+        watch.truth.cut_begins(self._node.id, work.end_offset)
         super().truncate(key, work)
         watch.truth.cut(self._node.id, work.end_offset)
 
@@ -166,11 +169,19 @@ class SimPorts(MachinePorts):
         log = self._hosts[key].log
         if log.start_offset != start_before or log.end_offset == end_offset:
             watch.truth.started_over(node.id, end_offset)
+            node.look_at_snapshots()
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
         """As the product does it; the onlooker notes where the log begins."""
         super().drop_prefix(key, work)
         self._node.world.watch.truth.dropped_prefix(self._node.id, work.start_offset)
+        self._node.look_at_snapshots()
+
+    def run_aside(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """As the product does it without threads; the onlooker looks at what was written."""
+        self._node.look()  # it is of what is committed by now
+        super().run_aside(work, done)
+        self._node.look_at_snapshots()
 
     def stepped(self, key: Hashable, machine: Machine) -> None:
         """The product's watchers first, then the onlooker."""

@@ -66,6 +66,8 @@ class DiskTruth:
     entries: list[Entry] = field(default_factory=list)
     start_offset: int = 0
     durable_offset: int = 0
+    on_their_way: int = 0
+    """Batches of an append that was begun, and of which nobody knows how far it came."""
     is_damaged: bool = False
 
     @property
@@ -140,6 +142,7 @@ class Truth:
         disk.entries = list(entries)
         disk.start_offset = start_offset
         disk.durable_offset = disk.end_offset
+        disk.on_their_way = 0
 
     def appended(self, node_id: int, entry: Entry) -> None:
         """A batch is in the page cache."""
@@ -149,6 +152,11 @@ class Truth:
         """Everything below `end_offset` is durable."""
         disk = self.disks[node_id]
         disk.durable_offset = max(disk.durable_offset, end_offset)
+
+    def cut_begins(self, node_id: int, end_offset: int) -> None:
+        """The log is being cut; a crash from now on may leave it cut, or as it was."""
+        disk = self.disks[node_id]
+        disk.durable_offset = min(disk.durable_offset, end_offset)
 
     def cut(self, node_id: int, end_offset: int) -> None:
         """The log was cut to end at `end_offset`."""

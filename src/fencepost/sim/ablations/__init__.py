@@ -18,14 +18,15 @@ from fencepost.sim.rules import Rules
 class Ablation:
     """A bug: what goes wrong in a line, the scenarios it belongs to, and the rules as it has them.
 
-    `is_found_by_search` says whether random seeds are expected to find it, too, and `faults` which
-    faults to search with; None lets the seeds draw.
+    `is_found_by_search` says whether random seeds are expected to find it, too, `search_within` in
+    how many, and `faults` which faults to search with; None lets the seeds draw.
     """
 
     says: str
     rules: Rules
     scenarios: tuple[str, ...] = ()
     is_found_by_search: bool = True
+    search_within: int = 40
     faults: tuple[str, ...] | None = None
     name: str = field(default="", compare=False)
 

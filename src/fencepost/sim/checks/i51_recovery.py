@@ -23,8 +23,7 @@ class Recovery(Check):
             if entry.base_offset < disk.start_offset:
                 continue  # what was to go, and is still there
             unknown += entry.base_offset not in written
-            # A crash may have come between an append and its being told of.
-            if written.get(entry.base_offset, entry) != entry or unknown > 1:
+            if written.get(entry.base_offset, entry) != entry or unknown > disk.on_their_way:
                 raise Violation(self.kind, f"{node_id} finds other batches than were written")
         end_offset = found[-1].next_offset if found else start_offset
         if end_offset < disk.durable_offset:

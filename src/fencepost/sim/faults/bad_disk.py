@@ -23,8 +23,8 @@ ERRORS = (
 class BadDisk(Fault):
     """One operation of one node fails, once; the node may give up, and is started again.
 
-    A sync that failed has lost what it was to save, and the next one is told that all is well, while
-    the page cache still shows what was lost.
+    A sync that failed has lost what it was to save, and the next one is told that all is well; the
+    page cache still shows what was lost.
     """
 
     name = "bad-disk"

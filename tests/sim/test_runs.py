@@ -1,0 +1,185 @@
+"""Whole runs: they are what their seed says, they find bugs, and they shrink them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from fencepost.sim.ablations import ablation_names, load_ablation
+from fencepost.sim.faults import fault_classes
+from fencepost.sim.ledger import Ledger
+from fencepost.sim.options import Options, draw_options
+from fencepost.sim.pool import run_seeds
+from fencepost.sim.run import Outcome, Plan, replay, run_seed
+from fencepost.sim.shrink import Shrinker, read_recording
+from fencepost.sim.tape import Tape
+
+QUICK_SEEDS = range(1, 41)
+MANY_SEEDS = range(10_000, 10_300)
+CANARY_WITHIN = 20
+
+FINGERPRINTS = """
+from fencepost.sim.run import Plan, run_seed
+print(*(run_seed(seed, Plan()).fingerprint for seed in (3, 4, 17)))
+"""
+
+
+def check(outcome: Outcome) -> None:
+    assert outcome.violation is None, (
+        f"seed {outcome.seed}: {outcome.violation}; see it with"
+        f" `fencepost sim replay {outcome.seed} --words`"
+    )
+
+
+@pytest.mark.slow
+def test_nothing_goes_wrong() -> None:
+    ledger = Ledger()
+    for outcome in run_seeds(QUICK_SEEDS, Plan()):
+        ledger.add(outcome)
+        check(outcome)
+    assert set(ledger.faults) == set(fault_classes()), "every fault has struck"
+    assert ledger.epochs > 3 * ledger.seeds, "leaders have fallen"
+    assert ledger.acked > 50 * ledger.seeds, "and writes were done all the same"
+    assert ledger.on_wire and ledger.dynamic
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(3))
+def test_nothing_goes_wrong_in_many_seeds(part: int) -> None:
+    for outcome in run_seeds(MANY_SEEDS[part::3], Plan()):
+        check(outcome)
+
+
+@pytest.mark.slow
+def test_a_seed_is_one_world_whatever_the_hash_seed() -> None:
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", FINGERPRINTS],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "1", "4711")
+    }
+    assert len(printed) == 1
+    assert len(set(printed.pop().split())) == 3, "and other seeds are other worlds"
+
+
+def test_a_recorded_tape_replays_to_the_same_world() -> None:
+    outcome = run_seed(11, Plan(keeps_tape=True))
+    assert outcome.tape is not None
+    assert replay(11, outcome.tape, Plan()).fingerprint == outcome.fingerprint
+
+
+def test_reading_along_changes_nothing() -> None:
+    lines: list[str] = []
+    assert run_seed(5, Plan(), lines.append).fingerprint == run_seed(5, Plan()).fingerprint
+    assert len(lines) > 100
+
+
+def test_a_tape_of_zeros_is_a_world_without_trouble() -> None:
+    outcome = replay(0, {}, Plan())
+    check(outcome)
+    assert outcome.faults == {}
+    assert outcome.elections <= 2
+
+
+def test_several_processes_run_the_same_worlds() -> None:
+    plan = Plan(base=Options(faults=("kill",)))
+    alone = {o.seed: o.fingerprint for o in run_seeds(range(1, 5), plan)}
+    together = {o.seed: o.fingerprint for o in run_seeds(range(1, 5), plan, jobs=2)}
+    assert together == alone
+
+
+def test_options_are_drawn_and_sizes_differ() -> None:
+    drawn = [draw_options(Tape(seed)) for seed in range(200)]
+    assert {options.voters for options in drawn} == {1, 2, 3, 4, 5}
+    assert {options.observers for options in drawn} == {0, 1, 2}
+    on_wire = sum(options.on_wire for options in drawn)
+    assert 8 < on_wire < 40, "about one in ten"
+
+
+@pytest.mark.parametrize("name", sorted(fault_classes()))
+def test_each_fault_alone_strikes_and_is_survived(name: str) -> None:
+    struck = 0
+    for seed in range(1, 7):
+        base = Options(faults=(name,), is_dynamic=True, observers=1, safety_ms=40_000)
+        outcome = run_seed(seed, Plan(base=base, draws_options=False))
+        check(outcome)
+        struck += outcome.faults.get(name, 0)
+    assert struck
+
+
+# -- finding bugs ----------------------------------------------------------------------------------
+
+
+def seeds_until_found(name: str, most: int) -> int | None:
+    ablation = load_ablation(name)
+    plan = Plan(base=Options(faults=ablation.faults), rules=ablation.rules)
+    for count, outcome in enumerate(run_seeds(range(1, most + 1), plan), 1):
+        if outcome.violation is not None:
+            return count
+    return None
+
+
+def test_the_canary_is_found(record_property: pytest.FixtureRequest) -> None:
+    """If this voter that votes twice goes unnoticed, it is the simulator that is broken."""
+    seeds = seeds_until_found("grants-two-votes", CANARY_WITHIN)
+    assert seeds is not None
+    print(f"the canary was found after {seeds} seeds")
+
+
+SEARCHED = [name for name in ablation_names() if load_ablation(name).is_found_by_search]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in SEARCHED if load_ablation(n).search_within <= 40])
+def test_old_bugs_are_found_by_search_alone(name: str) -> None:
+    assert seeds_until_found(name, load_ablation(name).search_within) is not None
+
+
+def test_ablations_say_what_they_are() -> None:
+    for name in ablation_names():
+        ablation = load_ablation(name)
+        assert ablation.says
+        assert not ablation.says.endswith(".")
+        assert ablation.is_found_by_search or ablation.scenarios
+
+
+# -- shrinking -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_planted_bug_shrinks_to_few_events() -> None:
+    plan = Plan(rules=load_ablation("grants-two-votes").rules)
+    seed = next(s for s in range(1, CANARY_WITHIN) if run_seed(s, plan).violation is not None)
+    said: list[str] = []
+    shrunk = Shrinker(seed, plan, said.append, most=600).shrink()
+    assert shrunk.kind == "I22"
+    assert said, "it tells how it gets on"
+    assert shrunk.events < shrunk.events_before / 10
+    assert shrunk.events <= 150
+    assert shrunk.choices <= 40
+    found_seed, options, tape = read_recording(json.dumps(shrunk.as_json()))
+    again = replay(found_seed, tape, replace(plan, base=options, draws_options=False))
+    assert again.violation is not None
+    assert again.violation.kind == "I22"
+    assert again.events == shrunk.events
+
+
+def test_a_seed_that_does_not_fail_cannot_be_shrunk() -> None:
+    plan = Plan(base=Options(faults=()))
+    with pytest.raises(ValueError, match="seed 1 does not fail"):
+        Shrinker(1, plan)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"seed": 1, "options": {}, "tape": {}}'])
+def test_rubbish_is_no_recording(text: str) -> None:
+    with pytest.raises(ValueError):
+        read_recording(text)
