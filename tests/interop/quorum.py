@@ -80,6 +80,7 @@ class Node:
     home: Path
     port: int
     config: dict[str, str]
+    jvm: tuple[str, ...] = SMALL_JVM
     directory_id: Uuid = field(default_factory=Uuid.random)
     process: subprocess.Popen[bytes] | None = None
 
@@ -141,7 +142,7 @@ class Node:
     def command(self) -> list[str]:
         """How it is started."""
         if self.kind == APACHE:
-            return apache.java_command("kafka.Kafka", str(self.config_path), jvm=SMALL_JVM)
+            return apache.java_command("kafka.Kafka", str(self.config_path), jvm=self.jvm)
         return [
             sys.executable,
             "-m",
@@ -251,9 +252,11 @@ class Quorum:
         *,
         is_dynamic: bool = False,
         config: Mapping[str, str] | None = None,
+        jvm: tuple[str, ...] = SMALL_JVM,
     ) -> None:
         self.is_dynamic = is_dynamic
         self._directory = directory
+        self._jvm = jvm
         self._config = {**QUICK, **(config or {})}
         ports = apache.free_ports(len(controllers) + len(brokers))
         self.voter_ports = dict(enumerate(ports[: len(controllers)], start=1))
@@ -279,7 +282,7 @@ class Quorum:
         }
         if roles == "broker":
             config["advertised.listeners"] = f"PLAINTEXT://{HOST}:{port}"
-        node = Node(kind, node_id, roles, home, port, config)
+        node = Node(kind, node_id, roles, home, port, config, self._jvm)
         self.nodes[node_id] = node
         return node
 

@@ -1,0 +1,74 @@
+"""Leader failover: from `kill -9` of the leader to the first write that another acknowledges."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.quorum.voters import KINDS, first_write, quorum_of
+from interop.quorum import Quorum, wait_until
+
+GIVE_UP_S = 60.0
+SETTLE_S = 1.0
+
+
+def fail_over(quorum: Quorum, number: int, draw: random.Random) -> float:
+    """Kill the leader at a random moment, wait for a write, bring it back; milliseconds."""
+    leader = quorum.wait_for_leader()
+    others = [node for node in quorum.voters if node is not leader]
+    time.sleep(SETTLE_S + draw.random() * SETTLE_S)
+    leader.kill()
+    killed = time.monotonic()
+    written = first_write(others, number, killed + GIVE_UP_S)
+    leader.start()
+    wait_until(lambda: _all_follow(quorum), "the killed controller is back", GIVE_UP_S)
+    return (written - killed) * 1000
+
+
+def _all_follow(quorum: Quorum) -> bool:
+    leader = quorum.leader()
+    said = leader.describe() if leader is not None else None
+    if said is None:
+        return False
+    return all(v.log_end_offset >= said.high_watermark for v in said.current_voters)
+
+
+def compare(kills: dict[str, int], seed: int) -> dict[str, list[float]]:
+    """Milliseconds by kind; both quorums run all the time, and their kills take turns."""
+    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    draw = random.Random(seed)
+    with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
+        quorums = {
+            kind: stack.enter_context(quorum_of(kind, Path(home))) for kind in KINDS if kills[kind]
+        }
+        for number in range(max(kills.values())):
+            for kind, quorum in quorums.items():
+                if number < kills[kind]:
+                    found[kind].append(fail_over(quorum, number, draw))
+                    print(f"  kill {number + 1} of {kind}: {found[kind][-1]:.0f} ms", flush=True)
+    return found
+
+
+def rows(found: dict[str, list[float]]) -> list[list[str]]:
+    """Of the table."""
+    p50 = {kind: statistics.median(times) for kind, times in found.items() if times}
+    base = p50.get(KINDS[-1], float("nan"))
+    return [
+        [kind, str(len(times)), f"{p50[kind]:.0f}", f"{percentile(times, 99):.0f}"]
+        + [f"{max(times):.0f}", f"{p50[kind] / base:.2f}"]
+        for kind, times in found.items()
+        if times
+    ]
+
+
+def percentile(times: list[float], hundredth: int) -> float:
+    """The smallest time that so many in a hundred do not exceed."""
+    ranked = sorted(times)
+    return ranked[min(len(ranked) - 1, -(-len(ranked) * hundredth // 100) - 1)]
+
+
+HEADINGS = ["controllers", "kills", "p50 ms", "p99 ms", "worst ms", "ratio of p50"]
