@@ -29,3 +29,12 @@ def flip_batch(node: SimNode, offset: int, bit: int = 0) -> None:
                 node.world.watch.truth.disks[node.id].is_damaged = True
                 return
     raise LookupError(f"node {node.id} has no batch with offset {offset}")
+
+
+def flip_snapshot(node: SimNode) -> None:
+    """Flip a bit in the middle of the newest snapshot of a node. LookupError if it has none."""
+    names = sorted(name for name in node.disk.list(DIRECTORY) if name.endswith(".checkpoint"))
+    if not names:
+        raise LookupError(f"node {node.id} has no snapshot")
+    path = f"{DIRECTORY}/{names[-1]}"
+    node.disk.flip_bit(path, len(node.disk.read(path)) * 4)

@@ -11,7 +11,7 @@ from fencepost.broker.metadata import METADATA_KEY
 from fencepost.machines.quorum import AppendOutcome, AppendRecords
 from fencepost.machines.quorum.inputs import Resign
 from fencepost.sim.clock import PAR
-from fencepost.sim.damage import flip_batch
+from fencepost.sim.damage import DIRECTORY, flip_batch, flip_snapshot
 from fencepost.sim.disk import Crash
 from fencepost.sim.options import Options
 from fencepost.sim.script import MESSAGES, Script, ScriptError
@@ -229,6 +229,21 @@ def die_writing(script: Script, words: list[str]) -> None:
 
 
 @command
+def die_at(script: Script, words: list[str]) -> None:
+    """`die-at N OPERATION FILE`: N loses power just before the next such operation (see `refuse`)
+    on a file with that in its path."""
+    node, operation, name = node_of(script, words[0]), words[1], words[2]
+
+    def fault(done: str, path: str, count: int) -> OSError | None:
+        if done == operation and name in path:
+            node.disk.fault = None
+            raise Crash(f"before {operation} of {path}")
+        return None
+
+    node.disk.fault = fault
+
+
+@command
 def refuse(script: Script, words: list[str]) -> None:
     """`refuse N OPERATION [FILE]`: the next such operation (sync, write, read, create, rename) on a
     file with that in its path fails, and N may give up."""
@@ -251,6 +266,25 @@ def rot(script: Script, words: list[str]) -> None:
     node = node_of(script, words[0])
     node.is_excused = True
     flip_batch(node, int(words[1]))
+
+
+@command
+def rot_snapshot(script: Script, words: list[str]) -> None:
+    """`rot-snapshot N`: a bit changes in the middle of N's newest snapshot."""
+    node = node_of(script, words[0])
+    node.is_excused = True
+    flip_snapshot(node)
+
+
+@command
+def lose(script: Script, words: list[str]) -> None:
+    """`lose N FILE`: N, which is down, finds no file with that in its name; it may give up."""
+    node = node_of(script, words[0])
+    node.is_excused = True
+    for name in node.disk.list(DIRECTORY):
+        if words[1] in name:
+            node.disk.unlink(f"{DIRECTORY}/{name}")
+    node.disk.sync_dir(DIRECTORY)
 
 
 @command

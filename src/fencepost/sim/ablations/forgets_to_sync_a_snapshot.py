@@ -1,0 +1,39 @@
+"""S42: a snapshot gets its name before its bytes are on stable storage (KAFKA-15312)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotStore
+from fencepost.sim.ablations import Ablation
+from fencepost.sim.rules import Rules
+
+_install = SnapshotStore.install
+
+
+class _Unsynced:
+    """A file whose syncs do nothing."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def sync(self) -> None:
+        """Nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _without_sync(self: SnapshotStore, snapshot_id: SnapshotId) -> SnapshotHeader:
+    assert self._fetched is not None
+    fetched, file, size_bytes = self._fetched
+    self._fetched = fetched, _Unsynced(file), size_bytes  # type: ignore[assignment]
+    return _install(self, snapshot_id)
+
+
+ABLATION = Ablation(
+    "a power cut leaves a snapshot without bytes, and no log before it",
+    Rules(patches=((SnapshotStore, "install", _without_sync),)),
+    scenarios=("S42",),
+    is_found_by_search=False,
+)

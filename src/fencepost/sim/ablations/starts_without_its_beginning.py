@@ -1,0 +1,32 @@
+"""S43: a log that does not begin at 0 needs no snapshot (KAFKA-14240)."""
+
+from __future__ import annotations
+
+from fencepost.broker import metadata_log
+from fencepost.log.partition_log import PartitionLog
+from fencepost.log.snapshots import SnapshotStore
+from fencepost.machines.quorum import QuorumMachine
+from fencepost.sim.ablations import Ablation
+from fencepost.sim.rules import Rules
+
+
+class StartsWithoutItsBeginning(QuorumMachine):
+    """Starts on whatever it finds."""
+
+    def _flaw_at_start(self) -> None:
+        return None
+
+
+def _open_whatever_is_there(partition_log: PartitionLog) -> SnapshotStore:
+    return SnapshotStore(partition_log.disk, partition_log.directory)
+
+
+ABLATION = Ablation(
+    "a node runs with an image that lacks what was before its log",
+    Rules(
+        machine=StartsWithoutItsBeginning,
+        patches=((metadata_log, "open_snapshots", _open_whatever_is_there),),
+    ),
+    scenarios=("S43",),
+    is_found_by_search=False,
+)
