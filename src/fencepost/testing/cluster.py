@@ -49,7 +49,10 @@ class Cluster:
         **options: Any,
     ) -> None:
         if brokers != 1:
-            raise ValueError(f"brokers={brokers} is not allowed: 1, more nodes are not offered yet")
+            raise ValueError(
+                f"brokers={brokers} is not allowed: 1; several nodes are a"
+                " fencepost.testing.quorum_cluster.QuorumCluster"
+            )
         self._config: dict[str, Any] = {"group.initial.rebalance.delay.ms": 0}
         self._config.update({key.replace("_", "."): value for key, value in options.items()})
         self._config.update(config or {})
