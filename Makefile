@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test test-quick test-pure check format docs fuzz interop powerloss bench lock clean
+.PHONY: help setup demo test test-quick test-pure check format docs fuzz interop powerloss soak bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,6 +52,17 @@ interop: setup ## Apache Kafka's tools and Spark's own connector against `fencep
 
 powerloss: setup ## power cuts on real file systems, kills at system calls (as root)
 	$(PYTEST) tests/powerloss -m powerloss --timeout 600
+
+SOAK_MINUTES ?= 60
+SOAK_FROM ?= 1000000
+SOAK_JOBS ?= $(shell nproc 2>/dev/null || echo 1)
+SOAK_LEDGER ?= build/soak.json
+
+soak: setup ## the simulator for SOAK_MINUTES from seed SOAK_FROM on, then a search for every old bug
+	@mkdir -p $(dir $(SOAK_LEDGER))
+	$(BIN)/fencepost sim run --from $(SOAK_FROM) --minutes $(SOAK_MINUTES) --jobs $(SOAK_JOBS) \
+	    --ledger $(SOAK_LEDGER)
+	$(BIN)/fencepost sim ablations --seeds 300 --jobs $(SOAK_JOBS) --ledger $(SOAK_LEDGER)
 
 bench: setup ## every benchmark, side by side with its peers
 	$(BIN)/python benchmarks/run.py

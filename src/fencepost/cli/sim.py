@@ -18,6 +18,7 @@ examples:
   fencepost sim run --seeds 1000 --jobs 2
   fencepost sim run --seeds 100 --faults power-loss,partition
   fencepost sim run --seeds 500 --ablation grants-two-votes
+  fencepost sim ablations --seeds 300
   fencepost sim replay 4711 --words | less
   fencepost sim shrink 4711 --out found.json && fencepost sim replay found.json --words
   fencepost sim play tests/transcripts/quorum/s36_leader_restarts.txt
@@ -38,6 +39,7 @@ def register(subparsers: Any) -> None:
     _add_run(actions)
     _add_replay(actions)
     _add_shrink(actions)
+    _add_ablations(actions)
     play = actions.add_parser("play", help="play scenarios and print what comes out")
     play.add_argument("files", nargs="+", metavar="FILE", help="scenarios; see docs/SIMULATOR.md")
     play.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
@@ -77,6 +79,18 @@ def _add_shrink(actions: Any) -> None:
     shrink.add_argument("--all-words", action="store_true", help="print more than what matters")
     _add_world(shrink)
     shrink.set_defaults(run=_shrink)
+
+
+def _add_ablations(actions: Any) -> None:
+    ablations = actions.add_parser(
+        "ablations", help="put old bugs back, one after the other, and search for each"
+    )
+    ablations.add_argument("names", nargs="*", metavar="NAME", help="just these")
+    ablations.add_argument("--seeds", type=int, default=200, metavar="N", help="at most (200)")
+    ablations.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (1)")
+    ablations.add_argument("--ledger", metavar="FILE", help="add what was found to this ledger")
+    ablations.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    ablations.set_defaults(run=_ablations)
 
 
 def _add_world(parser: argparse.ArgumentParser) -> None:
@@ -194,6 +208,31 @@ class _Progress:
         if self._ledger.seconds >= self._next_s:
             self._next_s = self._ledger.seconds + 5.0
             print(f"... {self._ledger.summary()}", file=sys.stderr, flush=True)
+
+
+def _ablations(arguments: argparse.Namespace) -> int:
+    from fencepost.sim.ablations import ablation_names, load_ablation
+    from fencepost.sim.search import search
+
+    try:
+        named = [_load(name, load_ablation) for name in arguments.names]
+    except ValueError as error:
+        return _wrong(error)
+    searched = named or [
+        one for one in map(load_ablation, ablation_names()) if one.is_found_by_search
+    ]
+    found: dict[str, Any] = {}
+    for ablation in searched:
+        found[ablation.name] = search(ablation, arguments.seeds, arguments.jobs)
+        if not arguments.json:
+            print(f"{ablation.name}: {found[ablation.name]['says']}", flush=True)
+    if arguments.ledger:
+        path = Path(arguments.ledger)
+        ledger = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**ledger, "ablations": found}, indent=1) + "\n")
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+    return int(any(one["seeds"] is None for one in found.values()))
 
 
 # -- replay and shrink -----------------------------------------------------------------------------

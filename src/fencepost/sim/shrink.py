@@ -5,7 +5,7 @@ A failing run's tape is replayed with less and less on it, and whatever still fa
 
 1. whole kinds of faults are switched off, their lanes emptied;
 2. the times of the phases are cut;
-3. fewer nodes;
+3. no clients, and fewer nodes;
 4. in each lane, pieces of the tape are set to zero, large pieces first (ddmin): zero is benign, and
    unlike dropping does not shift what stands behind;
 5. single choices are lowered towards zero.
@@ -159,6 +159,10 @@ class Shrinker:
 
     def _drop_nodes(self) -> None:
         options = self._options
+        if options.write_every_ms:
+            tape = {lane: v for lane, v in self._tape.items() if lane != "workload"}
+            self._try(tape, replace(options, write_every_ms=0))
+            options = self._options
         if options.observers:
             self._try(self._tape, replace(options, observers=0))
         for voters in range(1, self._options.voters):

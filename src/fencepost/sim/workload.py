@@ -89,8 +89,10 @@ class Workload:
     # -- asking --------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Ask now and then until the world ends."""
+        """Ask now and then until the world ends; never with a `write_every_ms` of 0."""
         every_us = self._world.options.write_every_ms * 1_000
+        if not every_us:
+            return
         delay_us = every_us // 2 + self._lane.pick(every_us)
         self._world.schedule_in(delay_us, "client", self._turn)
 
