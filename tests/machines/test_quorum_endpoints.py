@@ -20,6 +20,7 @@ from fencepost.machines.quorum import (
     received,
 )
 from fencepost.machines.quorum.endpoints import leader_in
+from fencepost.machines.quorum.roles import Follower
 from fencepost.machines.quorum.versions import fit
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import Endpoint, VoterSet
@@ -232,6 +233,48 @@ def test_a_bootstrap_server_says_who_leads_and_where() -> None:
     assert [e.to for e in effects if hasattr(e, "message")] == [4]
     assert (machine.role, machine.epoch, machine.leader_id) == (Role.FOLLOWER, 9, 4)
     assert machine.address_of(4) == ELSEWHERE
+
+
+class KeepsAskingItsLeader(QuorumMachine):
+    """An observer that waits for its fetch timeout."""
+
+    def _asks_around(self, follower: Follower) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("machine_class", "leader_id"), [(QuorumMachine, 2), (KeepsAskingItsLeader, 1)]
+)
+def test_an_observer_whose_leader_does_not_answer_asks_others_in_between(
+    machine_class: type[QuorumMachine], leader_id: int
+) -> None:
+    world = led(machine_class=machine_class)
+    world.driver(1).feed(KEY, inputs.Resign())
+    world.settle()
+    assert world.machine(2).role is Role.LEADER
+    world.crash(1)
+    world.wait(200)
+    assert world.machine(4).leader_id == leader_id
+
+
+def test_a_bootstrap_server_that_is_the_leader_is_not_fetched_from() -> None:
+    """It answers as a leader does, under a name that says nothing; see the next fetch's target."""
+    world = led()
+    world.append(1, "lost on its way;")
+    world.drop(next(f for f in world.flights if f.target == 4))
+    world.wait(5_000)
+    assert world.has_converged()
+
+
+def test_a_leader_that_answers_is_asked_alone() -> None:
+    world = led()
+    world.append(1, "lost on its way;")
+    world.drop(next(f for f in world.flights if f.target == 4))
+    asked = set()
+    for _ in range(400):
+        asked |= {f.target for f in world.flights if (f.source, f.kind) == (4, "request")}
+        world.tick()
+    assert 1 in asked and len(asked) == 2, "and one other, once"
 
 
 def test_describe_names_the_voters_only_where_there_is_a_leader() -> None:

@@ -258,8 +258,9 @@ class VotesTwice(QuorumMachine):
 class IgnoresLogs(QuorumMachine):
     """A voter that votes for candidates whose logs are behind its own."""
 
-    def _may_vote_for(self, candidate_id: int, directory_id: Any, log_is_enough: bool) -> bool:
-        return super()._may_vote_for(candidate_id, directory_id, True)
+    @property
+    def _vote_floor(self) -> tuple[int, int]:
+        return (0, 0)
 
 
 @pytest.mark.parametrize("broken", [CommitsWithoutDisk, VotesTwice, IgnoresLogs])

@@ -124,12 +124,23 @@ class Following(Snapshots):
         if self._installing is not None:
             return None
         if isinstance(body, Follower):
+            others = [peer for peer in self._probe_targets() if peer != body.leader_id]
+            if others and self._asks_around(body):
+                return others[(self._node_id + body.misses // 2) % len(others)]
             return body.leader_id
         if isinstance(body, Unattached) and not self.is_voter:
             targets = self._probe_targets()
             # Observers begin with different ones.
             return targets[(self._node_id + body.probed) % len(targets)] if targets else None
         return None
+
+    def _asks_around(self, follower: Follower) -> bool:
+        """Whether to ask somebody else than the leader, which has not answered the last time.
+
+        Voters are told of new leaders. An observer finds out by itself, and sooner than by its
+        fetch timeout if it asks the leader and the others by turns, as Kafka's do.
+        """
+        return follower.misses % 2 == 1 and not self.is_voter
 
     def _probe_targets(self) -> tuple[int, ...]:
         """Whom to ask who leads: the bootstrap servers under their pseudo ids, then the voters.
@@ -181,6 +192,7 @@ class Following(Snapshots):
             return
         follower = self._body
         if not isinstance(follower, Follower) or follower.leader_id != source:
+            self._probe_next()  # a bootstrap server may be the leader; it is asked by its id next
             return
         if asked.fetch_offset != self._end_offset or asked.current_leader_epoch != self.epoch:
             return  # asked before the log changed under it
@@ -216,6 +228,7 @@ class Following(Snapshots):
             self._advance_high_watermark(min(said.high_watermark, self._end_offset))
         if self.role is Role.FOLLOWER:
             follower.has_fetched = True
+            follower.misses = 0
             self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
 
     def _cut_to(self, epoch: int, end_offset: int) -> None:
@@ -285,5 +298,8 @@ class Following(Snapshots):
         self.become_unattached(self._state.epoch)
 
     def _probe_next(self) -> None:
+        """Whoever was asked knew nothing, or did not answer."""
         if isinstance(self._body, Unattached):
             self._body.probed += 1
+        elif isinstance(self._body, Follower):
+            self._body.misses += 1

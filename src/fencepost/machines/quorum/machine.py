@@ -238,7 +238,7 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         if isinstance(body, Resigned):
             return messages.end_request(self._config, self._state, body.candidates)
         assert isinstance(body, Follower | Unattached), f"{body!r} asks nobody"
-        if isinstance(body, Follower):
+        if isinstance(body, Follower) and peer == body.leader_id:
             return self._due_introduction() or self._follower_request(body)
         return self._fetch_request()
 

@@ -150,6 +150,7 @@ class FetchingSnapshot:
 @dataclass(slots=True)
 class Follower:
     """Follows the epoch's leader. `has_fetched`: the leader has answered a fetch in this role.
+    `misses`: requests since that last happened which led nowhere.
 
     A follower has something to say about itself once in a while: `is_introduction_due` is when,
     `is_introduced` whether this leader has taken note of it.
@@ -158,6 +159,7 @@ class Follower:
     role: ClassVar[Role] = Role.FOLLOWER
     leader_id: int
     has_fetched: bool = False
+    misses: int = 0
     fetching: FetchingSnapshot | None = None
     is_introduction_due: bool = False
     is_introduced: bool = False

@@ -255,7 +255,7 @@ class Transitions(QuorumCore):
         leader.unacknowledged &= set(leader.followers)
         for waiting in (self._in_flight, self._not_before):
             for peer in [peer for peer in waiting if peer not in leader.followers]:
-                del waiting[peer]  # type: ignore[attr-defined]
+                del waiting[peer]
         self._watch_over_others()
 
     def _progress_taken_over(

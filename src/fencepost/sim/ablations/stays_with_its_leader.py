@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from fencepost.machines.quorum import QuorumMachine, inputs
+from fencepost.machines.quorum.roles import Follower
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
 class StaysWithItsLeader(QuorumMachine):
     """Asks an address where nobody is, for ever."""
+
+    def _asks_around(self, follower: Follower) -> bool:
+        return False
 
     def _leave_silent_leader(self) -> None:
         self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
