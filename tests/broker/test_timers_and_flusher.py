@@ -44,6 +44,23 @@ def test_a_timer_that_raises_does_not_stop_the_others(caplog):
     assert "a timer failed" in caplog.text
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_moves_no_delay(jump_ms):
+    async def scenario():
+        now_ms = [1_000_000]
+        timers = Timers(asyncio.get_running_loop(), lambda: now_ms[0])
+        delayed = [timers.after(50, lambda: None), timers.after(20, lambda: None)]
+        due = timers.at(1_000_030, lambda: None)
+        now_ms[0] += jump_ms
+        timers.clock_jumped(jump_ms)
+        assert [timer.deadline_ms - now_ms[0] for timer in delayed] == [50, 20]
+        assert due.deadline_ms == 1_000_030, "that is a time, and no delay"
+        first = timers._heap[0][2]
+        assert first is (due if jump_ms > 0 else delayed[1])
+
+    run(scenario())
+
+
 def test_dead_timers_are_swept():
     async def scenario():
         timers = Timers(asyncio.get_running_loop(), Clock().now_ms)

@@ -189,6 +189,14 @@ class ControllerHost:
             METADATA_KEY, UpgradeKRaftVersion(on_outcome, level, self._epoch, is_dry_run)
         )
 
+    def clock_set(self, by_ms: int) -> None:
+        """The ports' clock was set by so much: no session is shorter or longer for it."""
+        if self._controller is not None:
+            self._controller.clock_set(by_ms)
+            self._written_ms += by_ms
+            self._next_unclean_ms += by_ms
+            self._arm()
+
     # -- writing ---------------------------------------------------------------------------
 
     def _follow_log(self, controller: Controller) -> None:

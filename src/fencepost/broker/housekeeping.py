@@ -171,4 +171,7 @@ class Housekeeping:
         if jump_ms:
             log.warning("the clock was set by %d ms", jump_ms)
             self._node.ports.driver.feed(METADATA_KEY, ClockSet(jump_ms))
-            self._node.ports.timers.clock_jumped()
+            self._node.channel.clock_set(jump_ms)
+            if self._node.controller_part is not None:
+                self._node.controller_part.host.clock_set(jump_ms)
+            self._node.ports.timers.clock_jumped(jump_ms)

@@ -209,6 +209,8 @@ class SimNode:
         if self.is_up:
             if jump_ms:
                 self.feed(ClockSet(jump_ms))
+                if self.world.options.has_controller:
+                    self.controller.clock_set(jump_ms)
             self.timers.clock_changed()
 
     def _make_controller(self, image: ClusterImage) -> Controller:
@@ -236,6 +238,8 @@ class SimNode:
         """Somebody is told that the batch at this offset is committed."""
         disk = self.world.watch.truth.disks[self.id]
         self.look()
+        if base_offset < disk.start_offset:
+            return  # it is in a snapshot by now
         entry = disk.entries[disk.position(base_offset)]
         self.world.watch.promised(base_offset, entry.crc)
 
