@@ -307,14 +307,14 @@ class Quorum:
         """What the format tools take as --initial-controllers."""
         return ",".join(f"{n.node_id}@{n.address}:{n.directory_id}" for n in self.voters)
 
-    def format(self) -> None:
+    def format(self, *arguments: str) -> None:
         """Write all configurations and format all directories."""
         for node in self.nodes.values():
             node.write_config()
             if self.is_dynamic and node.node_id in self.voter_ports:
-                node.format("--initial-controllers", self.initial_controllers())
+                node.format("--initial-controllers", self.initial_controllers(), *arguments)
             else:
-                node.format()
+                node.format(*arguments)
 
     def add_controller(self, kind: str, node_id: int) -> Node:
         """Plan, and format, a controller that is no voter yet."""

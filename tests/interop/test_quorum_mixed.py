@@ -242,3 +242,32 @@ def test_a_controllers_directory_changes_hands(home: Path) -> None:
         ours.start()
         wait_until(lambda: is_caught_up(quorum, ours), "ours goes on with Kafka's directory")
         wait_for_same_logs(*quorum.voters)
+
+
+@pytest.mark.parametrize("heir", [FENCEPOST, APACHE])
+def test_static_voters_become_dynamic(home: Path, heir: str) -> None:
+    with mixed(home) as quorum:
+        quorum.start()
+        led = quorum.wait_for_leader()
+        create(quorum, "a")
+        wait_until(lambda: all(is_caught_up(quorum, n) for n in quorum.voters), "they have it")
+        if led.kind != heir:
+            chosen = next(node for node in quorum.voters if node.kind == heir)
+            quorum.kill_leader(chosen, lambda topic: create(quorum, topic)).start()
+            wait_until(lambda: all(is_caught_up(quorum, n) for n in quorum.voters), "they are back")
+        where = ("--bootstrap-controller", quorum.bootstrap_controllers)
+
+        def is_upgraded() -> bool:
+            """It is refused until the leader has heard from everybody what they can."""
+            upgrade = ("upgrade", "--feature", "kraft.version=1")
+            said = apache.run_tool("features", *where, *upgrade, check=False)
+            return said.stdout.strip() == "kraft.version was upgraded to 1."
+
+        wait_until(is_upgraded, "kraft.version is 1", 30)
+        leader = quorum.wait_for_leader().describe()
+        assert leader is not None
+        ids = {str(v.replica_directory_id) for v in leader.current_voters}
+        assert ids == {node.stored_directory_id() for node in quorum.voters}
+        create(quorum, "b")
+        wait_until(lambda: all(is_caught_up(quorum, n) for n in quorum.voters), "all follow")
+        wait_for_same_logs(*quorum.voters)

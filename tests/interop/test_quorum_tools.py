@@ -225,3 +225,55 @@ def test_ours_finds_nothing_wrong(quorum: Quorum, capsys) -> None:
         assert fencepost_command.main(["log", "verify", str(node.data_dir)]) == 0
     finally:
         node.start()
+
+
+# Features of a cluster that was formatted for an older release
+
+
+@pytest.fixture(scope="module", params=[APACHE, FENCEPOST])
+def older(
+    request: pytest.FixtureRequest, kafka_jars, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Quorum]:
+    """One voter and a broker of release 4.0, voters static."""
+    kind = request.param
+    with Quorum(tmp_path_factory.mktemp(f"older-{kind}"), (kind,), (kind,)) as quorum:
+        quorum.format("--release-version", "4.0")
+        quorum.start()
+        quorum.wait_for_leader()
+        yield quorum
+
+
+def feature_levels(quorum: Quorum) -> dict[str, str]:
+    said = apache.run_tool("features", *controllers(quorum), "describe").stdout
+    return dict(re.findall(r"Feature: (\S+) .*FinalizedVersionLevel: (\S+)", said))
+
+
+def test_features_are_upgraded(older: Quorum) -> None:
+    assert feature_levels(older)["metadata.version"] == "4.0-IV3"
+    upgrade = ("upgrade", "--feature", "metadata.version=27")
+    apache.run_tool("features", *servers(older), *upgrade, "--dry-run")
+    assert feature_levels(older)["metadata.version"] == "4.0-IV3"
+    apache.run_tool("features", *servers(older), *upgrade)
+    assert feature_levels(older)["metadata.version"] == "4.1-IV1"
+    apache.run_tool("features", *controllers(older), "upgrade", "--feature", "kraft.version=1")
+    assert feature_levels(older)["kraft.version"] == "1"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("upgrade", "--feature", "kraft.version=2"),
+        ("upgrade", "--feature", "metadata.version=999"),
+        ("upgrade", "--feature", "no.such.feature=1"),
+        ("downgrade", "--feature", "kraft.version=0"),
+        ("downgrade", "--feature", "metadata.version=21"),
+    ],
+    ids=" ".join,
+)
+def test_features_that_cannot_be(older: Quorum, change: tuple[str, ...]) -> None:
+    if feature_levels(older)["kraft.version"] == "0":
+        apache.run_tool("features", *servers(older), "upgrade", "--feature", "kraft.version=1")
+    before = feature_levels(older)
+    with pytest.raises(apache.ToolFailedError, match="Could not"):
+        apache.run_tool("features", *controllers(older), *change)
+    assert feature_levels(older) == before
