@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.effects import Reply
+from fencepost.machines.effects import Reply, TimerFired
 from fencepost.machines.quorum import (
     QuorumConfig,
     QuorumMachine,
@@ -264,6 +264,24 @@ def test_a_bootstrap_server_that_is_the_leader_is_not_fetched_from() -> None:
     world.drop(next(f for f in world.flights if f.target == 4))
     world.wait(5_000)
     assert world.has_converged()
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_request_that_nobody_answers_counts_as_failed_in_time(leads: bool) -> None:
+    """Nor does anybody say that there will be no answer: the peer has stopped in its tracks."""
+    machine = stranger(3)
+    (sent,) = [e for e in machine.step(Start([0]), 0) if hasattr(e, "message")]
+    if leads:
+        bounds = inputs.FetchBounds(inputs.ErrorCode.NOT_LEADER_OR_FOLLOWER, 4, 9)
+        effects = machine.step(answered(-2, sent.message, fetch_response(bounds)), 10)  # type: ignore[attr-defined]
+        (sent,) = [e for e in effects if hasattr(e, "message")]
+        assert sent.to == 4  # type: ignore[attr-defined]
+    late_ms = QuorumConfig().request_timeout_ms + 10
+    effects = machine.step(TimerFired(inputs.RETRY), late_ms)
+    (again,) = [e for e in effects if hasattr(e, "message")]
+    assert again.to == (-2 if leads else -3)  # type: ignore[attr-defined]
+    failed = inputs.RequestFailed(sent.to, sent.message)  # type: ignore[attr-defined]
+    assert not any(hasattr(e, "message") for e in machine.step(failed, late_ms)), "it is known"
 
 
 def test_a_leader_that_answers_is_asked_alone() -> None:

@@ -17,7 +17,7 @@ from .quorum_checks import Violation
 from .test_quorum_random import Trouble
 from .voters_world import VotersWorld
 
-SEEDS = 120
+SEEDS = 40
 EVENTS = 700
 EVENTS_OF_PEACE = 20_000
 

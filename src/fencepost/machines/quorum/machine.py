@@ -66,6 +66,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
+from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, membership, messages
 from fencepost.machines.quorum.draft import Draft
 from fencepost.machines.quorum.elections import Elections
@@ -113,6 +114,7 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
             self._answer_parked(leader)
             self._settle_change(leader)
         self._arm_introduction()
+        self._expire_requests()
         self._pump()
 
     def _check_invariants(self) -> None:
@@ -177,9 +179,20 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
 
     def _step_request_failed(self, input_: inputs.RequestFailed) -> None:
         if self._settle_request(input_.source, input_.request, retry_later=True):
-            self._probe_next()
-            if isinstance(input_.request, ApiVersionsRequest):
-                self._versions_unanswered(input_.source)
+            self._note_unanswered(input_.source, input_.request)
+
+    def _note_unanswered(self, peer: int, request: Message) -> None:
+        self._probe_next()
+        if isinstance(request, ApiVersionsRequest):
+            self._versions_unanswered(peer)
+
+    def _expire_requests(self) -> None:
+        """What is not answered in time never will be, also if nobody says so."""
+        for peer, (request, deadline) in list(self._in_flight.items()):
+            if deadline <= self._now_ms:
+                probe("quorum.request.expired")
+                self._settle_request(peer, request, retry_later=False)
+                self._note_unanswered(peer, request)
 
     def _step_timer(self, input_: TimerFired) -> None:
         if self.role is Role.FAILED or not self._timer_is_due(input_.name):
