@@ -217,3 +217,19 @@ def test_add_voter_wants_to_know_whom():
         "--listener=h:1",
         code=2,
     )
+
+
+def test_a_node_of_several_does_not_make_a_cluster_of_its_own(tmp_path: Path):
+    """A node that has lost its disk must not come back as another cluster."""
+    options = {
+        "process.roles": "controller",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://127.0.0.1:0",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+        "log.dirs": str(tmp_path / "empty"),
+    }
+    said = fencepost("serve", *(f"-o{key}={value}" for key, value in options.items()), code=1)
+    assert "is not formatted" in said and "fencepost format" in said
+    del options["controller.listener.names"]
+    said = fencepost("serve", *(f"-o{key}={value}" for key, value in options.items()), code=2)
+    assert "controller.listener.names=''" in said

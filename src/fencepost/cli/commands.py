@@ -19,7 +19,11 @@ class Command(NamedTuple):
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("serve", "fencepost.cli.serve", "run a broker (and its controller) in this process"),
+    Command(
+        "serve",
+        "fencepost.cli.serve",
+        "run a broker and its controller (or one of them) in this process",
+    ),
     Command(
         "format", "fencepost.cli.format", "make a node's directories ready for its first start"
     ),

@@ -1,4 +1,4 @@
-"""`fencepost serve`: a broker and its controller in this process, until a signal stops it."""
+"""`fencepost serve`: a node in this process, broker, controller or both, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def register(subparsers: Any) -> None:
     """Add the parser of `fencepost serve`."""
     parser = subparsers.add_parser(
         "serve",
-        help="run a broker (and its controller) in this process",
-        description="Run a broker and its controller in this process.",
+        help="run a broker and its controller (or one of them) in this process",
+        description="Run a node in this process: broker and controller, unless process.roles says"
+        " otherwise.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
