@@ -370,6 +370,7 @@ TABLES = {
         (RESOURCE_TOPIC, "a b", [(SET, "retention.ms", "1")], ErrorCode.INVALID_TOPIC_EXCEPTION),
         (RESOURCE_BROKER, "", [(SET, "log.retention.ms", "1")], ErrorCode.NONE),
         (RESOURCE_BROKER, "1", [(SET, "anything", "1")], ErrorCode.NONE),
+        (RESOURCE_BROKER, "77", [(SET, "anything", "1")], ErrorCode.BROKER_ID_NOT_REGISTERED),
         (RESOURCE_BROKER, "x", [(SET, "log.retention.ms", "1")], ErrorCode.INVALID_REQUEST),
         (RESOURCE_BROKER, "-1", [(SET, "log.retention.ms", "1")], ErrorCode.INVALID_REQUEST),
         (RESOURCE_BROKER, str(2**31), [(SET, "a", "1")], ErrorCode.INVALID_REQUEST),

@@ -73,8 +73,7 @@ def _change_resource(
         else:
             values[change.name] = value
     _check_values(config, resource, definitions, values, changes)
-    if resource.resource_type == RESOURCE_TOPIC:
-        _check_exists(image, resource.resource_name)
+    _check_exists(image, config, resource)
     return [
         ConfigRecord(
             resource_type=resource.resource_type,
@@ -171,6 +170,16 @@ def _check_values(
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _check_exists(image: ClusterImage, topic: str) -> None:
-    if topic not in image.topics_by_name:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+def _check_exists(
+    image: ClusterImage, config: ControllerConfig, resource: wire.AlterConfigsResource
+) -> None:
+    """Refuse configs of topics and nodes that there are not."""
+    name = resource.resource_name
+    if resource.resource_type == RESOURCE_TOPIC:
+        if name not in image.topics_by_name:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    elif resource.resource_type == RESOURCE_BROKER and name:
+        node_id = int(name)
+        nodes = (image.brokers, image.controllers, {config.node_id})
+        if not any(node_id in ids for ids in nodes):
+            raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node_id}")
