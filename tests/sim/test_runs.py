@@ -154,15 +154,16 @@ def test_ablations_say_what_they_are() -> None:
 
 @pytest.mark.slow
 def test_a_planted_bug_shrinks_to_few_events() -> None:
-    plan = Plan(rules=load_ablation("grants-two-votes").rules)
+    base = Options(faults=("kill", "one-way-cut", "pause"), safety_ms=20_000, warm_up_ms=4_000)
+    rules = load_ablation("grants-two-votes").rules
+    plan = Plan(base=base, rules=rules, draws_options=False)
     seed = next(s for s in range(1, CANARY_WITHIN) if run_seed(s, plan).violation is not None)
     said: list[str] = []
-    shrunk = Shrinker(seed, plan, said.append, most=600).shrink()
+    shrunk = Shrinker(seed, plan, said.append, most=200).shrink()
     assert shrunk.kind == "I22"
     assert said, "it tells how it gets on"
-    assert shrunk.events < shrunk.events_before / 10
-    assert shrunk.events <= 150
-    assert shrunk.choices <= 40
+    assert shrunk.events < shrunk.events_before / 2
+    assert shrunk.choices <= 20, "the rest of the world's luck did not matter"
     found_seed, options, tape = read_recording(json.dumps(shrunk.as_json()))
     again = replay(found_seed, tape, replace(plan, base=options, draws_options=False))
     assert again.violation is not None

@@ -163,6 +163,9 @@ class Shrinker:
             tape = {lane: v for lane, v in self._tape.items() if lane != "workload"}
             self._try(tape, replace(options, write_every_ms=0))
             options = self._options
+        if not options.write_every_ms and options.has_controller:
+            self._try(self._tape, replace(options, has_controller=False))
+            options = self._options
         if options.observers:
             self._try(self._tape, replace(options, observers=0))
         for voters in range(1, self._options.voters):
@@ -176,11 +179,18 @@ class Shrinker:
         return sorted(self._tape, key=lambda name: (name not in QUIET_LANES, name))
 
     def _zero_pieces(self) -> None:
-        for name in self._lane_order():
-            size = len(self._tape.get(name, ()))
-            while size:
-                self._zero_lane(name, size)
-                size //= 2
+        """All lanes whole first, then all in halves, and so on."""
+        pieces = 1
+        while pieces <= max(map(len, self._tape.values()), default=0):
+            for name in self._lane_order():
+                size = -(-len(self._tape.get(name, ())) // pieces)
+                if size and (size > 1 or pieces == 1 or self._is_fine(name, pieces)):
+                    self._zero_lane(name, size)
+            pieces *= 2
+
+    def _is_fine(self, name: str, pieces: int) -> bool:
+        """Whether single choices of this lane come up for the first time."""
+        return pieces < 2 * len(self._tape.get(name, ()))
 
     def _zero_lane(self, name: str, size: int) -> None:
         """Zero pieces of this size, where that leaves the failure as it is."""

@@ -65,12 +65,11 @@ class Fault:
     def begin(self) -> None:
         """Strike now and then from now on.
 
-        The time to the next strike is drawn so that 0 means that there is none.
+        The time to the next strike is drawn; 0 means that there is none.
         """
-        drawn = self.lane.pick(2 * self.mean_ms)
-        if drawn:
-            delay_us = 1_000 * (2 * self.mean_ms - drawn + 1)
-            self.world.schedule_in(delay_us, "fault", self._strike)
+        delay_ms = self.lane.pick(2 * self.mean_ms)
+        if delay_ms:
+            self.world.schedule_in(1_000 * delay_ms, "fault", self._strike)
 
     def _strike(self) -> None:
         if not self._is_over:
