@@ -273,7 +273,8 @@ def test_a_request_that_nobody_answers_counts_as_failed_in_time(leads: bool) -> 
     (sent,) = [e for e in machine.step(Start([0]), 0) if hasattr(e, "message")]
     if leads:
         bounds = inputs.FetchBounds(inputs.ErrorCode.NOT_LEADER_OR_FOLLOWER, 4, 9)
-        effects = machine.step(answered(-2, sent.message, fetch_response(bounds)), 10)  # type: ignore[attr-defined]
+        asked = sent.message  # type: ignore[attr-defined]
+        effects = machine.step(answered(-2, asked, fetch_response(bounds)), 10)
         (sent,) = [e for e in effects if hasattr(e, "message")]
         assert sent.to == 4  # type: ignore[attr-defined]
     late_ms = QuorumConfig().request_timeout_ms + 10

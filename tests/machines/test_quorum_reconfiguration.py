@@ -113,7 +113,8 @@ def test_a_new_voter_that_never_fetched_is_not_added() -> None:
 def test_a_new_voter_that_was_behind_all_along_is_not_added() -> None:
     world = led()
     world.wait(world.machine(1)._config.observer_session_ms // 2)
-    progress = next(p for k, p in world.machine(1)._body.observers.items() if k.id == 4)  # type: ignore[union-attr]
+    observers = world.machine(1)._body.observers  # type: ignore[union-attr]
+    progress = next(p for key, p in observers.items() if key.id == 4)
     progress.last_caught_up_ms = -1
     world.blocked.add((4, 1))
     world.add_voter(1, 4)
