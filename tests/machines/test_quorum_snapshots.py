@@ -418,6 +418,7 @@ GIVEN_UP: dict[str, FetchSnapshotResponse] = {
     "g another snapshot": piece(100, id_=SnapshotId(9, 3)),
     "g another place": piece(0),
     "g a place further on": piece(200),
+    "g an older epoch": piece(100, leader=(2, EPOCH - 1)),
     "g another size": piece(100, total=len(DATA) + 1),
     "h nothing": piece(100, size=0),
     "h too much": piece(100, size=150, total=200),

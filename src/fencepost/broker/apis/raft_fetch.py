@@ -1,7 +1,7 @@
 """Fetch (key 1) v4-18 on a controller's listener: the metadata log, for whoever follows it.
 
 The quorum machine says what may be read and from where on the reader's log is another one
-(`machines.quorum.leading`); here are the bytes. There are no fetch sessions, as in Kafka: each
+(`machines.quorum.serving`); here are the bytes. There are no fetch sessions, as in Kafka: each
 request names the one partition.
 
 The bytes are read when the connection is ready to send them, which may be later. They are what the

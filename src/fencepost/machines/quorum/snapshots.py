@@ -14,7 +14,7 @@ them, has the snapshot installed in place of its log. What happens in between:
 | d | SNAPSHOT_NOT_FOUND: the leader has a newer one | given up; Fetch says what to do    |
 | e | POSITION_OUT_OF_RANGE, or any other error      | given up; Fetch says what to do    |
 | f | the request is refused whole                   | given up; Fetch says what to do    |
-| g | another snapshot, place or size than asked for | given up; Fetch says what to do    |
+| g | another snapshot, place, size or epoch         | given up; Fetch says what to do    |
 | h | an empty piece, or one that goes past the end  | given up; Fetch says what to do    |
 | i | another leader or epoch, in any message        | given up with the role             |
 | j | installed: sound and in place                  | the log begins and ends at its end |
@@ -121,10 +121,11 @@ class Snapshots(Transitions):
         self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
 
     def _is_next_piece(self, fetching: FetchingSnapshot, said: PartitionSnapshotResponse) -> bool:
-        """Whether this is a piece of our snapshot, at our place, and fits into it."""
+        """Whether this is a piece of our snapshot, at our place, fits, and is our leader's."""
         size = len(said.unaligned_records)
         return (
-            (said.snapshot_id.end_offset, said.snapshot_id.epoch) == fetching.snapshot_id
+            said.current_leader.leader_epoch == self._state.epoch
+            and (said.snapshot_id.end_offset, said.snapshot_id.epoch) == fetching.snapshot_id
             and said.position == fetching.position_bytes
             and fetching.size_bytes in (-1, said.size)
             and 0 < size <= said.size - said.position
