@@ -29,6 +29,8 @@ from fencepost.client.config import KNOWN, ClientConfig
 from fencepost.client.security import Security
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import INT_MAX, LONG_MAX, ConfigDef, Validator
+from fencepost.sim.ablations import ablation_names, load_ablation
+from fencepost.sim.listing import everything
 from fencepost.wire import api
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -278,6 +280,46 @@ def _text(default: object) -> str:
     return "" if default is None else str(default)
 
 
+def _simulator(kind: str, heading: str) -> str:
+    return markdown(
+        (heading, "what it is"),
+        ((_name(name), says) for name, says in everything()[kind].items()),
+    )
+
+
+def sim_faults() -> str:
+    """Faults of the simulator, from the first lines of their files."""
+    return _simulator("faults", "fault")
+
+
+def sim_checks() -> str:
+    """Its checks, likewise."""
+    return _simulator("checks", "check")
+
+
+def sim_ablations() -> str:
+    """Its ablations, and how each is noticed."""
+    rows = []
+    for name in ablation_names():
+        ablation = load_ablation(name)
+        noticed = [*ablation.scenarios, *(["searched"] if ablation.is_found_by_search else [])]
+        rows.append((_name(name), ablation.says, ", ".join(noticed)))
+    return markdown(("ablation", "the bug", "noticed by"), rows)
+
+
+def sim_commands() -> str:
+    """The commands of scenarios, from their docstrings."""
+    return markdown(
+        ("command", "what it does"),
+        (
+            (usage, says)
+            for usage, _, says in (
+                text.partition(": ") for text in everything()["commands"].values()
+            )
+        ),
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "broker-configs": broker_configs,
     "topic-configs": topic_configs,
@@ -288,6 +330,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "codec-apis": codec_apis,
     "client-properties": client_properties,
+    "sim-faults": sim_faults,
+    "sim-checks": sim_checks,
+    "sim-ablations": sim_ablations,
+    "sim-commands": sim_commands,
 }
 
 
