@@ -27,7 +27,7 @@ class _Unsynced:
 def _without_sync(self: SnapshotStore, snapshot_id: SnapshotId) -> SnapshotHeader:
     assert self._fetched is not None
     fetched, file, size_bytes = self._fetched
-    self._fetched = fetched, _Unsynced(file), size_bytes  # type: ignore[assignment]
+    self._fetched = fetched, _Unsynced(file), size_bytes
     return _install(self, snapshot_id)
 
 
