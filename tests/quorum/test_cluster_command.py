@@ -145,6 +145,7 @@ def test_the_nodes_end_with_the_command(tmp_path: Path, started: list[Up]):
 )
 def test_wrong_options(tmp_path: Path, arguments: list[str], says: str):
     assert says in fencepost("cluster", "up", "--dir", str(tmp_path / "x"), *arguments, code=2)
+    assert not (tmp_path / "x").exists(), "what is wrong is said before anything is made"
 
 
 def test_describe_by_brokers_and_by_controllers(cluster: QuorumCluster):

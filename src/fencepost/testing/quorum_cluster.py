@@ -227,8 +227,8 @@ class QuorumCluster:
         name = f"controller-{id_}"
         self.controllers[id_] = NodeProcess(name, self.directory / name)
         self._ports[id_] = _free_ports(1)[0]
-        self._write(id_)
-        self._format(id_, FormatPlan(self.cluster_id, random_id(), self._features(), None, False))
+        plan = FormatPlan(self.cluster_id, random_id(), self._features(), None, is_first=False)
+        self._make({id_: plan})
         return id_
 
     def _set_up(self, controller_ports: list[int] | None, broker_ports: list[int] | None) -> None:
@@ -251,10 +251,11 @@ class QuorumCluster:
         if not self._static_voters:
             text = ",".join(f"{i}@{self.address_of(i)}:{directories[i]}" for i in self.controllers)
             voters = parse_voters(text, LISTENER)
-        for id_ in self.nodes:
-            self._write(id_)
-            plan = FormatPlan(self.cluster_id, directories[id_], self._features(), voters)
-            self._format(id_, plan)
+        plans = {
+            id_: FormatPlan(self.cluster_id, directories[id_], self._features(), voters)
+            for id_ in self.nodes
+        }
+        self._make(plans)
 
     def _take_over(self, present: list[int]) -> None:
         """The directory has a cluster; it must be the one that is meant."""
@@ -279,10 +280,21 @@ class QuorumCluster:
     def _features(self) -> dict[str, int]:
         return choose_features({}, has_voters=not self._static_voters)
 
-    def _write(self, id_: int) -> None:
-        node = self.nodes[id_]
-        node.directory.mkdir(parents=True, exist_ok=True)
-        node.config_path.write_bytes(encode_properties(self.properties_of(id_)))
+    def _make(self, plans: Mapping[int, FormatPlan]) -> None:
+        """Format nodes and write their configurations. ConfigError before anything is written.
+
+        The configuration comes last: a node that has one is whole.
+        """
+        texts = {id_: self.properties_of(id_) for id_ in plans}
+        configs = {id_: BrokerConfig.load(None, text) for id_, text in texts.items()}
+        for id_, plan in plans.items():
+            node = self.nodes[id_]
+            try:
+                node.directory.mkdir(parents=True, exist_ok=True)
+                format_directories(OsDisk(), configs[id_], plan, int(time.time() * 1000))
+                node.config_path.write_bytes(encode_properties(texts[id_]))
+            except (LogError, OSError) as error:
+                raise NodeProcessError(f"{node.name}: {error}") from error
 
     def properties_of(self, id_: int) -> dict[str, str]:
         """The configuration of a node."""
@@ -307,14 +319,6 @@ class QuorumCluster:
         else:
             entries["controller.quorum.bootstrap.servers"] = self.bootstrap_controllers
         return {key: _text(value) for key, value in entries.items()}
-
-    def _format(self, id_: int, plan: FormatPlan) -> None:
-        node = self.nodes[id_]
-        try:
-            config = BrokerConfig.load(node.config_path, {})
-            format_directories(OsDisk(), config, plan, int(time.time() * 1000))
-        except (LogError, OSError) as error:
-            raise NodeProcessError(f"{node.name}: {error}") from error
 
 
 def _free_ports(count: int) -> list[int]:
