@@ -56,7 +56,7 @@ The shell's part
 It makes inputs of messages (`inputs.received`, `inputs.answered`), gives every answer the very
 request object it was sent, and reports every request that will not be answered (`RequestFailed`).
 It reads the bytes for `FetchBounds` and its like, with every checksum; what has rotted it does not
-send, it says so (`LogDamaged`), and takes a snapshot as soon as one can stand for it (`damaged_at`).
+send but says so (`LogDamaged`), and takes a snapshot once that can stand for it (`damaged_at`).
 Before `Start` it recovers the log, flushes it to the end, and finishes the installation of a
 snapshot that a crash cut short. After a truncation it does not report flushes that began before. It
 looks at `high_watermark` after each step, and takes committed batches to the image.
