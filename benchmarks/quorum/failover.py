@@ -37,13 +37,19 @@ def _all_follow(quorum: Quorum) -> bool:
     return all(v.log_end_offset >= said.high_watermark for v in said.current_voters)
 
 
-def compare(kills: dict[str, int], seed: int) -> dict[str, list[float]]:
-    """Milliseconds by kind; both quorums run all the time, and their kills take turns."""
+def compare(kills: dict[str, int], fetch_timeout_ms: int, seed: int) -> dict[str, list[float]]:
+    """Milliseconds by kind; both quorums run all the time, and their kills take turns.
+
+    Followers find out by the fetch timeout that a leader is gone; it is the larger part.
+    """
+    timeouts = {"controller.quorum.fetch.timeout.ms": str(fetch_timeout_ms)}
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
         quorums = {
-            kind: stack.enter_context(quorum_of(kind, Path(home))) for kind in KINDS if kills[kind]
+            kind: stack.enter_context(quorum_of(kind, Path(home), **timeouts))
+            for kind in KINDS
+            if kills[kind]
         }
         for number in range(max(kills.values())):
             for kind, quorum in quorums.items():

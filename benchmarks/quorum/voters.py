@@ -38,9 +38,10 @@ KINDS = (FENCEPOST, APACHE)
 
 
 @contextlib.contextmanager
-def quorum_of(kind: str, home: Path) -> Iterator[Quorum]:
-    """Three running controllers with a leader."""
-    with Quorum(home / kind, (kind,) * VOTERS, config=DEFAULTS, jvm=BROKER_JVM) as quorum:
+def quorum_of(kind: str, home: Path, **overrides: str) -> Iterator[Quorum]:
+    """Three running controllers with a leader; `overrides` are keys of their configuration."""
+    config = {**DEFAULTS, **overrides}
+    with Quorum(home / kind, (kind,) * VOTERS, config=config, jvm=BROKER_JVM) as quorum:
         quorum.format()
         quorum.start()
         quorum.wait_for_leader()
