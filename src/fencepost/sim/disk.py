@@ -327,7 +327,7 @@ class SimDisk:
                 node.pending.clear()
         self.process_death()
 
-    def _draw(self, pending: list) -> list:  # type: ignore[type-arg]
+    def _draw(self, pending: list) -> list:
         fate = self._draw_below(4)
         if fate == 0 or not pending:
             return list(pending)

@@ -95,6 +95,8 @@ class NodeTimers:
 class SimPorts(MachinePorts):
     """See the module docstring."""
 
+    timers: NodeTimers
+
     def __init__(self, node: SimNode) -> None:
         super().__init__(node.machine_failed)
         self._node = node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any
 
 from fencepost.batch.records import build_batch
@@ -36,15 +36,21 @@ def voters(script: Script, words: list[str]) -> None:
     [segment_bytes=B] [retention_bytes=B] [fetch_snapshot_max_bytes=B]`: the world; first.
     `controller` has controllers decide and write, too."""
     given = options_of(words[1:])
-    options = Options(voters=int(words[0]), by_hand=True, has_controller=False)
-    for key, value in given.items():
-        if key == "controller":
-            options = replace(options, has_controller=True)
-        elif key == "dynamic":
-            options = replace(options, is_dynamic=True)
-        else:
-            options = replace(options, **{key: int(value)})
-    script.make_world(options)
+    has_controller = given.pop("controller", "0") != "0"
+    is_dynamic = given.pop("dynamic", "0") != "0"
+    sizes: dict[str, Any] = {key: int(value) for key, value in given.items()}
+    unknown = sizes.keys() - {field.name for field in fields(Options)}
+    if unknown:
+        raise ScriptError(f"a world has no {', '.join(sorted(unknown))}")
+    script.make_world(
+        Options(
+            voters=int(words[0]),
+            by_hand=True,
+            has_controller=has_controller,
+            is_dynamic=is_dynamic,
+            **sizes,
+        )
+    )
 
 
 @command

@@ -40,7 +40,7 @@ class NodeView(NamedTuple):
     """What can be seen of a node's quorum machine after a step.
 
     `voters` are (node id, directory id) of the voter set that the node goes by, which stands in its
-    log at `voters_offset`. `is_active`: it leads and has committed a record of its epoch.
+    log at `voters_offset` (None: nowhere). `is_active`: it leads and has committed in its epoch.
     """
 
     node_id: int
@@ -51,7 +51,7 @@ class NodeView(NamedTuple):
     high_watermark: int
     end_offset: int
     voters: tuple[tuple[int, Uuid], ...]
-    voters_offset: int = -1
+    voters_offset: int | None = None
     is_active: bool = False
 
 

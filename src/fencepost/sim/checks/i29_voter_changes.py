@@ -37,7 +37,7 @@ class VoterChanges(Check):
                 self.kind,
                 f"{view.node_id} changes voters and has committed nothing in epoch {view.epoch}",
             )
-        if changed and before.voters_offset >= before.high_watermark:
+        if changed and (before.voters_offset or 0) >= before.high_watermark:
             raise Violation(
                 self.kind,
                 f"{view.node_id} changes voters, the change at {before.voters_offset} being open",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fencepost.sim.faults import Fault
+
+if TYPE_CHECKING:
+    from fencepost.sim.node import SimNode
 
 
 class PowerLoss(Fault):
@@ -17,9 +22,12 @@ class PowerLoss(Fault):
             return
         victims = alive if self.lane.pick(4) == 3 else [node]
         for victim in victims:
-            self.world.did(self.name, lambda victim=victim: f"power loss of {victim.id}")
-            victim.lose_power()
-            self.later(10_000, lambda victim=victim: None if victim.is_up else victim.start())
+            self._cut(victim)
+
+    def _cut(self, node: SimNode) -> None:
+        self.world.did(self.name, lambda: f"power loss of {node.id}")
+        node.lose_power()
+        self.later(10_000, lambda: None if node.is_up else node.start())
 
 
 FAULT = PowerLoss
