@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fencepost.cli.sim_explore import add_explore
+
 EPILOG = """\
 examples:
   fencepost sim run --seeds 1000 --jobs 2
@@ -21,6 +23,7 @@ examples:
   fencepost sim ablations --seeds 300
   fencepost sim replay 4711 --words | less
   fencepost sim shrink 4711 --out found.json && fencepost sim replay found.json --words
+  fencepost sim explore --epochs 2 --timeouts 2 --crashes 1 --reconfigurations 1 --first 1
   fencepost sim play tests/transcripts/quorum/s36_leader_restarts.txt
 """
 
@@ -39,6 +42,7 @@ def register(subparsers: Any) -> None:
     _add_run(actions)
     _add_replay(actions)
     _add_shrink(actions)
+    add_explore(actions)
     _add_ablations(actions)
     play = actions.add_parser("play", help="play scenarios and print what comes out")
     play.add_argument("files", nargs="+", metavar="FILE", help="scenarios; see docs/SIMULATOR.md")

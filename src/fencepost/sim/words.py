@@ -47,10 +47,11 @@ def describe(call: Call, kind: str) -> str:
     """A message as one line."""
     source, target = ends_of(call, kind)
     message = {"request": call.request, "response": call.response, "failure": None}[kind]
-    return f"{source}->{target} {kind_of(call, kind)}{_details(message)}"
+    return f"{source}->{target} {kind_of(call, kind)}{details_of(message)}"
 
 
-def _details(message: Message | None) -> str:
+def details_of(message: Message | None) -> str:
+    """What a message says, behind its name."""
     if message is None:
         return ""
     if isinstance(message, VoteRequest):

@@ -1,0 +1,123 @@
+"""`fencepost sim explore`: all histories of a small quorum, within bounds.
+
+Exit codes: 0 the space was covered and everything held (with --ablation: the bug was found);
+1 something did not hold (or the bug was not found); 2 the command line is wrong; 3 the budget of
+time or states ended first, and what was seen held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, fields
+from typing import Any
+
+NUMBERS = {
+    "voters": "voters that found the quorum",
+    "others": "further controllers, which fetch and may be added",
+    "epochs": "the highest epoch",
+    "timeouts": "timers that fire, 0 for any number",
+    "crashes": "power cuts",
+    "reconfigurations": "voters that are removed or added",
+    "appends": "records that clients append",
+    "losses": "requests or answers that are lost, and their sender told",
+    "late": "messages that arrive after their sender has given up on them",
+    "first": "the node whose timer is the first to fire, 0 for any",
+}
+
+
+def add_explore(actions: Any) -> None:
+    """Add the action to `fencepost sim`."""
+    from fencepost.sim.explore.bounds import Bounds
+
+    explore = actions.add_parser(
+        "explore", help="all orders of events within bounds, on the real machine"
+    )
+    defaults = {each.name: each.default for each in fields(Bounds)}
+    for name, says in NUMBERS.items():
+        default = defaults[_field(name)]
+        explore.add_argument(
+            f"--{name}", type=int, default=default, metavar="N", help=f"{says} ({default})"
+        )
+    explore.add_argument("--one-batch", action="store_true", help="a fetch returns one batch")
+    explore.add_argument("--reminds", action="store_true", help="leaders repeat BeginQuorumEpoch")
+    explore.add_argument("--minutes", type=float, metavar="M", help="stop after this long")
+    explore.add_argument("--states", type=int, metavar="N", help="stop after so many states")
+    explore.add_argument(
+        "--doubts", type=int, default=0, metavar="N", help="work out every Nth outcome again"
+    )
+    explore.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
+    explore.add_argument("--json", action="store_true", help="print JSON")
+    explore.set_defaults(run=_run)
+
+
+def _field(name: str) -> str:
+    return "changes" if name == "reconfigurations" else name
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fencepost.sim.ablations import ablation_names, load_ablation
+    from fencepost.sim.explore import Bounds, Search, Space, tell
+    from fencepost.sim.rules import Rules
+
+    try:
+        numbers = {_field(name): getattr(arguments, name) for name in NUMBERS}
+        bounds = Bounds(**numbers, one_batch=arguments.one_batch, reminds=arguments.reminds)
+        rules = Rules()
+        if arguments.ablation:
+            if arguments.ablation not in ablation_names():
+                raise ValueError(f"no ablation {arguments.ablation!r}")
+            rules = load_ablation(arguments.ablation).rules
+    except ValueError as error:
+        print(f"fencepost sim: {error}", file=sys.stderr)
+        return 2
+    space = Space(bounds, rules.machine, doubts=arguments.doubts)
+    seconds = arguments.minutes * 60 if arguments.minutes else None
+    with rules.in_force():
+        report = Search(space).run(arguments.states, seconds, _progress)
+        story = list(tell(space, report)) if report.violation else []
+    if arguments.json:
+        print(json.dumps({"bounds": asdict(bounds), **summary(report), "story": story}, indent=1))
+    else:
+        print(*story, *lines(report), sep="\n")
+    if report.violation or arguments.ablation:
+        return int(bool(report.violation) != bool(arguments.ablation))
+    return 0 if report.covered else 3
+
+
+def _progress(report: Any) -> None:
+    print(
+        f"... {report.states:,} states, {report.waiting:,} waiting, depth {report.depth},"
+        f" {report.transitions:,} transitions, {report.rate:,.0f} states/s",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def summary(report: Any) -> dict[str, Any]:
+    """What a search has come to, for programs."""
+    told = asdict_but_path(report)
+    told["states_per_second"] = round(report.rate)
+    return told
+
+
+def asdict_but_path(report: Any) -> dict[str, Any]:
+    """The fields of a report but the path, which the story tells."""
+    return {each.name: getattr(report, each.name) for each in fields(report) if each.name != "path"}
+
+
+def lines(report: Any) -> list[str]:
+    """What a search has come to, for people."""
+    seen = (
+        f"{report.states:,} states, {report.transitions:,} transitions, depth {report.depth},"
+        f" {report.seconds:.0f} s, {report.rate:,.0f} states/s; the machines took"
+        f" {report.steps_taken:,} steps between {report.node_states:,} states of nodes"
+    )
+    if report.violation:
+        return [seen]
+    if report.covered:
+        end = f"covered: every state within the bounds ({report.beyond:,} transitions led beyond)"
+    else:
+        end = f"NOT covered: the budget ended with {report.waiting:,} states not looked at"
+    return [seen, end]

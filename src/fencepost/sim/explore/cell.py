@@ -1,0 +1,389 @@
+"""One node of a search: the real machine and driver over a log and a state of lists.
+
+Time stands still at 0 and every timeout but two is 0, so that a timer is due from the moment it is
+armed: it may fire next, or never, and clocks never tell two states apart. That is more than clocks
+can do, and nothing that they can do is missing. The two are the time-out of requests, which is the
+search's choice (a lost message), and the deadline of a change of voters, which only answers whoever
+asked for it. Fetches do not wait for data: a fetch that waits is one that arrives later.
+
+Of each LeaderChange the list of who granted votes is left out: nobody reads it, and it would tell
+logs apart that are alike.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+from fencepost.batch.control import build_control_batch, read_control
+from fencepost.batch.header import iter_headers, read_header, stamp
+from fencepost.log.epochs import LeaderEpochCache
+from fencepost.machines.driver import Driver
+from fencepost.machines.effects import Append, SendAfterPersist, Truncate
+from fencepost.machines.quorum import (
+    FetchBounds,
+    QuorumConfig,
+    QuorumMachine,
+    QuorumState,
+    Start,
+    fetch_response,
+)
+from fencepost.machines.quorum.view import NO_SNAPSHOTS
+from fencepost.machines.quorum.voter_history import BEFORE_THE_LOG, VoterHistory
+from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from fencepost.sim.explore.bounds import Bounds
+from fencepost.sim.explore.copying import clone, freeze
+from fencepost.wire.message import Message
+from fencepost.wire.records.control import ControlType, LeaderChangeMessage
+from fencepost.wire.types import Uuid
+
+KEY: Final = "metadata"
+NEVER_MS: Final = 1
+"""A deadline that is not reached: time stands at 0."""
+
+_NOT_STATE: Final = frozenset(
+    # What never changes; what is empty between steps; what time and chance would decide.
+    [
+        "_node_id",
+        "_config",
+        "_log",
+        "_has_started",
+        "local_voter",
+        "_effects",
+        "_state_unwritten",
+        "_now_ms",
+        "_jitter",
+        "_jitter_used",
+        "_not_before",
+        "_in_flight",
+        "_deadlines",
+    ]
+)
+# What only says which controller may be added; see `Cell.key`.
+_OF_CATCHING_UP: Final = frozenset(("last_caught_up_ms", "leader_end_offset"))
+
+
+class Entry(NamedTuple):
+    """One batch of a log."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    data: bytes
+
+
+class PowerCut(BaseException):
+    """The node dies here. Not an Exception: nothing may get in its way."""
+
+
+class CellLog:
+    """A metadata log of entries, of which the first `durable` survive a power cut."""
+
+    start_offset = 0
+    snapshots = NO_SNAPSHOTS
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.durable = 0
+        self.epochs = LeaderEpochCache()
+
+    def copy(self) -> CellLog:
+        """Another log of the same entries."""
+        made = CellLog()
+        made.entries, made.durable = self.entries[:], self.durable
+        made.epochs = self.epochs.copy()
+        return made
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self.entries[-1].next_offset if self.entries else 0
+
+    @property
+    def recovery_point(self) -> int:
+        """Below it everything is durable."""
+        return self.entries[self.durable - 1].next_offset if self.durable else 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all batches."""
+        return sum(len(entry.data) for entry in self.entries)
+
+    def append(self, work: Append) -> None:
+        """Add batches to the end, stamped if a leader appends them."""
+        for each in work.batches:
+            batch = each
+            if work.as_leader:
+                batch = _without_voters_names(each, self.end_offset, work.leader_epoch)
+            header = read_header(batch)
+            assert header.base_offset == self.end_offset, "no gap and no overlap"
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self.entries.append(
+                Entry(
+                    header.base_offset,
+                    header.next_offset,
+                    header.partition_leader_epoch,
+                    bytes(batch),
+                )
+            )
+
+    def cut(self, end_offset: int) -> None:
+        """Let the log end at `end_offset`, where a batch ends."""
+        while self.entries and self.entries[-1].next_offset > end_offset:
+            self.entries.pop()
+        assert self.end_offset == end_offset, "cut between batches"
+        self.epochs.truncate_from_end(end_offset)
+        self.durable = min(self.durable, len(self.entries))
+
+    def read(self, bounds: FetchBounds) -> bytes:
+        """Whole batches within the bounds, at least one, as a shell reads them."""
+        out = b""
+        for entry in self.entries:
+            if bounds.offset < entry.next_offset <= bounds.upper_bound_offset:
+                if out and len(out) + len(entry.data) > bounds.max_bytes:
+                    break
+                out += entry.data
+        return out
+
+
+def _without_voters_names(batch: Any, base_offset: int, epoch: int) -> bytearray:
+    """The batch as its leader appends it, less the names of who voted for it."""
+    if not read_header(batch).is_control:
+        stamped = bytearray(batch)
+        stamp(stamped, 0, base_offset=base_offset, leader_epoch=epoch)
+        return stamped
+    records: list[tuple[ControlType, Message]] = []
+    for record in read_control(batch):
+        assert record.value is not None, "our own control records can be read"
+        if isinstance(record.value, LeaderChangeMessage):
+            record.value.granting_voters = []
+        records.append((ControlType(record.type), record.value))
+    return build_control_batch(records, timestamp_ms=0, base_offset=base_offset, leader_epoch=epoch)
+
+
+def directory(node_id: int) -> Uuid:
+    """The directory id of a node's disk."""
+    return Uuid(bytes(14) + bytes([1, node_id]))
+
+
+def voter(node_id: int) -> Voter:
+    """A node as the first voter set has it."""
+    return Voter(ReplicaKey(node_id, directory(node_id)), (), 0, 1)
+
+
+def added_endpoint(node_id: int) -> Endpoint:
+    """Where a controller that is to be added is reached."""
+    return Endpoint("CONTROLLER", f"node{node_id}", 9000 + node_id)
+
+
+def history_of(log: CellLog, bounds: Bounds) -> VoterHistory:
+    """What a disk says of the voters: the bootstrap snapshot, then the log."""
+    founders = VoterSet(tuple(map(voter, bounds.founders)))
+    if not bounds.changes:
+        return _continued(VoterHistory(VoterSet.of_ids(bounds.founders)), log)
+    history = VoterHistory(VoterSet())
+    history.note_kraft_version(BEFORE_THE_LOG, 1)
+    history.note_voters(BEFORE_THE_LOG, founders)
+    return _continued(history, log)
+
+
+def _continued(history: VoterHistory, log: CellLog) -> VoterHistory:
+    for entry in log.entries:
+        history.take_batch(entry.base_offset, entry.data)
+    return history
+
+
+def _config(node_id: int, bounds: Bounds) -> QuorumConfig:
+    return QuorumConfig(
+        directory_id=directory(node_id) if bounds.changes else Uuid.ZERO,
+        election_timeout_ms=0,
+        election_backoff_max_ms=0,
+        fetch_timeout_ms=0,
+        request_timeout_ms=NEVER_MS,
+        retry_backoff_ms=0,
+        fetch_max_wait_ms=0,
+        fetch_max_bytes=1 if bounds.one_batch else 1 << 20,
+    )
+
+
+class Cell:
+    """A node: what is on its disk, its machine, and what its driver holds back.
+
+    `sent` and `replies` collect what the last step let out, and `late_writes` which of its writes
+    of the durable state came after something had left. With `dies_at` n, power fails on the n-th.
+    """
+
+    def __init__(self, node_id: int, bounds: Bounds) -> None:
+        self.id = node_id
+        self.bounds = bounds
+        self.log = CellLog()
+        self.state = QuorumState()
+        self.machine: QuorumMachine
+        self.driver: Driver
+        self.sent: list[tuple[int, Message]] = []
+        self.replies: list[Any] = []
+        self.failed: str | None = None
+        self.writes = 0
+        self.late_writes: list[int] = []
+        self.dies_at = 0
+        self.lowest_cut: int | None = None
+
+    def boot(self, machine_class: type[QuorumMachine]) -> None:
+        """Start on what is on the disk."""
+        self.log.durable = len(self.log.entries)
+        history = history_of(self.log, self.bounds)
+        config = _config(self.id, self.bounds)
+        self.machine = machine_class(self.id, history, self.log, self.state, config)
+        self._host()
+        self.driver.feed(KEY, Start((0,)))
+
+    def _host(self) -> None:
+        self.driver = Driver(_Ports(self))
+        self.driver.add(KEY, self.machine)
+
+    def copy(self) -> Cell:
+        """The same node, to be stepped on its own."""
+        made = Cell(self.id, self.bounds)
+        made.log, made.state, made.failed = self.log.copy(), self.state, self.failed
+        made.machine = object.__new__(type(self.machine))
+        for name, value in self.machine.__dict__.items():
+            made.machine.__dict__[name] = made.log if name == "_log" else clone(value)
+        made._host()
+        hosted = made._hosted
+        hosted.end_offset, hosted.held = self._hosted.end_offset, deque(self.held)
+        return made
+
+    def key(self) -> Any:
+        """What the node's future depends on.
+
+        How well replicas keep up matters only where one may be added to the voters.
+        """
+        skip = frozenset() if self.bounds.others else _OF_CATCHING_UP
+        fields = {
+            name: freeze(value, skip)
+            for name, value in self.machine.__dict__.items()
+            if name not in _NOT_STATE
+        }
+        return (
+            tuple(self.log.entries),
+            self.log.durable,
+            self.state,
+            self.failed,
+            tuple((to, freeze(message), is_awaited) for to, message, is_awaited in self.held_words),
+            tuple(sorted((peer, freeze(message)) for peer, message in self.asked.items())),
+            self.due_timers,
+            tuple(sorted(fields.items())),
+        )
+
+    # -- what the driver and the machine keep to themselves ------------------------------------
+
+    @property
+    def _hosted(self) -> Any:
+        return self.driver._hosted[KEY]
+
+    @property
+    def held(self) -> deque[tuple[int, SendAfterPersist]]:
+        """What waits for a flush."""
+        held: deque[tuple[int, SendAfterPersist]] = self._hosted.held
+        return held
+
+    @property
+    def held_words(self) -> list[tuple[int, Message, bool]]:
+        """What waits for a flush: to whom, what, and whether its answer is still waited for."""
+        asked = self.asked
+        return [(e.to, e.message, asked.get(e.to) is e.message) for _, e in self.held]
+
+    @property
+    def asked(self) -> dict[int, Message]:
+        """The requests whose answers the machine waits for, by peer."""
+        return {peer: message for peer, (message, _) in self.machine._in_flight.items()}
+
+    @property
+    def due_timers(self) -> tuple[str, ...]:
+        """The timers that may fire."""
+        deadlines = self.machine._deadlines
+        return tuple(sorted(name for name, deadline in deadlines.items() if deadline <= 0))
+
+    def forget_stale(self, keeps: bool) -> None:
+        """Of messages that wait for a flush and whose answer nobody waits for, keep one of a kind.
+
+        Or none, if late messages are not among the bounds.
+        """
+        kept: deque[tuple[int, SendAfterPersist]] = deque()
+        seen = set()
+        asked = self.asked
+        for offset, effect in self.held:
+            if asked.get(effect.to) is not effect.message:
+                word = (effect.to, freeze(effect.message))
+                if not keeps or word in seen:
+                    continue
+                seen.add(word)
+            kept.append((offset, effect))
+        self._hosted.held = kept
+
+    def lose_power(self, kept: int) -> None:
+        """What was not flushed is gone, but for `kept` batches."""
+        left = self.log.entries[: self.log.durable + kept]
+        self.log.cut(left[-1].next_offset if left else 0)
+
+
+class _Ports:
+    """The driver's ports, over a cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    def now_ms(self) -> int:
+        return 0
+
+    def append(self, key: Any, work: Append) -> int:
+        self._cell.log.append(work)
+        return self._cell.log.end_offset
+
+    def request_flush(self, key: Any) -> None:
+        """A flush may happen whenever there is something to flush."""
+
+    def truncate(self, key: Any, work: Truncate) -> None:
+        lowest = self._cell.lowest_cut
+        self._cell.lowest_cut = min(work.end_offset, work.end_offset if lowest is None else lowest)
+        self._cell.log.cut(work.end_offset)
+
+    def write_state(self, key: Any, state: QuorumState) -> None:
+        self._cell.writes += 1
+        if self._cell.writes == self._cell.dies_at:
+            raise PowerCut
+        if self._cell.sent or self._cell.replies:
+            self._cell.late_writes.append(self._cell.writes)
+        self._cell.state = state
+
+    def store_snapshot(self, key: Any, work: Any) -> None:
+        raise AssertionError("there are no snapshots here")
+
+    install_snapshot = drop_prefix = store_snapshot
+
+    def send(self, key: Any, to: Any, message: Any) -> None:
+        self._cell.sent.append((to, message))
+
+    def reply(self, token: Any, value: Any) -> None:
+        if isinstance(value, FetchBounds):
+            value = fetch_response(value, self._cell.log.read(value))
+        if token is ANSWER:
+            self._cell.replies.append(value)
+
+    def set_timer(self, key: Any, name: str, deadline_ms: int | None) -> None:
+        """The machine's own deadlines say which timers are armed."""
+
+    def stepped(self, key: Any, machine: Any) -> None:
+        """What has moved is seen after the whole event."""
+
+    def failed(self, key: Any, reason: str) -> None:
+        self._cell.failed = reason
+
+
+ANSWER: Final = "answer"
+"""The token of a request that came over the network."""
+
+
+def batches_in(data: bytes) -> list[int]:
+    """The sizes of the batches in `data`."""
+    return [header.size_bytes for _, header in iter_headers(data)]

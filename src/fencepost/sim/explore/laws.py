@@ -1,0 +1,135 @@
+"""What must hold in every state, and what has to be remembered of the past to tell.
+
+Numbers as in docs/SIMULATOR.md. I06, I07, I23 and I29 are seen in a node's step (`steps.py`), the
+machine's own assertions too, and a node that gives up, for nothing here gives it reason to. I27 and
+I28 speak of snapshots, which these spaces do not have.
+
+The past is part of a state: two states that look alike and differ in what was promised are two.
+So it holds no more than is needed: what is committed, who led which epoch, and of votes those of
+the epoch that the voter is in (in an older one it cannot vote again).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fencepost.machines.quorum import Role
+from fencepost.sim.explore.flights import Numbers
+from fencepost.sim.explore.steps import Outcome, Steps, View
+
+
+class Violation(Exception):
+    """A law is broken; the argument says which and how, and `action` what broke it."""
+
+    action: Any = None
+
+
+class Past(NamedTuple):
+    """Entries that are committed; (epoch, leader); (voter, epoch, candidate)."""
+
+    committed: tuple[int, ...] = ()
+    leaders: tuple[tuple[int, int], ...] = ()
+    votes: tuple[tuple[int, int, int], ...] = ()
+
+
+class Laws:
+    """Judges transitions; `unwatched` are laws not to look at, for tests of the others."""
+
+    def __init__(self, steps: Steps, unwatched: frozenset[str] = frozenset()) -> None:
+        self._steps = steps
+        self._unwatched = unwatched
+        self.pasts = Numbers()
+        self.pasts.of(Past())
+        self._sound_pairs: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+
+    def judge(self, past: int, before: int, cells: tuple[int, ...], outcome: Outcome) -> int:
+        """The past after a step from the node's state `before`, which led to `cells`. Violation."""
+        if outcome.flaw is not None:
+            self._fail(*outcome.flaw.split(": ", 1))
+        if not outcome.matters:
+            return past
+        views = [self._steps.views[cell] for cell in cells]
+        old, new = self._steps.views[before], self._steps.views[outcome.cell]
+        then: Past = self.pasts.values[past]
+        committed, leaders, votes = then
+        votes = self._votes_after(votes, old, new, outcome.promised)
+        if new.role is Role.LEADER and (old.role is not Role.LEADER or old.epoch != new.epoch):
+            leaders = self._leaders_after(then, new)
+        if new.high_watermark > 0:
+            committed = self._committed_after(committed, new, views)
+        if old.log != new.log:
+            self._compare_logs(new, views)
+        return self.pasts.of(Past(committed, leaders, votes))
+
+    def _fail(self, law: str, words: str) -> None:
+        if law not in self._unwatched:
+            raise Violation(f"{law}: {words}")
+
+    def _votes_after(
+        self,
+        votes: tuple[tuple[int, int, int], ...],
+        old: View,
+        new: View,
+        promised: tuple[int, int] | None,
+    ) -> tuple[tuple[int, int, int], ...]:
+        """I22: one vote per voter and epoch, of those on disk and those that were told."""
+        given = []
+        if new.voted_id >= 0:
+            given.append((new.epoch, new.voted_id))
+        if promised is not None:
+            given.append(promised)
+        known = set(votes)
+        for epoch, candidate in given:
+            for voter, other_epoch, other in votes:
+                if (voter, other_epoch) == (new.node_id, epoch) and other != candidate:
+                    self._fail("I22", f"{voter} votes for {other} and {candidate} in {epoch}")
+            known.add((new.node_id, epoch, candidate))
+        kept = (v for v in known if v[0] != new.node_id or v[1] >= new.epoch)
+        return tuple(sorted(kept))
+
+    def _leaders_after(self, then: Past, new: View) -> tuple[tuple[int, int], ...]:
+        """I21: one leader per epoch. I25: it has what is committed."""
+        for epoch, leader in then.leaders:
+            if epoch == new.epoch and leader != new.node_id:
+                self._fail("I21", f"{leader} and {new.node_id} lead epoch {epoch}")
+        is_newest = all(epoch <= new.epoch for epoch, _ in then.leaders)
+        if is_newest and new.log[: len(then.committed)] != then.committed:
+            self._fail("I25", f"leader {new.node_id} of epoch {new.epoch} lacks committed batches")
+        return tuple(sorted({*then.leaders, (new.epoch, new.node_id)}))
+
+    def _committed_after(
+        self, committed: tuple[int, ...], new: View, views: list[View]
+    ) -> tuple[int, ...]:
+        """I24: one committed log. I26: a majority of voters has it on disk."""
+        entry = self._steps.entry
+        held = [n for n in new.log if entry(n).next_offset <= new.high_watermark]
+        known = min(len(held), len(committed))
+        if tuple(held[:known]) != committed[:known]:
+            self._fail("I24", f"{new.node_id} has other committed batches than there were")
+        for number in held[known:]:
+            holders = [v.node_id for v in views if number in v.log[: v.durable]]
+            holders = [id_ for id_ in holders if id_ in new.voters]
+            offset = entry(number).base_offset
+            if len(holders) <= len(new.voters) // 2:
+                self._fail(
+                    "I26", f"offset {offset} is committed among {list(new.voters)}, on {holders}"
+                )
+            for view in views:
+                leads_later = view.role is Role.LEADER and view.epoch > new.epoch
+                if leads_later and number not in view.log:
+                    self._fail("I25", f"leader {view.node_id} lacks offset {offset}, committed now")
+        return committed + tuple(held[known:])
+
+    def _compare_logs(self, new: View, views: list[View]) -> None:
+        """I03: where two logs have a batch of one offset and epoch, they are the same up to it."""
+        for view in views:
+            pair = (new.log, view.log)
+            if pair in self._sound_pairs:
+                continue
+            mine = [self._steps.entry(n)[:3] for n in new.log]
+            theirs = [self._steps.entry(n)[:3] for n in view.log]
+            common = [i for i, (a, b) in enumerate(zip(mine, theirs)) if a == b]
+            last = max(common, default=-1) + 1
+            if new.log[:last] != view.log[:last]:
+                self._fail("I03", f"logs of {new.node_id} and {view.node_id} differ")
+            self._sound_pairs.add(pair)
