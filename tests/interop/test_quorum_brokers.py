@@ -1,0 +1,89 @@
+"""A broker of one kind under controllers of the other: registration to controlled shutdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster as Client
+from fencepost.client.metadata import PartitionInfo
+
+from . import apache
+from .quorum import APACHE, FENCEPOST, Node, Quorum, wait_until
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
+
+BROKER = 101
+SESSION = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+
+
+@pytest.fixture(params=[(APACHE, FENCEPOST), (FENCEPOST, APACHE)], ids=":".join)
+def quorum(request: pytest.FixtureRequest, kafka_jars, tmp_path: Path) -> Iterator[Quorum]:
+    """One controller of the first kind, one broker of the second."""
+    controller, broker = request.param
+    with Quorum(tmp_path, (controller,), (broker,), config=SESSION) as quorum:
+        quorum.format()
+        quorum.start()
+        quorum.wait_for_leader()
+        yield quorum
+
+
+def run(tool: str, broker: Node, *arguments: str, stdin: str | None = None) -> list[str]:
+    server = ("--bootstrap-server", broker.address)
+    return apache.run_tool(tool, *server, *arguments, stdin=stdin).lines
+
+
+def read(broker: Node, topic: str, count: int) -> list[str]:
+    limits = ("--max-messages", str(count), "--timeout-ms", "30000")
+    return run("console-consumer", broker, "--topic", topic, "--from-beginning", *limits)
+
+
+def test_a_brokers_life(quorum: Quorum) -> None:
+    broker = quorum.nodes[BROKER]
+    with Client(broker.address) as client:
+        Admin(client).create_topic("numbers", 2)
+    # Idempotent, so it needs a producer id, and thereby a block of them from the controller.
+    run("console-producer", broker, "--topic", "numbers", stdin="1\n2\n3\n")
+    assert sorted(read(broker, "numbers", 3)) == ["1", "2", "3"]
+    run("topics", broker, "--alter", "--topic", "numbers", "--partitions", "5")
+    entity = ("--entity-type", "topics", "--entity-name", "numbers")
+    run("configs", broker, *entity, "--alter", "--add-config", "retention.ms=-1")
+
+    def described() -> str:
+        return "\n".join(run("topics", broker, "--describe", "--topic", "numbers"))
+
+    wait_until(
+        lambda: "PartitionCount: 5" in described() and "retention.ms=-1" in described(),
+        "the broker knows what the controller has written",
+    )
+    broker.stop()
+    broker.start()
+    assert sorted(read(broker, "numbers", 3)) == ["1", "2", "3"], "back after a controlled shutdown"
+    broker.kill()
+    broker.start()
+    assert sorted(read(broker, "numbers", 3)) == ["1", "2", "3"], "back after a crash"
+    run("topics", broker, "--delete", "--topic", "numbers")
+    wait_until(lambda: "numbers" not in run("topics", broker, "--list"), "the topic is gone")
+
+
+def test_a_broker_that_is_silent_is_fenced(quorum: Quorum) -> None:
+    broker = quorum.nodes[BROKER]
+    with Client(broker.address) as client:
+        Admin(client).create_topic("led", 1)
+
+    def partition() -> PartitionInfo:
+        with Client(broker.address) as client:
+            return Admin(client).describe_topic("led").partitions[0]
+
+    assert (partition().leader_id, partition().leader_epoch) == (BROKER, 0)
+    broker.kill()
+    controller = quorum.voters[0]
+    before = len(controller.metadata_log())
+    # Nobody else writes anything, and nobody is left to say so but the log.
+    wait_until(lambda: len(controller.metadata_log()) > before, "the controller fences it", 30)
+    broker.start()
+    wait_until(lambda: partition().leader_id == BROKER, "it leads again", 30)
+    assert partition().leader_epoch >= 2, "it had lost the lead, and got it back"
