@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.broker.peers import Unserved
+from fencepost.broker.peers import Refused, Unserved
 from fencepost.broker.quorum_channel import QuorumChannel
 from fencepost.broker.quorum_config import Server
 from fencepost.machines.quorum import FetchAnswered, RequestFailed, VoteAnswered
@@ -111,6 +111,17 @@ def test_failures_are_told_before_the_machine_gives_up_by_itself():
         sent.on_failure("it hung up")
         (heard,) = world.driver.inputs
         assert isinstance(heard, RequestFailed) and heard.request is request
+
+    run(test)
+
+
+def test_a_refused_connection_is_told_as_such():
+    async def test(world: World) -> None:
+        for _ in range(2):
+            world.channel.send(KEY, 2, FetchRequest())
+        for sent, reason in zip(world.peers.sent, ("it hung up", Refused("no")), strict=True):
+            sent.on_failure(reason)
+        assert [one.is_refused for one in world.driver.inputs] == [False, True]
 
     run(test)
 

@@ -14,8 +14,8 @@ connections, so that none of them can be in the way of another.
 
 A new connection asks for ApiVersions first, and every request goes in the newest version that both
 sides have. A peer that cannot be reached is left alone for a while, longer from time to time; what
-is sent meanwhile waits for the next attempt. One that answers what cannot be read, or out of turn,
-is hung up on, with one log line.
+is sent meanwhile fails at once, so that who can ask another node does. One that answers what cannot
+be read, or out of turn, is hung up on, with one log line.
 """
 
 from __future__ import annotations
@@ -57,6 +57,12 @@ Address = tuple[str, int]
 """Host name or IP address, and TCP port."""
 
 _LENGTH = struct.Struct(">i")
+
+
+class Refused(str):
+    """The reason of a failure, where the host answered that nothing listens at the port."""
+
+    __slots__ = ()
 
 
 class Unserved(str):
@@ -171,7 +177,7 @@ class _Peer:
         self._connecting: set[asyncio.Task[None]] = set()
         self._failures = 0
         self._not_before = 0.0
-        self._retry: asyncio.TimerHandle | None = None
+        self._last_failure = ""
 
     def __str__(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -196,8 +202,6 @@ class _Peer:
 
     def close(self) -> None:
         """Hang up and tell everybody."""
-        if self._retry is not None:
-            self._retry.cancel()
         for task in list(self._connecting):
             task.cancel()
         for connection in list(self._connections):
@@ -241,8 +245,8 @@ class _Peer:
             return
         delay_s = self._not_before - self.owner.loop.time()
         if delay_s > 0:
-            if self._retry is None:
-                self._retry = self.owner.loop.call_later(delay_s, self._try_again)
+            if not self._connections:
+                self._fail_waiting(self._last_failure)
             return
         for _ in range(1 if self._failures else wanted):
             task = self.owner.loop.create_task(self._connect())
@@ -253,10 +257,6 @@ class _Peer:
     def _count(self) -> int:
         return len(self._connecting) + len(self._connections)
 
-    def _try_again(self) -> None:
-        self._retry = None
-        self._pump()
-
     async def _connect(self) -> None:
         connection = _Connection(self)
         try:
@@ -265,13 +265,13 @@ class _Peer:
         except TimeoutError:
             self._note_failure(f"no connection within {CONNECT_TIMEOUT_S:.0f} s")
         except (OSError, ValueError) as error:  # ValueError: a host name that cannot be one
-            self._note_failure(str(error))
+            self._note_failure(str(error), is_refused=isinstance(error, ConnectionRefusedError))
 
     def connected(self, connection: _Connection) -> None:
         """A connection is open, and not usable yet."""
         self._connections.add(connection)
 
-    def _note_failure(self, reason: str) -> None:
+    def _note_failure(self, reason: str, *, is_refused: bool = False) -> None:
         """The peer cannot be reached: whoever waits is told, and it is left alone for a while."""
         if self.owner.closed:
             return
@@ -281,7 +281,9 @@ class _Peer:
         self._failures += 1
         backoff_s = self.owner.backoff_s * factor * random.uniform(0.8, 1.2)
         self._not_before = self.owner.loop.time() + backoff_s
-        self._fail_waiting(f"{self} cannot be reached: {reason}")
+        told = f"{self} cannot be reached: {reason}"
+        self._last_failure = Refused(told) if is_refused else told
+        self._fail_waiting(self._last_failure)
 
     def _fail_waiting(self, reason: str) -> None:
         waiting, self._waiting = self._waiting, deque()

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Hashable
 from typing import Any, Final
 
-from fencepost.broker.peers import Address, Peers, Unserved
+from fencepost.broker.peers import Address, Peers, Refused, Unserved
 from fencepost.broker.quorum_config import Server
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import QuorumMachine, RequestFailed, answered
@@ -69,7 +69,7 @@ class QuorumChannel:
                     refusal = VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
                     self._driver.feed(key, answered(to, request, refusal))
                     return
-            self._driver.feed(key, RequestFailed(to, request))
+            self._driver.feed(key, RequestFailed(to, request, isinstance(reason, Refused)))
 
         address = self.address_of(to)
         if address is None:

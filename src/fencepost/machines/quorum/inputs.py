@@ -241,10 +241,14 @@ class ApiVersionsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """`source` could not be reached, hung up, timed out, or sent rubbish."""
+    """`source` could not be reached, hung up, timed out, or sent rubbish.
+
+    `is_refused` says that its machine is there and nothing listens: its process has ended.
+    """
 
     source: int
     request: Message
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

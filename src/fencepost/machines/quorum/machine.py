@@ -182,6 +182,8 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
     def _step_request_failed(self, input_: inputs.RequestFailed) -> None:
         if self._settle_request(input_.source, input_.request, retry_later=True):
             self._note_unanswered(input_.source, input_.request)
+            if input_.is_refused:
+                self._note_gone(input_.source)
 
     def _note_unanswered(self, peer: int, request: Message) -> None:
         self._probe_next()

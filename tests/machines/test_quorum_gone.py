@@ -1,0 +1,74 @@
+"""A leader whose process has ended is succeeded at once, and by one voter at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.machines.effects import Reply, SetTimer, TimerFired
+from fencepost.machines.quorum import RequestFailed, Role, inputs, messages, received
+from fencepost.machines.quorum.following import SUCCESSION_STEP_MS
+
+from .test_quorum_table import CONFIG, EPOCH, NODE, Bench, fetched, follower
+
+LEADER = 2
+
+
+def refuse(bench: Bench, *, is_refused: bool = True) -> list[int | None]:
+    """The fetch from the leader fails; what the fetch timer is set to by it, relative to now."""
+    asked = bench.machine._in_flight[LEADER][0]
+    effects = bench.step(RequestFailed(LEADER, asked, is_refused))
+    return [
+        None if e.deadline_ms is None else e.deadline_ms - bench.now_ms
+        for e in effects
+        if isinstance(e, SetTimer) and e.name == inputs.FETCH
+    ]
+
+
+def test_the_next_in_the_ring_stands_first() -> None:
+    bench = follower()
+    (due,) = refuse(bench)
+    others = [voter for voter in bench.machine.voters if voter != LEADER]
+    ring = sorted(others, key=lambda voter: (voter < LEADER, voter))
+    assert due == ring.index(NODE) * SUCCESSION_STEP_MS
+    bench.step(TimerFired(inputs.FETCH), due or 0)
+    assert bench.machine.role is Role.PROSPECTIVE
+    assert bench.machine.epoch == EPOCH
+
+
+def test_other_failures_wait_for_the_fetch_timeout() -> None:
+    assert refuse(follower(), is_refused=False) == []
+
+
+def test_it_is_once_in_an_epoch() -> None:
+    bench = follower()
+    assert len(refuse(bench)) == 1
+    bench.step(TimerFired(inputs.RETRY), CONFIG.retry_backoff_ms)
+    assert refuse(bench) == []
+
+
+def test_others_may_hope_for_our_pre_vote() -> None:
+    bench = follower()
+    bench.step(fetched(bench))
+    assert not granted(bench)
+    refuse(bench)
+    assert granted(bench)
+
+
+def granted(bench: Bench) -> bool:
+    """Whether node 3 would get our vote."""
+    asked = messages.vote_request(CONFIG, NODE, 3, EPOCH, (4, 2), True)
+    (reply,) = [e for e in bench.step(received("t", asked)) if isinstance(e, Reply)]
+    said = messages.vote_response_of(reply.value)
+    assert said is not None
+    return said.vote_granted
+
+
+@pytest.mark.parametrize("leader_id", [1, 2, 3])
+def test_no_two_voters_have_the_same_place(leader_id: int) -> None:
+    places = set()
+    for node_id in (1, 2, 3):
+        if node_id != leader_id:
+            bench = follower()
+            bench.machine._node_id = node_id
+            places.add(bench.machine._place_behind(leader_id))
+    assert places == {0, 1}
