@@ -52,7 +52,7 @@ def test_nothing_goes_wrong() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 def test_nothing_goes_wrong_in_many_seeds(part: int) -> None:
-    for outcome in run_seeds(MANY_SEEDS[part::3], Plan()):
+    for outcome in run_seeds(MANY_SEEDS[part::3], Plan(), jobs=os.cpu_count() or 1):
         check(outcome)
 
 
@@ -91,6 +91,7 @@ def test_a_tape_of_zeros_is_a_world_without_trouble() -> None:
     assert outcome.elections <= 2
 
 
+@pytest.mark.slow
 def test_several_processes_run_the_same_worlds() -> None:
     plan = Plan(base=Options(faults=("kill",)))
     alone = {o.seed: o.fingerprint for o in run_seeds(range(1, 5), plan)}
@@ -106,15 +107,26 @@ def test_options_are_drawn_and_sizes_differ() -> None:
     assert 8 < on_wire < 40, "about one in ten"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(fault_classes()))
 def test_each_fault_alone_strikes_and_is_survived(name: str) -> None:
     struck = 0
-    for seed in range(1, 7):
+    for seed in range(1, 4):
         base = Options(faults=(name,), is_dynamic=True, observers=1, safety_ms=40_000)
         outcome = run_seed(seed, Plan(base=base, draws_options=False))
         check(outcome)
         struck += outcome.faults.get(name, 0)
     assert struck
+
+
+def test_a_few_seeds_in_a_second_or_so() -> None:
+    plan = Plan(base=Options(safety_ms=5_000, warm_up_ms=4_000), draws_options=False)
+    struck = 0
+    for seed in range(1, 9):
+        outcome = run_seed(seed, plan)
+        check(outcome)
+        struck += sum(outcome.faults.values())
+    assert struck > 20
 
 
 # -- finding bugs ----------------------------------------------------------------------------------

@@ -1,0 +1,131 @@
+"""`fencepost sim`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fencepost.cli.main import main
+
+STORY = """\
+> voters 1
+> start 1
+> append 1 a
+> settle
+> outcomes
+"""
+
+
+def test_seeds_that_hold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.json"
+    args = ["sim", "run", "--seeds", "2", "--faults", "kill", "--ledger", str(ledger)]
+    assert main(args) == 0
+    assert capsys.readouterr().out.startswith("2 seeds, ")
+    said = json.loads(ledger.read_text())
+    assert said["seeds"] == 2
+    assert set(said["faults"]) <= {"kill"}
+    assert said["violations"] == []
+    assert said["first_seed"] == 1
+    assert said["events_per_second_per_core"] > 0
+
+
+def test_an_ablation_that_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "run", "--seeds", "20", "--ablation", "commits-without-disk"]) == 0
+    assert "ablation commits-without-disk: found after 1 seeds" in capsys.readouterr().out
+
+
+def test_an_ablation_that_is_not_found(capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["sim", "run", "--seeds", "1", "--faults", "none", "--ablation", "grants-two-votes"]
+    assert main(args) == 1
+    assert "NOT found" in capsys.readouterr().out
+
+
+def test_searching_adds_to_a_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.json"
+    ledger.write_text('{"seeds": 7}')
+    assert main(["sim", "ablations", "commits-without-disk", "--ledger", str(ledger)]) == 0
+    said = json.loads(ledger.read_text())
+    assert said["seeds"] == 7
+    assert said["ablations"]["commits-without-disk"]["seeds"] == 1
+
+
+def test_a_replay_says_what_a_seed_came_to(capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["sim", "replay", "3", "--faults", "none"]
+    assert main([*args, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["violation"] is None
+    assert len(said["fingerprint"]) == 64
+    assert main([*args, "--words"]) == 0
+    told = capsys.readouterr().out
+    assert said["fingerprint"] in told
+    assert "1 starts" in told
+
+
+def test_a_violation_is_shown_shrunk_and_replayed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    bug = ["--ablation", "commits-without-disk"]
+    assert main(["sim", "replay", "1", *bug]) == 1
+    assert "violation: I26" in capsys.readouterr().out
+    out = tmp_path / "found.json"
+    assert main(["sim", "shrink", "1", *bug, "--replays", "60", "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert "VIOLATION I26" in shown.out
+    assert "... " in shown.err
+    assert main(["sim", "replay", str(out), *bug]) == 1
+    assert main(["sim", "replay", str(out)]) == 0, "without the bug the same tape is harmless"
+
+
+def test_a_story_is_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    story = tmp_path / "story.txt"
+    story.write_text(STORY)
+    assert main(["sim", "play", str(story)]) == 0
+    assert "a: NONE at 1" in capsys.readouterr().out
+    story.write_text(STORY + "> deliver 1->2 Vote\n")
+    assert main(["sim", "play", str(story)]) == 1
+    assert "VIOLATION script: no message 1->2 Vote" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "--faults", "gremlins"], "no fault 'gremlins'; there are bad-disk, "),
+        (["run", "--ablation", "gremlins"], "no ablation 'gremlins'; there are "),
+        (["run", "--seeds", "0"], "--seeds and --jobs are at least 1"),
+        (["replay", "no-such-file.json"], "No such file"),
+        (["shrink", "1", "--faults", "none"], "seed 1 does not fail"),
+        (["ablations", "gremlins"], "no ablation 'gremlins'"),
+        (["play", "no-such-file.txt"], "No such file"),
+    ],
+)
+def test_what_makes_no_sense(
+    capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    assert main(["sim", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_story_with_a_word_that_is_no_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    story = tmp_path / "story.txt"
+    for text, says in [
+        ("> dance 1\n", "dance is no command; there are: voters, "),
+        ("> start 1\n", "a scenario begins with"),
+        ("> voters 1 gremlins=2\n", "a world has no gremlins"),
+        ("> voters 1\n> start 2\n", "2 is no node"),
+    ]:
+        story.write_text(text)
+        assert main(["sim", "play", str(story)]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_what_there_is_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "list", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert set(said) == {"faults", "checks", "ablations", "commands"}
+    assert all(says for kind in said.values() for says in kind.values())
+    assert main(["sim", "list"]) == 0
+    assert "grants-two-votes" in capsys.readouterr().out
