@@ -358,6 +358,28 @@ def test_nobody_there_fails_and_is_tried_again_later():
     run(test)
 
 
+def test_a_failure_may_lead_to_the_next_request_to_the_same_address():
+    async def test() -> None:
+        async with node(polite) as peer:
+            address = peer.address
+        async with asking() as made:
+            done: asyncio.Future[str] = made.loop.create_future()
+            left = [3]
+
+            def again(reason: str) -> None:
+                left[0] -= 1
+                if left[0] and isinstance(reason, Refused):
+                    made.send(address, VoteRequest(), done.set_result, again, TIMEOUT_MS)
+                else:
+                    done.set_result(reason)
+
+            made.send(address, VoteRequest(), done.set_result, again, TIMEOUT_MS)
+            assert isinstance(await done, Refused)
+            assert left == [0]
+
+    run(test)
+
+
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 70 + ".invalid", "\x00"])
 def test_hosts_that_cannot_be_fail(host: str):
     async def test() -> None:

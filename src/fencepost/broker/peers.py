@@ -251,11 +251,16 @@ class _Peer:
         for _ in range(1 if self._failures else wanted):
             task = self.owner.loop.create_task(self._connect())
             self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+            task.add_done_callback(self._attempted)
 
     @property
     def _count(self) -> int:
         return len(self._connecting) + len(self._connections)
+
+    def _attempted(self, task: asyncio.Task[None]) -> None:
+        """An attempt is over: what was asked because of its failure has not seen that yet."""
+        self._connecting.discard(task)
+        self._pump()
 
     async def _connect(self) -> None:
         connection = _Connection(self)
