@@ -6,16 +6,25 @@ import pytest
 
 from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.snapshotting import SnapshotRules
-from fencepost.log.snapshots import SnapshotId, SnapshotStore
+from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotStore
 from fencepost.log.snapshots.opening import SnapshotMissingError
 from fencepost.machines.effects import InstallSnapshot, StoreSnapshot
-from fencepost.machines.quorum.inputs import SnapshotInstalled, SnapshotRefused
-from fencepost.sim.disk import Crash
+from fencepost.machines.quorum.inputs import (
+    SnapshotBounds,
+    SnapshotInstalled,
+    SnapshotRefused,
+)
+from fencepost.sim.disk import Crash, SimDisk
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.control import Voter, VotersRecord
 from fencepost.wire.records.metadata import (
     BeginTransactionRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    PartitionRecord,
+    encode_record,
 )
+from fencepost.wire.types import Uuid
 
 from .metadata_world import LOG, MetadataWorld
 
@@ -255,6 +264,97 @@ def test_a_snapshot_with_a_rotten_bit_is_refused_and_can_be_fetched_again():
     fetch(world)
     world.host._keeper.install(InstallSnapshot(SNAPSHOT_ID))
     assert [type(one) for one in inputs] == [SnapshotRefused, SnapshotInstalled]
+
+
+PLAIN = SnapshotHeader(5)
+
+
+def written(values, header=PLAIN):
+    """A snapshot whose checksums hold, with whatever values in it."""
+    disk = SimDisk(0)
+    disk.mkdir(LOG)
+    writer = SnapshotStore(disk, LOG).begin(SNAPSHOT_ID, header, 5)
+    writer.extend(values)
+    writer.finish()
+    return disk.read(writer.path)
+
+
+NOBODYS_PARTITION = PartitionRecord(partition_id=0, topic_id=Uuid(bytes(15) + b"x"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[b"\x01\x7f\x00"], [b""], [encode_record(NOBODYS_PARTITION)], [b"\x01\x02\x00\xff\xff"]],
+    ids=["unknown-record", "empty", "topic-that-is-not-there", "cut-record"],
+)
+def test_a_snapshot_that_cannot_be_understood_is_refused_before_it_takes_the_logs_place(values):
+    world = MetadataWorld()
+    world.start()
+    world.create_topics(5)
+    inputs = heard(world)
+    fetch(world, written(values))
+    world.host._keeper.install(InstallSnapshot(SNAPSHOT_ID))
+    assert [type(one) for one in inputs] == [SnapshotRefused]
+    assert world.checkpoints() == []
+    world.restart()
+    assert world.topics_in_image == 5 and not world.broken, "the log is as it was"
+
+
+def test_a_snapshot_with_voters_that_cannot_be_is_refused_likewise():
+    world = MetadataWorld()
+    world.start()
+    inputs = heard(world)
+    twice = VotersRecord(version=0, voters=[Voter(voter_id=2), Voter(voter_id=2)])
+    fetch(world, written([], SnapshotHeader(5, 1, twice)))
+    world.host._keeper.install(InstallSnapshot(SNAPSHOT_ID))
+    assert [type(one) for one in inputs] == [SnapshotRefused]
+    assert world.checkpoints() == []
+
+
+def test_a_snapshot_that_was_taken_over_is_read_once(monkeypatch):
+    world = MetadataWorld()
+    world.start()
+    heard(world)
+    fetch(world)
+    world.host._keeper.install(InstallSnapshot(SNAPSHOT_ID))
+    monkeypatch.setattr(world.host.snapshots, "open", None)
+    world.host.machine._high_watermark = SNAPSHOT_ID.end_offset
+    world.host.catch_up()
+    assert world.topics_in_image > 30 and not world.broken
+
+
+# -- serving one -----------------------------------------------------------------------------------
+
+
+def served(world, position=0):
+    """What a follower that asks for the newest snapshot gets."""
+    latest = world.host.snapshots.latest()
+    bounds = SnapshotBounds(
+        ErrorCode.NONE, 1, 1, snapshot_id=latest, position_bytes=position, max_bytes=1 << 20
+    )
+    return world.host.read_snapshot(bounds)
+
+
+@pytest.mark.parametrize("is_of_the_image", [True, False])
+def test_a_rotten_snapshot_is_not_served_and_another_takes_its_place(is_of_the_image):
+    world = MetadataWorld()
+    world.start()
+    world.create_topics(20)
+    world.host.take_snapshot()
+    latest = world.host.snapshots.latest()
+    path = world.host.snapshots.path(latest)
+    sound = served(world)
+    if not is_of_the_image:
+        world.create_topics(1)
+    world.disk.flip_bit(path, 8 * 300)
+    assert served(world) is None
+    newest = world.host.snapshots.latest()
+    assert (newest == latest) is is_of_the_image
+    again = served(world)
+    assert again is not None and len(again) >= len(sound)
+    assert served(world, 100) == again[100:]
+    world.restart()
+    assert world.topics_in_image == world.topics and not world.broken
 
 
 @pytest.mark.parametrize("power", [True, False], ids=["power", "process"])

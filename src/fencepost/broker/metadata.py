@@ -47,7 +47,12 @@ from fencepost.machines.effects import Buffer
 from fencepost.machines.image import ClusterImage, ImageDelta, ReplayError, apply_records, diff
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import QuorumMachine, QuorumState, Start
-from fencepost.machines.quorum.inputs import DraftBounds, FetchBounds, LogDamaged
+from fencepost.machines.quorum.inputs import (
+    DraftBounds,
+    FetchBounds,
+    LogDamaged,
+    SnapshotBounds,
+)
 from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message
 
@@ -85,7 +90,7 @@ class MetadataHost:
         self.machine = machine
         self.log = partition_log
         self.snapshots = store
-        """What is served to those who fetch a snapshot: `SnapshotStore.read`."""
+        """Those that there are; `read_snapshot` serves them."""
         self.bootstrap_records: Sequence[Message] = ()
         """What the first active controller is to write, as formatting left it; none: defaults."""
         self._ports = ports
@@ -159,7 +164,7 @@ class MetadataHost:
     def _apply(self, replay: Replay) -> None:
         """Take over what is committed; everybody hears of it."""
         old = self.image
-        new = self._replayed(old if replay.snapshot is None else ClusterImage(), replay)
+        new = self._replayed(self._image_below(replay), replay)
         if new is None:
             return
         self.image = new
@@ -173,6 +178,14 @@ class MetadataHost:
         self._taker.note(new, header, replay.log_bytes)
         if replay.damage is not None:
             self._meet_damage(replay)
+
+    def _image_below(self, replay: Replay) -> ClusterImage:
+        """The image that what is replayed is applied to."""
+        if replay.snapshot is None:
+            return self.image
+        loaded = self._keeper.take_image(replay.snapshot)
+        replay.is_loaded = loaded is not None
+        return ClusterImage() if loaded is None else loaded
 
     def _replayed(self, image: ClusterImage, replay: Replay) -> ClusterImage | None:
         """`image` with everything that is replayed; None if that is impossible."""
@@ -213,6 +226,22 @@ class MetadataHost:
                     self._feed(LogDamaged(header.base_offset, "the checksum does not match"))
                     return None
         return found.buffers
+
+    def read_snapshot(self, bounds: SnapshotBounds) -> bytes | None:
+        """A piece of a snapshot that the machine lets a follower read; None if there is no such.
+
+        One that has rotted is as good as none, and another is taken: followers would refuse it for
+        ever. Raises OSError.
+        """
+        snapshot_id = bounds.snapshot_id
+        assert snapshot_id is not None, "the machine says which"
+        try:
+            return self.snapshots.read(snapshot_id, bounds.position_bytes, bounds.max_bytes)
+        except SnapshotError as error:
+            probe("metadata.snapshot.rotten")
+            log.error("a snapshot has rotted, and another is taken: %s", error)
+            self._taker.take_soon()
+            return None
 
     def _stepped(self, machine: QuorumMachine) -> None:
         self.catch_up()

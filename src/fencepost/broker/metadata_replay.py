@@ -14,10 +14,10 @@ from fencepost.batch.header import BatchHeader
 from fencepost.batch.records import read_batch
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
-from fencepost.log.snapshots import SnapshotId, SnapshotReader, SnapshotStore
+from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotReader, SnapshotStore
 from fencepost.log.snapshots.reader import Readable
 from fencepost.machines.effects import Buffer
-from fencepost.machines.image import ReplayError
+from fencepost.machines.image import ClusterImage, ReplayError, apply_records
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import decode_record
 
@@ -39,6 +39,8 @@ class Replay:
         self._end_offset = end_offset
         self.snapshot = newer_snapshot(store, from_offset)
         """What it begins with, or None if that is the log."""
+        self.is_loaded = False
+        """Whether the snapshot's records are in the image already, and only the log's are read."""
         self.next_offset = from_offset
         self.epoch = 0
         self.timestamp_ms = -1
@@ -67,11 +69,12 @@ class Replay:
             self.log_bytes += header.size_bytes
 
     def _from_snapshot(self, snapshot_id: SnapshotId) -> Iterator[Message]:
-        file = self._store.open(snapshot_id)
-        try:
-            yield from snapshot_records(file, self._store.path(snapshot_id))
-        finally:
-            file.close()
+        if not self.is_loaded:
+            file = self._store.open(snapshot_id)
+            try:
+                yield from snapshot_records(file, self._store.path(snapshot_id))
+            finally:
+                file.close()
         self.next_offset, self.epoch = snapshot_id
         self.timestamp_ms = self._store.timestamp_ms(snapshot_id) or -1
 
@@ -80,6 +83,17 @@ def newer_snapshot(store: SnapshotStore, offset: int) -> SnapshotId | None:
     """The newest snapshot, if it ends behind `offset`."""
     latest = store.latest()
     return latest if latest is not None and latest.end_offset > offset else None
+
+
+def load_snapshot(file: Readable, path: str) -> tuple[SnapshotHeader, ClusterImage]:
+    """What a snapshot's file says, all of it: nothing is left that could be wrong later.
+
+    Raises SnapshotError, ReplayError, WireError, BatchError, OSError.
+    """
+    reader = SnapshotReader(file, path)
+    records = (record for header, batch in reader for record in batch_records(header, batch))
+    with no_collections():
+        return reader.header, apply_records(ClusterImage(), records)
 
 
 def snapshot_records(file: Readable, path: str) -> Iterator[Message]:

@@ -24,7 +24,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fencepost.batch.errors import BatchError
 from fencepost.broker.machine_ports import ArmedTimer, MachinePorts
+from fencepost.broker.metadata_replay import load_snapshot
+from fencepost.log.disk import File
 from fencepost.log.errors import describe
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import (
@@ -35,12 +38,13 @@ from fencepost.log.snapshots import (
     SnapshotWriter,
 )
 from fencepost.machines.effects import DropPrefix, InstallSnapshot, StoreSnapshot
-from fencepost.machines.image import ClusterImage
+from fencepost.machines.image import ClusterImage, ReplayError
 from fencepost.machines.image.records import image_values
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum.inputs import SnapshotInstalled, SnapshotRefused, SnapshotTaken
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
+from fencepost.wire.errors import WireError
 
 log = logging.getLogger(__name__)
 
@@ -76,26 +80,45 @@ class SnapshotKeeper:
         self._static = static
         self._feed = feed
         self._now_ms = now_ms
+        self._loaded: tuple[SnapshotId, ClusterImage] | None = None
 
     def store(self, work: StoreSnapshot) -> None:
         """Write a piece of the snapshot that is being fetched. OSError."""
         self._store.store_chunk(work.snapshot_id, work.position_bytes, work.data)
 
     def install(self, work: InstallSnapshot) -> None:
-        """Put the fetched snapshot in place of the log, and tell the machine. OSError."""
+        """Put the fetched snapshot in place of the log, and tell the machine. OSError.
+
+        Everything that it says is read before it counts, and made into the image that goes on from
+        it: one that cannot be understood must not take the place of a log that can.
+        """
         snapshot_id = work.snapshot_id
+        images: list[ClusterImage] = []
+        histories: list[VoterHistory] = []
+
+        def check(file: File, path: str) -> SnapshotHeader:
+            header, image = load_snapshot(file, path)
+            images.append(image)
+            histories.append(history_of(self._static, snapshot_id, header))
+            return header
+
         try:
-            header = self._store.install(snapshot_id)
-            history = history_of(self._static, snapshot_id, header)
-        except (SnapshotError, ValueError) as error:
+            header = self._store.install(snapshot_id, check)
+        except (SnapshotError, ReplayError, WireError, BatchError, ValueError) as error:
             probe("metadata.snapshot.refused")
             log.error("the snapshot %s that was fetched is refused: %s", snapshot_id, error)
             self._feed(SnapshotRefused(snapshot_id, str(error)))
             return
+        self._loaded = snapshot_id, images[0]
         self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
         self._store.drop_before(snapshot_id.end_offset)
         log.info("the log goes on from snapshot %s", snapshot_id)
-        self._feed(SnapshotInstalled(snapshot_id, history if header.kraft_version else None))
+        self._feed(SnapshotInstalled(snapshot_id, histories[0] if header.kraft_version else None))
+
+    def take_image(self, snapshot_id: SnapshotId) -> ClusterImage | None:
+        """The image of a snapshot that has just been taken over, once; None for any other."""
+        loaded, self._loaded = self._loaded, None
+        return loaded[1] if loaded is not None and loaded[0] == snapshot_id else None
 
     def drop_prefix(self, work: DropPrefix) -> None:
         """Let the log start there; files that hold nothing else go. OSError."""
@@ -177,10 +200,9 @@ class SnapshotTaker:
             return
         image, header = self._latest
         snapshot_id = snapshot_id_of(image)
-        latest = self._store.latest()
         if image.pending is not None or snapshot_id.end_offset <= 0:
             return
-        if latest is not None and latest >= snapshot_id:
+        if self._is_there(snapshot_id):
             self._start_over()
             return
         self._start_over()
@@ -202,12 +224,10 @@ class SnapshotTaker:
         self._is_writing = False
         if self._is_closed:
             return
-        latest = self._store.latest()
-        is_overtaken = latest is not None and latest >= writer.snapshot_id
         try:
             if error is not None:
                 raise error
-            if is_overtaken:
+            if self._is_there(writer.snapshot_id):
                 probe("metadata.snapshot.overtaken")
                 writer.abandon()
                 return
@@ -221,6 +241,13 @@ class SnapshotTaker:
         self._on_taken(SnapshotTaken(writer.snapshot_id))
         if self._is_due:
             self._take()
+
+    def _is_there(self, snapshot_id: SnapshotId) -> bool:
+        """Whether there is this snapshot, or a newer one, that can be read."""
+        latest = self._store.latest()
+        if latest is None or latest < snapshot_id:
+            return False
+        return latest > snapshot_id or not self._store.is_rotten(latest)
 
 
 def snapshot_id_of(image: ClusterImage) -> SnapshotId:

@@ -39,7 +39,7 @@ def compose(host: MetadataHost, value: Any) -> Message:
     if isinstance(value, SnapshotBounds):
         if value.error or value.snapshot_id is None or value.max_bytes <= 0:
             return fetch_snapshot_response(value)
-        data = host.snapshots.read(value.snapshot_id, value.position_bytes, value.max_bytes)
+        data = host.read_snapshot(value)
         if data is None:
             return fetch_snapshot_response(unreadable(value))
         return fetch_snapshot_response(value, data)

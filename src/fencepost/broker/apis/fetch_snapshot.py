@@ -38,9 +38,7 @@ def _read(node: Node, bounds: SnapshotBounds) -> FetchSnapshotResponse:
     if bounds.error or bounds.snapshot_id is None:
         return fetch_snapshot_response(bounds)
     try:
-        data = node.metadata.snapshots.read(
-            bounds.snapshot_id, bounds.position_bytes, bounds.max_bytes
-        )
+        data = node.metadata.read_snapshot(bounds)
     except OSError as error:
         node.fail(f"the metadata snapshot cannot be read: {error}")
         return _refused(bounds, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -16,7 +16,7 @@ One thread owns the store; a `SnapshotWriter` may work on another until it is pu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fencepost.log.disk import Buffer, Disk, File
@@ -28,6 +28,7 @@ from fencepost.log.snapshots.names import (
     partial_file,
 )
 from fencepost.log.snapshots.reader import (
+    SnapshotError,
     SnapshotHeader,
     TruncatedSnapshotError,
     check_whole,
@@ -52,6 +53,7 @@ class SnapshotStore:
         self._known: dict[SnapshotId, _Known] = {}  # ascending
         self._fetched: tuple[SnapshotId, File, int] | None = None
         self._served: tuple[SnapshotId, File] | None = None
+        self._rotten: set[SnapshotId] = set()
 
     # -- what there is -----------------------------------------------------------------------
 
@@ -91,13 +93,32 @@ class SnapshotStore:
         return self.disk.open(self.path(snapshot_id))
 
     def read(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes | None:
-        """Up to `max_bytes` of its file from `position`; None if there is no such snapshot."""
+        """Up to `max_bytes` of its file from `position`; None if there is no such snapshot.
+
+        Whoever reads it from the beginning has it checked from end to end first, because pieces do
+        not end where batches do. Raises SnapshotError if it has rotted; see `is_rotten`.
+        """
         if snapshot_id not in self._known:
             return None
-        if self._served is None or self._served[0] != snapshot_id:
+        is_open = self._served is not None and self._served[0] == snapshot_id
+        if not is_open or position == 0:
             self._close_served()
             self._served = snapshot_id, self.open(snapshot_id)
+            self._check_served(snapshot_id, self._served[1])
+        assert self._served is not None, "it has just been opened"
         return self._served[1].read_at(max_bytes, position)
+
+    def is_rotten(self, snapshot_id: SnapshotId) -> bool:
+        """Whether a reader has found it so; another one may be put in its place."""
+        return snapshot_id in self._rotten
+
+    def _check_served(self, snapshot_id: SnapshotId, file: File) -> None:
+        try:
+            check_whole(file, self.path(snapshot_id))
+        except SnapshotError:
+            self._rotten.add(snapshot_id)
+            self._close_served()
+            raise
 
     # -- coming ------------------------------------------------------------------------------
 
@@ -106,8 +127,11 @@ class SnapshotStore:
         return SnapshotWriter(self.disk, self.directory, snapshot_id, header, now_ms)
 
     def publish(self, writer: SnapshotWriter) -> None:
-        """Give a finished snapshot its name, durably."""
+        """Give a finished snapshot its name, durably; a rotten one of that name is replaced."""
+        if self._served is not None and self._served[0] == writer.snapshot_id:
+            self._close_served()
         self._name(writer.path, writer.snapshot_id)
+        self._rotten.discard(writer.snapshot_id)
         self.note(writer.snapshot_id, writer.header, writer.size_bytes)
 
     def store_chunk(self, snapshot_id: SnapshotId, position: int, data: Buffer) -> None:
@@ -126,17 +150,21 @@ class SnapshotStore:
         file.write_at(data, position)
         self._fetched = snapshot_id, file, position + len(data)
 
-    def install(self, snapshot_id: SnapshotId) -> SnapshotHeader:
-        """Make a snapshot of the pieces, durably, if they are one from end to end.
+    def install(
+        self,
+        snapshot_id: SnapshotId,
+        check: Callable[[File, str], SnapshotHeader] = check_whole,
+    ) -> SnapshotHeader:
+        """Make a snapshot of the pieces, durably, if `check(file, path)` finds them to be one.
 
-        Raises SnapshotError if they are not; the pieces are gone then.
+        Raises SnapshotError, and whatever else `check` raises; the pieces are gone then.
         """
         path = self._partial_path(snapshot_id)
         if self._fetched is None or self._fetched[0] != snapshot_id:
             raise TruncatedSnapshotError(path, "nothing of it has been fetched")
         _, file, size_bytes = self._fetched
         try:
-            header = check_whole(file, path)
+            header = check(file, path)
             file.sync()
         except BaseException:
             self.forget_fetched()
@@ -174,6 +202,7 @@ class SnapshotStore:
         dropped = [one for one in self.ids()[:-1] if one.end_offset < start_offset]
         for snapshot_id in dropped:
             del self._known[snapshot_id]
+            self._rotten.discard(snapshot_id)
             if self._served is not None and self._served[0] == snapshot_id:
                 self._close_served()
             self.disk.unlink(self.path(snapshot_id))
