@@ -24,11 +24,11 @@ class _Unsynced:
         return getattr(self._file, name)
 
 
-def _without_sync(self: SnapshotStore, snapshot_id: SnapshotId) -> SnapshotHeader:
+def _without_sync(self: SnapshotStore, snapshot_id: SnapshotId, check: Any) -> SnapshotHeader:
     assert self._fetched is not None
     fetched, file, size_bytes = self._fetched
     self._fetched = fetched, _Unsynced(file), size_bytes
-    return _install(self, snapshot_id)
+    return _install(self, snapshot_id, check)
 
 
 ABLATION = Ablation(
