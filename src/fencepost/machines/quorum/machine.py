@@ -30,6 +30,7 @@ Roles, and what leads from one to another; e is the present epoch.
 | Leader      | no majority fetches for 1.5 fetch timeouts; or `Resign`  | Resigned(e)         |
 | Leader      | its removal from the voters is committed                 | Resigned(e)         |
 | Follower    | fetch timeout, or the leader resigns and it is our turn  | Prospective(e)      |
+| Follower    | nothing listens where the leader was; and it is our turn | Prospective(e)      |
 | Follower    | fetch timeout of an observer                             | Unattached(e)       |
 | Resigned    | election timeout of a voter                              | Prospective(e)      |
 | Resigned    | election timeout of one that was removed                 | Unattached(e+1)     |
