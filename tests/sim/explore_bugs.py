@@ -94,6 +94,12 @@ BUGS = {
     "logs are not compared": Bug(
         _ablated("ignores-logs"), Bounds(epochs=2, timeouts=2, first=1), ("I25", "I24", "I07")
     ),
+    # Figure 8 of the Raft paper, from its third picture on: 1 and 2 have led and reached nobody.
+    "an epoch's predecessors are committed without it": Bug(
+        _ablated("commits-at-epoch-start"),
+        Bounds(epochs=4, timeouts=2, first=1, one_batch=True, logs=((1,), (2,), ())),
+        ("I25", "I24"),
+    ),
     "what is not flushed counts": Bug(
         _ablated("commits-without-disk"), Bounds(epochs=1, timeouts=1), ("I26",)
     ),

@@ -30,7 +30,7 @@ SPACES = {
     "an election and a voter that goes": Bounds(epochs=1, timeouts=1, changes=1, first=1),
     "a client's record and late messages": Bounds(epochs=1, timeouts=1, appends=1, late=1, first=1),
     "lost messages": Bounds(epochs=1, timeouts=1, losses=1, first=1),
-    "two voters and a third": Bounds(voters=2, others=1, epochs=1, timeouts=1, changes=1),
+    "two voters and a third": Bounds(voters=2, others=1, epochs=1, timeouts=1, changes=1, first=1),
 }
 
 
@@ -42,6 +42,9 @@ def test_every_history_of_a_small_quorum_is_sound(bounds: Bounds) -> None:
     assert report.waiting == 0
     assert any(view.role is Role.LEADER for view in space.steps.views)
     assert any(view.high_watermark > 0 for view in space.steps.views)
+    sizes = {len(view.voters) for view in space.steps.views}
+    assert (bounds.voters - 1 in sizes) == bool(bounds.changes)
+    assert (bounds.voters + 1 in sizes) == bool(bounds.others)
 
 
 @pytest.mark.slow
@@ -108,7 +111,7 @@ class Restless(QuorumMachine):
 
 def test_a_field_that_machines_gain_tells_states_apart() -> None:
     steps = Space(Bounds(), Restless).steps
-    first = steps.first(1)
+    first, _ = steps.first(1)
     again = steps.outcome(first, ("crash", 0))
     assert again.cell == first
     flushed = steps.outcome(first, ("flush",))

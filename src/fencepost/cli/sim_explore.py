@@ -42,6 +42,12 @@ def add_explore(actions: Any) -> None:
         )
     explore.add_argument("--one-batch", action="store_true", help="a fetch returns one batch")
     explore.add_argument("--reminds", action="store_true", help="leaders repeat BeginQuorumEpoch")
+    explore.add_argument(
+        "--logs",
+        default="",
+        metavar="LOGS",
+        help="epochs of the batches that disks hold at first: '1/2/' for three voters",
+    )
     explore.add_argument("--minutes", type=float, metavar="M", help="stop after this long")
     explore.add_argument("--states", type=int, metavar="N", help="stop after so many states")
     explore.add_argument(
@@ -56,6 +62,13 @@ def _field(name: str) -> str:
     return "changes" if name == "reconfigurations" else name
 
 
+def _logs(text: str) -> tuple[tuple[int, ...], ...]:
+    """The logs of '1,3/2/': (1, 3), (2,) and an empty one. ValueError for what is no number."""
+    if not text:
+        return ()
+    return tuple(tuple(int(epoch) for epoch in log.split(",") if epoch) for log in text.split("/"))
+
+
 def _run(arguments: argparse.Namespace) -> int:
     from fencepost.sim.ablations import ablation_names, load_ablation
     from fencepost.sim.explore import Bounds, Search, Space, tell
@@ -63,7 +76,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
     try:
         numbers = {_field(name): getattr(arguments, name) for name in NUMBERS}
-        bounds = Bounds(**numbers, one_batch=arguments.one_batch, reminds=arguments.reminds)
+        bounds = Bounds(
+            **numbers,
+            one_batch=arguments.one_batch,
+            reminds=arguments.reminds,
+            logs=_logs(arguments.logs),
+        )
         rules = Rules()
         if arguments.ablation:
             if arguments.ablation not in ablation_names():

@@ -24,6 +24,10 @@ class Bounds:
     `one_batch` makes fetches return one batch at a time, `reminds` lets leaders repeat their
     BeginQuorumEpoch. With `first` that node's is the first timer to fire: the others' names are its
     own with the numbers changed, but for the order in which a resigning leader names its heirs.
+
+    `logs` are what the voters' disks hold at the start, if they are not empty: for each node the
+    epochs of its batches, each of which the first node that has it wrote as its leader. All nodes
+    are in the highest of these epochs then.
     """
 
     voters: int = 3
@@ -38,6 +42,7 @@ class Bounds:
     one_batch: bool = False
     reminds: bool = False
     first: int = 0
+    logs: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.voters <= 5 or not 0 <= self.others <= 2:
@@ -48,6 +53,20 @@ class Bounds:
             raise ValueError("timeouts, crashes, changes, appends, losses and late are 0 to 15")
         if not 0 <= self.first <= self.voters:
             raise ValueError("the first to wake is a voter, or 0 for any")
+        if self.logs and (len(self.logs) != self.voters or self.others or self.changes):
+            raise ValueError("logs are one for each voter, and voters do not change then")
+        for log in self.logs:
+            if any(a >= b for a, b in zip((0, *log), log)):
+                raise ValueError(f"epochs ascend along a log: {log}")
+
+    def led(self, epoch: int) -> int:
+        """The node that led an epoch before the start; -1 if nobody did."""
+        return next((id_ for id_, log in enumerate(self.logs, 1) if epoch in log), -1)
+
+    @property
+    def first_epoch(self) -> int:
+        """The epoch that all nodes are in at the start."""
+        return max((epoch for log in self.logs for epoch in log), default=0)
 
     @property
     def budget(self) -> tuple[int, ...]:

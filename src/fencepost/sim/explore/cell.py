@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final, NamedTuple
 
-from fencepost.batch.control import build_control_batch, read_control
+from fencepost.batch.control import build_control_batch, build_leader_change, read_control
 from fencepost.batch.header import iter_headers, read_header, stamp
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.machines.driver import Driver
@@ -227,6 +227,20 @@ class Cell:
         self.late_writes: list[int] = []
         self.dies_at = 0
         self.lowest_cut: int | None = None
+
+    def prepare(self) -> None:
+        """Put on the disk what the bounds say that it holds at the start."""
+        bounds = self.bounds
+        epoch, leader = bounds.first_epoch, bounds.led(bounds.first_epoch)
+        if not epoch:
+            return
+        for each in bounds.logs[self.id - 1]:
+            batch = build_leader_change(
+                bounds.led(each), bounds.founders, (), timestamp_ms=0, leader_epoch=each
+            )
+            self.log.append(Append([batch], each))
+        is_leader = self.id == leader
+        self.state = QuorumState(epoch, leader if is_leader else -1, leader if is_leader else -1)
 
     def boot(self, machine_class: type[QuorumMachine]) -> None:
         """Start on what is on the disk."""

@@ -39,7 +39,6 @@ class Laws:
         self._steps = steps
         self._unwatched = unwatched
         self.pasts = Numbers()
-        self.pasts.of(Past())
         self._sound_pairs: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
 
     def judge(self, past: int, before: int, cells: tuple[int, ...], outcome: Outcome) -> int:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from fencepost.machines.quorum import QuorumMachine, Role
 from fencepost.sim.explore.bounds import Bounds
 from fencepost.sim.explore.flights import Flight, Kind, Networks
-from fencepost.sim.explore.laws import Laws, Violation
+from fencepost.sim.explore.laws import Laws, Past, Violation
 from fencepost.sim.explore.steps import Event, Outcome, Steps
 
 _CELL_BITS, _NET_BITS, _PAST_BITS = 22, 30, 22
@@ -74,12 +74,21 @@ class Space:
         self._swaps = {}
 
     def first(self) -> State:
-        """All nodes have just started, on empty disks."""
-        cells = tuple(map(self.steps.first, self.bounds.ids))
+        """All nodes have just started, on empty disks or on what the bounds say."""
+        nets = self.nets
+        started = [self.steps.first(id_) for id_ in self.bounds.ids]
+        flights = {
+            nets.flights.of(Flight(Kind.ASKED, id_, peer, message, message))
+            for id_, (_, sent) in zip(self.bounds.ids, started)
+            for peer, message in sent
+        }
         budget = 0
         for left in self.bounds.budget:
             budget = budget << 4 | left
-        self._first = State(cells, 0, 0, budget)
+        leaders = {epoch: self.bounds.led(epoch) for log in self.bounds.logs for epoch in log}
+        past = self.laws.pasts.of(Past(leaders=tuple(sorted(leaders.items()))))
+        cells = tuple(cell for cell, _ in started)
+        self._first = State(cells, nets.of(flights), past, budget)
         return self._first
 
     def pack(self, state: State) -> int:

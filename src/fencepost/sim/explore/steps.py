@@ -112,11 +112,13 @@ class Steps:
     def __len__(self) -> int:
         return len(self._cells)
 
-    def first(self, node_id: int) -> int:
-        """The state of a node that has just started, for the first time."""
+    def first(self, node_id: int) -> tuple[int, list[tuple[int, int]]]:
+        """The state of a node that has just started, and what it sends: (peer, message)."""
         cell = Cell(node_id, self.bounds)
+        cell.prepare()
         cell.boot(self.machine_class)
-        return self._number(cell)
+        sent = [(peer, self.messages.of(message)) for peer, message in cell.sent]
+        return self._number(cell), sent
 
     def outcome(self, number: int, event: Event) -> Outcome:
         """What comes of an event in a state."""
