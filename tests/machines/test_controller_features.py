@@ -192,7 +192,8 @@ def test_the_metadata_version_is_written_first() -> None:
     bench = bench_at(20, {"a.version": (1, 2)})
     before = len(bench.log)
     update(bench, ("a.version", 2, UPGRADE), ("metadata.version", 21, UPGRADE))
-    assert [r.name for r in bench.log[before:]] == ["metadata.version", "a.version"]  # type: ignore[attr-defined]
+    names = [record.name for record in bench.log[before:]]  # type: ignore[attr-defined]
+    assert names == ["metadata.version", "a.version"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
