@@ -14,6 +14,7 @@ from fencepost.broker.controller_host import ControllerHost
 from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.broker.metadata_replay import snapshot_records
 from fencepost.log.errors import LogError
+from fencepost.log.log_dir import LogDir
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage, apply_records
@@ -62,6 +63,7 @@ class SimNode:
         self.directory_id: Uuid
         self.timers = NodeTimers(self)
         self.ports: SimPorts
+        self.log_dir: LogDir
         self.metadata: MetadataHost
         self.controller: ControllerHost
         self._snapshot_shown: SnapshotId | None = None

@@ -85,9 +85,10 @@ def open_node(node: SimNode) -> MetadataHost:
     options = world.options
     format_node(node)
     is_static = not options.is_dynamic or options.begins_static
+    node.log_dir = LogDir.open(disk, DATA)
     host = open_metadata(
         node.ports,
-        LogDir.open(disk, DATA),
+        node.log_dir,
         node.id,
         static_voters(options.voter_ids) if is_static else VoterSet(),
         QuorumConfig(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from fencepost.machines import probes
 from fencepost.sim.faults import Fault, fault_classes
+from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options, draw_options
 from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
@@ -141,7 +142,13 @@ class Run:
             and node.machine.high_watermark == end_offset
             and node.metadata.image.offset == end_offset - 1
             for node in self.world.nodes.values()
+            if not self._is_beyond_help(node)
         )
+
+    def _is_beyond_help(self, node: SimNode) -> bool:
+        """Whether a disk is so damaged that its node will not start on it."""
+        is_down = not node.is_up or node.gave_up is not None
+        return is_down and self.world.watch.truth.disks[node.id].is_damaged
 
 
 def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:

@@ -204,5 +204,6 @@ class Truth:
         return list(dict.fromkeys(self.last_voters.values()))
 
     def is_lost(self, node_id: int, directory_id: Uuid) -> bool:
-        """Whether that voter's disk is gone."""
-        return directory_id not in (Uuid.ZERO, self.disks[node_id].directory_id)
+        """Whether that voter's disk is gone, or damaged."""
+        disk = self.disks[node_id]
+        return disk.is_damaged or directory_id not in (Uuid.ZERO, disk.directory_id)

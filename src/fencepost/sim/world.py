@@ -153,7 +153,8 @@ class World:
         truth = self.watch.truth
         for voters in truth.voter_sets():
             lost = sum(truth.is_lost(*voter) for voter in voters)
-            if (node.id, node.directory_id) in voters and lost + 1 > (len(voters) - 1) // 2:
+            counts = any(id_ == node.id and not truth.is_lost(id_, d) for id_, d in voters)
+            if counts and lost + 1 > (len(voters) - 1) // 2:
                 return False
         return True
 

@@ -21,4 +21,5 @@ ABLATION = Ablation(
     "two changes of the voters overlap",
     Rules(machine=ChangesVotersAtOnce),
     scenarios=("S48",),
+    is_found_by_search=False,
 )

@@ -23,4 +23,5 @@ ABLATION = Ablation(
     "a leader commits what earlier leaders left before anything of its own",
     Rules(machine=CommitsAtEpochStart),
     scenarios=("S35",),
+    is_found_by_search=False,
 )

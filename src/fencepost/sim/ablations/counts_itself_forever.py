@@ -18,4 +18,5 @@ ABLATION = Ablation(
     "a leader that is being removed commits with its own disk",
     Rules(machine=CountsItselfForever),
     scenarios=("S47",),
+    is_found_by_search=False,
 )

@@ -18,4 +18,5 @@ ABLATION = Ablation(
     "an observer that becomes a voter counts for what it has not flushed",
     Rules(machine=ObserversNeedNoDisk),
     scenarios=("S49",),
+    is_found_by_search=False,
 )

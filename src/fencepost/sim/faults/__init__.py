@@ -5,8 +5,8 @@ likes to strike; `act` does the harm and says so with `world.did`, `heal` undoes
 A seed draws which faults are on in its world, and how much each of them strikes.
 
 What a fault does must be something the system is made to survive, unless it says that it `excuses`
-the node: then the node may give up, and the check that nobody lacks data leaves its disk out. The
-number of such disks stays below a majority of the voters (`can_damage`).
+the node: then the node may give up. A fault that takes a disk's content away asks first whether
+the quorum can spare it (`world.can_spare`).
 """
 
 from __future__ import annotations
@@ -80,12 +80,6 @@ class Fault:
         """Strike no more, and heal."""
         self._is_over = True
         self.heal()
-
-
-def can_damage(world: World) -> bool:
-    """Whether one more voter may lose data: the damaged ones must stay below a majority."""
-    damaged = sum(disk.is_damaged for disk in world.watch.truth.disks.values())
-    return damaged + 1 <= (world.options.voters - 1) // 2
 
 
 def fault_classes() -> dict[str, type[Fault]]:
