@@ -30,7 +30,9 @@ class BitRot(Fault):
         bit = self.lane.pick(64)
         node.is_excused = True
         try:
-            node.log_dir.checkpoint_recovery_points()
+            world.guard(node.log_dir.checkpoint_recovery_points, node)
+            if not node.is_up:  # its power failed meanwhile
+                return
             flip_batch(node, offset, bit)
         except (LookupError, OSError):  # it went with its segment; or the disk refuses
             return
