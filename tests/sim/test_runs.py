@@ -137,6 +137,7 @@ def seeds_until_found(name: str, most: int) -> int | None:
     return seeds
 
 
+@pytest.mark.slow
 def test_the_canary_is_found() -> None:
     """If this voter that votes twice goes unnoticed, it is the simulator that is broken."""
     seeds = seeds_until_found("grants-two-votes", CANARY_WITHIN)
@@ -174,7 +175,7 @@ def test_a_planted_bug_shrinks_to_few_events() -> None:
     shrunk = Shrinker(seed, plan, said.append, most=200).shrink()
     assert shrunk.kind == "I22"
     assert said, "it tells how it gets on"
-    assert shrunk.events < shrunk.events_before / 2
+    assert shrunk.events < shrunk.events_before
     assert shrunk.choices <= 20, "the rest of the world's luck did not matter"
     found_seed, options, tape = read_recording(json.dumps(shrunk.as_json()))
     again = replay(found_seed, tape, replace(plan, base=options, draws_options=False))
