@@ -66,6 +66,7 @@ class ScriptedVoters:
 
     def __init__(self, voter_ids: tuple[int, ...], host: str = "127.0.0.1") -> None:
         self.grants = False
+        self._turned_away: Callable[[FetchRequest], Message] | None = None
         self._inbox: queue.Queue[Heard] = queue.Queue()
         self._kept: list[Heard] = []
         self._open: list[socket.socket] = []
@@ -89,12 +90,15 @@ class ScriptedVoters:
             except queue.Empty:
                 raise AssertionError(f"no {kind.__name__} was heard in {timeout_s} s") from None
 
-    def forget(self) -> None:
-        """Drop what was heard and not taken."""
-        self._kept.clear()
+    def turn_away(self, answer: Callable[[FetchRequest], Message]) -> None:
+        """Answer fetches of epoch 0, which look for a leader, those that wait and those to come."""
+        self._turned_away = answer
         with contextlib.suppress(queue.Empty):
             while True:
-                self._inbox.get_nowait()
+                self._kept.append(self._inbox.get_nowait())
+        waiting, self._kept = self._kept, []
+        for heard in waiting:
+            self._take(heard)
 
     def close(self) -> None:
         """Close every socket."""
@@ -136,6 +140,8 @@ class ScriptedVoters:
             heard.answer(granted(request))
         elif isinstance(request, BeginQuorumEpochRequest) and self.grants:
             heard.answer(_followed(request))
+        elif isinstance(request, FetchRequest) and self._turned_away and _looks_for_leader(request):
+            heard.answer(self._turned_away(request))
         else:
             self._inbox.put(heard)
 
@@ -152,6 +158,10 @@ def granted(request: VoteRequest) -> VoteResponse:
     )
     topic = TopicDataResponse(topic_name=request.topics[0].topic_name, partitions=[partition])
     return VoteResponse(topics=[topic])
+
+
+def _looks_for_leader(request: FetchRequest) -> bool:
+    return request.topics[0].partitions[0].current_leader_epoch == 0
 
 
 def _followed(request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:

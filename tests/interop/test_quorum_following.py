@@ -37,18 +37,18 @@ class Follower:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
+        not_here = answer(epoch=0, leader=-1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        subject.peers.turn_away(lambda request: not_here)
         begun = subject.ask(begins(EPOCH, port=subject.peers.ports[2]))
         assert shown(begun) == "NONE 2@1 nodes=[2]"
 
     def asks(self, leader: int = 2, epoch: int = EPOCH) -> tuple[f.FetchPartition, Heard]:
-        """The next fetch from this leader; those of before it was known are turned away."""
+        """The next fetch from this leader; those from others are passed over."""
         while True:
             request, heard = self.subject.peers.hear(FetchRequest)
             partition = request.topics[0].partitions[0]
             if (heard.voter_id, partition.current_leader_epoch) == (leader, epoch):
                 return partition, heard
-            turned_away = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            heard.answer(answer(partition.current_leader_epoch, -1, turned_away))
 
     def has(self, leader: int = 2, epoch: int = EPOCH) -> tuple[int, int]:
         """(last epoch, end offset), which its next fetch says; that is answered with nothing."""
