@@ -48,7 +48,9 @@ def add_explore(actions: Any) -> None:
         metavar="LOGS",
         help="epochs of the batches that disks hold at first: '1/2/' for three voters",
     )
-    explore.add_argument("--minutes", type=float, metavar="M", help="stop after this long")
+    explore.add_argument(
+        "--minutes", type=float, default=10, metavar="M", help="stop after this long (10); 0: never"
+    )
     explore.add_argument("--states", type=int, metavar="N", help="stop after so many states")
     explore.add_argument(
         "--doubts", type=int, default=0, metavar="N", help="work out every Nth outcome again"

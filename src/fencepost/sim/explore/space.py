@@ -8,12 +8,13 @@ What may happen in a state: any message arrives, or is lost and its sender told;
 any of its timers fires, power fails on it and comes back; a client or an operator asks a leader for
 something. Events at different nodes are not ordered in any way: every order is taken.
 
-One thing is not taken apart: an answer that tells its receiver nothing. If an answer would,
-arriving at once, leave its receiver as it is and have it ask the very same again (a follower that
-has all its leader has; a leader that is not one yet), then the request just stays on its way.
-Whatever can happen while that answer travels can happen while the request does, and since only
-answers change what such a receiver asks, the answer would tell it nothing later either. So every
-state of a node that is reached with the answer on its way is reached without.
+One thing is not taken apart: a fetch whose answer tells its receiver nothing. If the answer would,
+arriving at once, leave its receiver as it is and have it ask the very same again (it has all that
+its leader has, or has asked somebody who does not lead), then the fetch just stays on its way.
+Whatever can happen while that answer travels can happen while the fetch does. And only the answer
+to its fetch, or giving up on it, changes what a follower asks next, so the answer would tell it
+nothing later either. So every state of a node that is reached with the answer on its way is reached
+without.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from fencepost.machines.quorum import QuorumMachine, Role
 from fencepost.sim.explore.bounds import Bounds
 from fencepost.sim.explore.flights import Flight, Kind, Networks
 from fencepost.sim.explore.laws import Laws, Past, Violation
-from fencepost.sim.explore.steps import Event, Outcome, Steps
+from fencepost.sim.explore.steps import MOST_STATES, Event, Outcome, Steps
+from fencepost.wire.api.fetch import FetchRequest
 
-_CELL_BITS, _NET_BITS, _PAST_BITS = 22, 30, 22
+_CELL_BITS, _NET_BITS, _PAST_BITS = MOST_STATES.bit_length() - 1, 30, 30
 _TIMEOUTS, _CRASHES, _CHANGES, _APPENDS, _LOSSES, _LATE = 20, 16, 12, 8, 4, 0
 
 
@@ -206,9 +208,10 @@ class Space:
             yield action, State(cells, net, past, state.budget - cost - kept_cost)
 
     def _tells_nothing(self, cells: tuple[int, ...], flight: int, outcome: Outcome) -> bool:
-        """Whether the answer to a request would only have it asked again."""
+        """Whether the answer to a fetch would only have it asked again."""
         asked = self.nets.flight(flight)
-        if asked.kind is not Kind.ASKED or outcome.answer < 0:
+        is_fetch = isinstance(self.steps.messages[asked.message], FetchRequest)
+        if not is_fetch or asked.kind is not Kind.ASKED or outcome.answer < 0:
             return False
         asker = cells[asked.asker - 1]
         event = ("answer", asked.peer, outcome.answer)

@@ -47,6 +47,9 @@ from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
 from fencepost.wire.message import Message
 
+MOST_STATES = 1 << 22
+"""How many states of nodes there can be: what `Space.pack` has room for."""
+
 Event = tuple[Any, ...]
 """What happens to a node: a word for it, and numbers."""
 
@@ -308,6 +311,8 @@ class Steps:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._cells)
+            if number >= MOST_STATES:
+                raise OverflowError("more states of nodes than a packed state can name")
             self._cells.append(cell)
             self.views.append(self._view(cell))
             self._own.append(None)
