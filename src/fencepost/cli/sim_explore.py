@@ -116,15 +116,10 @@ def _progress(report: Any) -> None:
 
 
 def summary(report: Any) -> dict[str, Any]:
-    """What a search has come to, for programs."""
-    told = asdict_but_path(report)
-    told["states_per_second"] = round(report.rate)
-    return told
-
-
-def asdict_but_path(report: Any) -> dict[str, Any]:
-    """The fields of a report but the path, which the story tells."""
-    return {each.name: getattr(report, each.name) for each in fields(report) if each.name != "path"}
+    """What a search has come to, for programs; its path is told by the story."""
+    told = {each.name: getattr(report, each.name) for each in fields(report)}
+    del told["path"]
+    return {**told, "states_per_second": round(report.rate)}
 
 
 def lines(report: Any) -> list[str]:

@@ -16,7 +16,7 @@ from collections import deque
 from typing import Any, Final, NamedTuple
 
 from fencepost.batch.control import build_control_batch, build_leader_change, read_control
-from fencepost.batch.header import iter_headers, read_header, stamp
+from fencepost.batch.header import read_header, stamp
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, SendAfterPersist, Truncate
@@ -371,9 +371,9 @@ class _Ports:
         self._cell.state = state
 
     def store_snapshot(self, key: Any, work: Any) -> None:
-        raise AssertionError("there are no snapshots here")
+        raise AssertionError("there are no snapshots here, and no damage")
 
-    install_snapshot = drop_prefix = store_snapshot
+    install_snapshot = drop_prefix = mend = store_snapshot
 
     def send(self, key: Any, to: Any, message: Any) -> None:
         self._cell.sent.append((to, message))
@@ -396,8 +396,3 @@ class _Ports:
 
 ANSWER: Final = "answer"
 """The token of a request that came over the network."""
-
-
-def batches_in(data: bytes) -> list[int]:
-    """The sizes of the batches in `data`."""
-    return [header.size_bytes for _, header in iter_headers(data)]

@@ -165,14 +165,6 @@ class Steps:
         log = self._cells[number].log
         return len(log.entries) - log.durable
 
-    def asked(self, number: int, peer: int) -> int:
-        """The request to a peer whose answer the node waits for."""
-        return self.messages.of(self._cells[number].asked[peer])
-
-    def waiting(self, number: int) -> list[int]:
-        """The peers whose answers the node waits for."""
-        return sorted(self._cells[number].asked)
-
     # -- a step of the machine -----------------------------------------------------------------
 
     def _step(self, before: Cell, event: Event) -> Outcome:
