@@ -268,3 +268,75 @@ def test_damage_behind_the_image_is_replaced_by_a_snapshot():
     world.create_topics(2)
     world.restart()
     assert world.topics_in_image == 10 and not world.broken
+
+
+# -- mending ---------------------------------------------------------------------------------------
+
+
+def batches_of(world):
+    """Offset and bytes of every batch of the log."""
+    log = world.host.log
+    found = log.read_all_batches(log.start_offset, log.end_offset)
+    return [(header.base_offset, bytes(batch)) for header, batch in found]
+
+
+def damaged_world(topic):
+    """A log in which the batch of a topic has rotted; what it was; and where it stands."""
+    world = MetadataWorld(segment_bytes=1000)
+    world.start()
+    world.create_topics(30)
+    sound = batches_of(world)
+    world.stop()
+    spoil(world, topic)
+    world.start()
+    name = f"t{topic}".encode() + bytes(6)
+    return world, sound, next(offset for offset, batch in sound if name in batch)
+
+
+@pytest.mark.parametrize("topic", range(0, 24, 3))
+def test_a_damaged_batch_is_found_and_mended_in_its_place(topic):
+    world, sound, offset = damaged_world(topic)
+    log = world.host.log
+    assert log.first_damaged(log.start_offset) == offset
+    assert log.first_damaged(offset) == offset
+    assert log.first_damaged(offset + 2) is None
+    log.mend(offset, dict(sound)[offset])
+    assert log.first_damaged(log.start_offset) is None
+    assert batches_of(world)[: len(sound)] == sound
+    world.stop()
+    world.broken.clear()
+    world.start()
+    assert world.topics_in_image == 30 and not world.broken
+
+
+def test_a_header_that_rotted_is_mended_too():
+    world, sound, offset = damaged_world(5)
+    path = next(
+        f"{LOG}/{name}"
+        for name in world.disk.list(LOG)
+        if name.endswith(".log") and dict(sound)[offset][:24] in world.disk.read(f"{LOG}/{name}")
+    )
+    at = world.disk.read(path).index(dict(sound)[offset][:24])
+    for byte in (3, 9, 16, 26):  # the base offset, the length, the magic, the last offset
+        world.disk.flip_bit(path, (at + byte) * 8)
+    log = world.host.log
+    assert log.first_damaged(log.start_offset) == offset
+    log.mend(offset, dict(sound)[offset])
+    assert log.first_damaged(log.start_offset) is None
+
+
+def test_nothing_else_is_written_there():
+    world, sound, offset = damaged_world(5)
+    log, good = world.host.log, dict(sound)
+    before = [world.disk.read(f"{LOG}/{n}") for n in world.disk.list(LOG) if n.endswith(".log")]
+    other = next(batch for at, batch in sound if at != offset and len(batch) == len(good[offset]))
+    for batch in (other, good[offset] + b"x", good[offset] + other):
+        with pytest.raises(ValueError, match="no batch"):
+            log.mend(offset, batch)
+    others = [batch for _, batch in sound if len(batch) != len(good[offset])]
+    assert others, "batches differ in size"
+    for batch in others:
+        with pytest.raises(ValueError, match="does not end where"):
+            log.mend(offset, offset.to_bytes(8) + batch[8:])
+    after = [world.disk.read(f"{LOG}/{n}") for n in world.disk.list(LOG) if n.endswith(".log")]
+    assert after == before

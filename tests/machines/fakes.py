@@ -20,6 +20,7 @@ from fencepost.machines.effects import (
     Append,
     DropPrefix,
     InstallSnapshot,
+    Mend,
     StoreSnapshot,
     Truncate,
 )
@@ -150,6 +151,9 @@ class World:
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
         raise AssertionError("partitions have no snapshots")
+
+    def mend(self, key: Hashable, work: Mend) -> None:
+        raise AssertionError("partitions are mended by their followers")
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         self.sent.append((key, to, message))

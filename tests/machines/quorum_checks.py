@@ -53,6 +53,7 @@ class Node:
     timers: dict[str, int] = field(default_factory=dict)
     wants_flush: bool = False
     wants_install: SnapshotId | None = None
+    keeps_log: bool = False
     refuses_disk: str | None = None
     dies_writing_state: bool = False
     failed: str | None = None

@@ -16,7 +16,14 @@ from typing import Any
 from fencepost.batch.records import build_batch
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.driver import Driver
-from fencepost.machines.effects import Append, DropPrefix, InstallSnapshot, StoreSnapshot, Truncate
+from fencepost.machines.effects import (
+    Append,
+    DropPrefix,
+    InstallSnapshot,
+    Mend,
+    StoreSnapshot,
+    Truncate,
+)
 from fencepost.machines.quorum import (
     AppendRecords,
     DraftBounds,
@@ -84,10 +91,15 @@ class _Ports:
 
     def install_snapshot(self, key: Any, work: InstallSnapshot) -> None:
         self._node.wants_install = work.snapshot_id
+        self._node.keeps_log = work.keeps_log
 
     def drop_prefix(self, key: Any, work: DropPrefix) -> None:
         self._world.check_prefix(self._node, work.start_offset)
         self._node.log.drop_prefix(work.start_offset)
+
+    def mend(self, key: Any, work: Mend) -> None:
+        assert work.offset in self._node.log.rotten, "nothing sound is written over"
+        self._node.log.rotten.discard(work.offset)
 
     def write_state(self, key: Any, state: QuorumState) -> None:
         if self._node.refuses_disk:
@@ -215,7 +227,8 @@ class World(Checks):
             self.driver(node_id).feed(KEY, SnapshotRefused(snapshot_id, flaw))
             return
         self.check_snapshot(node, snapshot_id)
-        node.log.start_over(snapshot_id)
+        if not node.keeps_log:
+            node.log.start_over(snapshot_id)
         self.driver(node_id).feed(KEY, SnapshotInstalled(snapshot_id, self.history_of(node)))
 
     def crash_installing(self, node_id: int) -> None:

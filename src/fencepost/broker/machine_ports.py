@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fencepost.batch.header import read_header
+from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import (
@@ -31,6 +32,7 @@ from fencepost.machines.effects import (
     DropPrefix,
     InstallSnapshot,
     Machine,
+    Mend,
     StoreSnapshot,
     Truncate,
 )
@@ -206,6 +208,13 @@ class MachinePorts(ABC):
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
         """Let the log start at the offset. OSError."""
         self._snapshots(key).drop_prefix(work)
+
+    def mend(self, key: Hashable, work: Mend) -> None:
+        """Put a good copy of a batch in the place of a damaged one, durably. OSError."""
+        try:
+            self._hosts[key].log.mend(work.offset, work.batch)
+        except (CorruptFileError, ValueError) as error:  # whoever reads it will meet it again
+            log.error("the batch at %d of %s cannot be mended: %s", work.offset, key, error)
 
     def _snapshots(self, key: Hashable) -> SnapshotPort:
         snapshots = self._hosts[key].snapshots

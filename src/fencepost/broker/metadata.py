@@ -46,7 +46,7 @@ from fencepost.log.snapshots import SnapshotError, SnapshotStore
 from fencepost.machines.effects import Buffer
 from fencepost.machines.image import ClusterImage, ImageDelta, ReplayError, apply_records, diff
 from fencepost.machines.probes import probe
-from fencepost.machines.quorum import QuorumMachine, QuorumState, Start
+from fencepost.machines.quorum import QuorumMachine, QuorumState, Role, Start
 from fencepost.machines.quorum.inputs import (
     DraftBounds,
     FetchBounds,
@@ -109,6 +109,7 @@ class MetadataHost:
         self._on_image: list[OnImage] = []
         self._on_step: list[Callable[[], None]] = []
         self._applied = 0
+        self._unread_at: int | None = None
         self._broken = False
         self._catching_up = False
 
@@ -149,6 +150,8 @@ class MetadataHost:
         """Apply what is committed and not yet in the image, and tell everybody."""
         high_watermark = self.machine.high_watermark
         if self._broken or self._catching_up or self._applied >= high_watermark:
+            return
+        if self._waits_for_mending():
             return
         snapshot = newer_snapshot(self.snapshots, self._applied)
         if snapshot is not None and snapshot.end_offset > high_watermark:
@@ -202,12 +205,26 @@ class MetadataHost:
             return None
 
     def _meet_damage(self, replay: Replay) -> None:
-        """Committed metadata cannot be read: others have it, so the machine must not vote on it."""
+        """Committed metadata cannot be read: the machine has it mended by somebody who can."""
         probe("metadata.damage.committed")
-        self._feed(LogDamaged(replay.next_offset, str(replay.damage)))
+        damaged_at = self.log.first_damaged(replay.next_offset)
+        self._unread_at = replay.next_offset if damaged_at is None else damaged_at
+        self._feed(LogDamaged(self._unread_at, str(replay.damage)))
+        if self.machine.voter_set.ids != (self.machine.key.id,):
+            log.error("the metadata log cannot be read, and is to be mended: %s", replay.damage)
+            return
         self._broken = True
-        log.critical("the metadata log cannot be read: %s", replay.damage)
-        self._on_broken(f"the metadata log cannot be read: {replay.damage}")
+        log.critical("the metadata log cannot be read, and nobody else has it: %s", replay.damage)
+        self._on_broken(f"the metadata log cannot be read, and nobody else has it: {replay.damage}")
+
+    def _waits_for_mending(self) -> bool:
+        """Whether what is to be read next is known to be damaged, and nobody has mended it yet."""
+        if self._unread_at is None:
+            return False
+        if self.machine.role is Role.FAILED or self._unread_at == self.machine.damaged_at:
+            return True
+        self._unread_at = None
+        return False
 
     def read(self, bounds: FetchBounds | DraftBounds) -> list[Buffer] | None:
         """The batches that the machine lets a follower read; None if one of them has rotted.

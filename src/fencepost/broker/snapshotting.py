@@ -110,8 +110,9 @@ class SnapshotKeeper:
             self._feed(SnapshotRefused(snapshot_id, str(error)))
             return
         self._loaded = snapshot_id, images[0]
-        self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
-        self._store.drop_before(snapshot_id.end_offset)
+        if not work.keeps_log:
+            self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
+            self._store.drop_before(snapshot_id.end_offset)
         log.info("the log goes on from snapshot %s", snapshot_id)
         self._feed(SnapshotInstalled(snapshot_id, histories[0] if header.kraft_version else None))
 

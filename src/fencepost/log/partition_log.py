@@ -51,6 +51,7 @@ from fencepost.log.errors import (
 )
 from fencepost.log.flush import FlushJob
 from fencepost.log.health import Health
+from fencepost.log.mending import first_damaged, mend
 from fencepost.log.names import deleted_dir
 from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS, ProducerStates
@@ -389,6 +390,23 @@ class PartitionLog:
         """
         self._check_readable(from_offset)
         yield from iter_batches(self._row.from_offset(from_offset), from_offset, upto)
+
+    def first_damaged(self, from_offset: int) -> int | None:
+        """Where the first batch from there on begins that is not sound; None if all are.
+
+        For a log without gaps. Raises OffsetOutOfRange, LogFailedError, OSError.
+        """
+        self._check_readable(from_offset)
+        return first_damaged(self._row.from_offset(from_offset), from_offset)
+
+    def mend(self, offset: int, batch: Buffer) -> None:
+        """Put a good copy of the damaged batch at `offset` in its place, durably.
+
+        Raises ValueError if it does not fit, OffsetOutOfRange, CorruptFileError, LogFailedError,
+        OSError.
+        """
+        self._check_readable(offset)
+        mend(self._row.from_offset(offset)[0], offset, batch)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where readers of committed data stop: below it every transaction is decided for good."""

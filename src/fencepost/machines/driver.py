@@ -29,6 +29,7 @@ from fencepost.machines.effects import (
     Fail,
     InstallSnapshot,
     Machine,
+    Mend,
     Persist,
     Persisted,
     Reply,
@@ -78,6 +79,10 @@ class Ports(Protocol):
 
     def drop_prefix(self, key: Key, work: DropPrefix) -> None:
         """Let the log start at the offset. OSError."""
+        ...
+
+    def mend(self, key: Key, work: Mend) -> None:
+        """Put a good copy of a batch in the place of a damaged one, durably. OSError."""
         ...
 
     def send(self, key: Key, to: Any, message: Any) -> None:
@@ -217,6 +222,8 @@ class Driver:
             # What waits for the log that is replaced will never be durable.
             hosted.held.clear()
             self._ports.install_snapshot(key, work)
+        elif isinstance(work, Mend):
+            self._ports.mend(key, work)
         else:
             self._ports.drop_prefix(key, work)
 

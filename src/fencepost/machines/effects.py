@@ -84,9 +84,11 @@ class InstallSnapshot:
     It is checked (header, footer, every CRC), synced, renamed, its directory is synced; then the
     log is emptied and starts at the snapshot's end. The machine is told with `SnapshotInstalled`
     or `SnapshotRefused` (`machines.quorum.inputs`); until then it leaves the log alone.
+    With `keeps_log` the log has all of it and more, and stays as it is.
     """
 
     snapshot_id: SnapshotId
+    keeps_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +102,21 @@ class DropPrefix:
 
 
 @dataclass(frozen=True, slots=True)
+class Mend:
+    """Write a good copy of the damaged batch at `offset` in its place, durably.
+
+    If that cannot be, reading the log will say so again (`LogDamaged`).
+    """
+
+    offset: int
+    batch: Buffer
+
+
+@dataclass(frozen=True, slots=True)
 class Persist:
     """Work for the disk; see the module docstring for when each kind counts as durable."""
 
-    work: Append | Truncate | WriteState | StoreSnapshot | InstallSnapshot | DropPrefix
+    work: Append | Truncate | WriteState | StoreSnapshot | InstallSnapshot | DropPrefix | Mend
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.broker.metadata_log import MetadataLogSettings, open_metadata
 from fencepost.broker.snapshotting import SnapshotRules
 from fencepost.log.config import LogConfig
+from fencepost.log.errors import CorruptFileError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotStore
@@ -115,9 +116,21 @@ def open_node(node: SimNode) -> MetadataHost:
         draw=node.draw,
         machine_class=world.rules.machine,
     )
-    world.watch.recovered(node.id, entries_of(host), host.log.start_offset)
+    world.watch.recovered(node.id, _found_by(node, host), host.log.start_offset)
     world.watch.state_read(node.id, host.machine.state)
     return host
+
+
+def _found_by(node: SimNode, host: MetadataHost) -> list[Entry]:
+    """What the node has in its log; behind damage, what the onlooker knows to be there."""
+    known = node.world.watch.truth.disks[node.id]
+    try:
+        return entries_of(host)
+    except CorruptFileError:
+        if not known.is_damaged:
+            raise
+        log = host.log
+        return [e for e in known.entries if log.start_offset < e.next_offset <= log.end_offset]
 
 
 def entries_of(host: MetadataHost) -> list[Entry]:

@@ -267,6 +267,12 @@ def refuse(script: Script, words: list[str]) -> None:
 
 
 @command
+def checkpoint(script: Script, words: list[str]) -> None:
+    """`checkpoint N`: N writes down how far its log is durable; recovery begins there."""
+    node_of(script, words[0]).log_dir.checkpoint_recovery_points()
+
+
+@command
 def rot(script: Script, words: list[str]) -> None:
     """`rot N OFFSET`: a bit of the batch with that offset changes on N's disk; N may give up."""
     node = node_of(script, words[0])

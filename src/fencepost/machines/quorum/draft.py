@@ -170,7 +170,7 @@ class Draft(Serving, Following):
     def _fetch_request(self) -> Message:
         if not self._config.speaks_draft:
             return super()._fetch_request()
-        epoch, end_offset = self._log_end
+        epoch, end_offset = self._fetch_end
         draft = FetchQuorumRecordsRequest(
             replica_id=self._node_id,
             leader_epoch=self._state.epoch,

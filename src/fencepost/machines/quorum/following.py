@@ -184,7 +184,7 @@ class Following(Snapshots):
 
     def _fetch_request(self) -> Message:
         return messages.fetch_request(
-            self._config, self._node_id, self._state.epoch, self._log_end, self._high_watermark
+            self._config, self._node_id, self._state.epoch, self._fetch_end, self._high_watermark
         )
 
     def _follower_request(self, follower: Follower) -> Message:
@@ -226,7 +226,7 @@ class Following(Snapshots):
         if not isinstance(follower, Follower) or follower.leader_id != source:
             self._probe_next()  # a bootstrap server may be the leader; it is asked by its id next
             return
-        if asked.fetch_offset != self._end_offset or asked.current_leader_epoch != self.epoch:
+        if asked.fetch_offset != self._fetch_end[1] or asked.current_leader_epoch != self.epoch:
             return  # asked before the log changed under it
         self._take_fetched(follower, said)
 
@@ -252,6 +252,8 @@ class Following(Snapshots):
         elif max(said.snapshot_id.epoch, said.snapshot_id.end_offset) >= 0:
             offered = said.snapshot_id
             self._begin_snapshot(follower, SnapshotId(offered.end_offset, offered.epoch))
+        elif self.damaged_at is not None:
+            self._take_good_copy(follower, said.records)
         elif not self._append_fetched(said.records):
             probe("quorum.fetch.unsound")
             self._wait_for_retry(follower)

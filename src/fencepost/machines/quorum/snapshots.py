@@ -41,7 +41,9 @@ Damage
 A batch that no longer matches its checksum is neither sent nor applied (`LogDamaged`). A leader
 that has one resigns; a node that has one does not stand for election until it is healed. Where the
 high watermark lies beyond the batch, it is healed by a snapshot that stands for it: there is one,
-or the shell takes one of its image, or the leader sends one. Where it does not, the log is cut
+or the shell takes one of its image. Else the leader is asked for the very batch, and has it, or a
+snapshot beyond it; the one is written over the damage, the other put beside the log, which keeps
+what lies behind. Where it does not, the log is cut
 there and fetched again; until then votes go only to candidates whose logs are as long as ours was,
 because somebody may have counted on it. (That promise does not outlive the process: a recovery that
 cuts a torn log cannot tell what was promised either.) A lone voter has nobody to fetch from, and
@@ -52,8 +54,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from fencepost.batch.errors import BatchError
+from fencepost.batch.header import check_crc, iter_headers
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotId
-from fencepost.machines.effects import DropPrefix, InstallSnapshot, Persist, StoreSnapshot
+from fencepost.machines.effects import (
+    Buffer,
+    DropPrefix,
+    InstallSnapshot,
+    Mend,
+    Persist,
+    StoreSnapshot,
+)
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
 from fencepost.machines.quorum.endpoints import leader_in
@@ -86,6 +97,9 @@ class Snapshots(Transitions):
 
     def _may_load(self, snapshot_id: SnapshotId) -> bool:
         """Whether nothing that we know to be committed would be lost (I07)."""
+        damaged_at = self.damaged_at
+        if damaged_at is not None and damaged_at < snapshot_id.end_offset:
+            return True  # what we have behind it stays
         return snapshot_id.end_offset >= self._high_watermark
 
     def _fetch_snapshot_request(self, fetching: FetchingSnapshot) -> Message:
@@ -143,7 +157,14 @@ class Snapshots(Transitions):
         if self._is_whole(fetching):
             follower.fetching = None
             self._installing = fetching.snapshot_id
-            self._emit(Persist(InstallSnapshot(fetching.snapshot_id)))
+            keeps_log = self._is_inside_log(fetching.snapshot_id)
+            self._emit(Persist(InstallSnapshot(fetching.snapshot_id, keeps_log)))
+
+    def _is_inside_log(self, snapshot_id: SnapshotId) -> bool:
+        """Whether our log has what it stands for, and more: others may count on us for that."""
+        end_offset, epoch = snapshot_id
+        is_inside = self._log.start_offset < end_offset < self._end_offset
+        return is_inside and self._log.epochs.epoch_at(end_offset - 1) == epoch
 
     def _is_whole(self, fetching: FetchingSnapshot) -> bool:
         """Whether nothing is missing. (Whether it is sound is seen when it is installed.)"""
@@ -188,6 +209,11 @@ class Snapshots(Transitions):
             return
         assert not isinstance(self._body, Leader | Nominee), "leaders never load a snapshot"
         log = self._log
+        if log.end_offset > snapshot_id.end_offset:
+            self._installing = None
+            self._advance_high_watermark(snapshot_id.end_offset)
+            self._drop_damaged(snapshot_id.end_offset)
+            return
         assert log.start_offset == log.end_offset == snapshot_id.end_offset, "the log is empty"
         self._installing = None
         self._end_offset = self._durable_end_offset = snapshot_id.end_offset
@@ -274,12 +300,14 @@ class Snapshots(Transitions):
 
     def _step_log_damaged(self, input_: inputs.LogDamaged) -> None:
         offset = input_.offset
-        if self.role is Role.FAILED or self._installing is not None:
+        if self.role is Role.FAILED:
             return
         if not self._log.start_offset <= offset < self._end_offset:
             return  # it is no longer in the log
         probe("quorum.log.damaged")
         self._damaged |= {offset}
+        if self._installing is not None:
+            return
         latest = self._log.snapshots.latest()
         if latest is not None and latest.end_offset > offset:
             self._drop_damaged(latest.end_offset)
@@ -316,6 +344,40 @@ class Snapshots(Transitions):
         """Nobody has told us that it is committed: have it fetched again."""
         self._promised_log_end = promised
         self._truncate(offset)
+
+    @property
+    def _fetch_end(self) -> tuple[int, int]:
+        """(epoch of the record below, offset) where we ask for more: what is damaged comes first.
+
+        That a batch is damaged and still in the log means that it is committed.
+        """
+        damaged_at = self.damaged_at
+        if damaged_at is None:
+            return self._log_end
+        return self._epoch_before(damaged_at), damaged_at
+
+    def _take_good_copy(self, follower: Follower, records: Buffer | None) -> None:
+        """Have a damaged batch replaced by the leader's; it is the same batch, or none of ours."""
+        damaged_at = self.damaged_at
+        view = memoryview(records or b"")
+        try:
+            position, header = next(iter_headers(view), (0, None))
+        except BatchError:
+            header = None
+        if (
+            header is None
+            or header.base_offset != damaged_at
+            or header.next_offset > self._end_offset
+            or header.partition_leader_epoch != self._log.epochs.epoch_at(header.base_offset)
+            or not check_crc(view, position, header)
+        ):
+            probe("quorum.mend.unsound")
+        else:
+            probe("quorum.log.mended")
+            batch = bytes(view[position : position + header.size_bytes])
+            self._emit(Persist(Mend(header.base_offset, batch)))
+            self._damaged -= {header.base_offset}
+        self._wait_for_retry(follower)
 
     def _drop_damaged(self, start_offset: int) -> None:
         """A snapshot stands for what cannot be read."""
