@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50, help="of leaders of this project")
     parser.add_argument("--apache-kills", type=int, default=50, help="of leaders of Apache Kafka")
     parser.add_argument("--fetch-timeout-ms", type=int, default=2000, help="for failover")
+    parser.add_argument("--silently", action="store_true", help="stop leaders (SIGSTOP)")
     parser.add_argument("--partitions", type=int, default=100_000)
     parser.add_argument("--seeds", type=int, default=100, help="of the simulator")
     parser.add_argument("--seed", type=int, default=595, help="of the moments of kills")
@@ -85,7 +86,8 @@ def main() -> None:
         print(f"\nmetadata writes, three controllers:\n{peers.table(writes.HEADINGS, rows)}")
     if "failover" in chosen:
         kills = dict(zip(voters.KINDS, (options.kills, options.apache_kills), strict=True))
-        rows = failover.rows(failover.compare(kills, options.fetch_timeout_ms, options.seed))
+        found = failover.compare(kills, options.fetch_timeout_ms, options.seed, options.silently)
+        rows = failover.rows(found)
         timeouts = f"election timeout 1000 ms, fetch timeout {options.fetch_timeout_ms} ms"
         print(f"\nleader failover, {timeouts}:\n{peers.table(failover.HEADINGS, rows)}")
     if "load" in chosen:

@@ -1,9 +1,15 @@
-"""Leader failover: from `kill -9` of the leader to the first write that another acknowledges."""
+"""Leader failover: from the leader's end to the first write that another one acknowledges.
+
+Killed, its port refuses connections, which a follower may take for what it is; stopped (SIGSTOP),
+it is as silent as a machine without power, and only the fetch timeout tells.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import signal
 import statistics
 import tempfile
 import time
@@ -16,14 +22,16 @@ GIVE_UP_S = 60.0
 SETTLE_S = 1.0
 
 
-def fail_over(quorum: Quorum, number: int, draw: random.Random) -> float:
-    """Kill the leader at a random moment, wait for a write, bring it back; milliseconds."""
+def fail_over(quorum: Quorum, number: int, draw: random.Random, silently: bool) -> float:
+    """End the leader at a random moment, wait for a write, bring it back; milliseconds."""
     leader = quorum.wait_for_leader()
     others = [node for node in quorum.voters if node is not leader]
     time.sleep(SETTLE_S + draw.random() * SETTLE_S)
-    leader.kill()
+    assert leader.process is not None
+    os.kill(leader.process.pid, signal.SIGSTOP if silently else signal.SIGKILL)
     killed = time.monotonic()
     written = first_write(others, number, killed + GIVE_UP_S)
+    leader.kill()
     leader.start()
     wait_until(lambda: _all_follow(quorum), "the killed controller is back", GIVE_UP_S)
     return (written - killed) * 1000
@@ -37,7 +45,9 @@ def _all_follow(quorum: Quorum) -> bool:
     return all(v.log_end_offset >= said.high_watermark for v in said.current_voters)
 
 
-def compare(kills: dict[str, int], fetch_timeout_ms: int, seed: int) -> dict[str, list[float]]:
+def compare(
+    kills: dict[str, int], fetch_timeout_ms: int, seed: int, silently: bool
+) -> dict[str, list[float]]:
     """Milliseconds by kind; both quorums run all the time, and their kills take turns.
 
     Followers find out by the fetch timeout that a leader is gone; it is the larger part.
@@ -54,7 +64,7 @@ def compare(kills: dict[str, int], fetch_timeout_ms: int, seed: int) -> dict[str
         for number in range(max(kills.values())):
             for kind, quorum in quorums.items():
                 if number < kills[kind]:
-                    found[kind].append(fail_over(quorum, number, draw))
+                    found[kind].append(fail_over(quorum, number, draw, silently))
                     print(f"  kill {number + 1} of {kind}: {found[kind][-1]:.0f} ms", flush=True)
     return found
 
