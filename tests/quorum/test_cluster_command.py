@@ -98,17 +98,44 @@ def test_up_and_down_and_up_again(tmp_path: Path, started: list[Up]):
     assert (code, errors) == (0, "")
     assert not [pid for pid in pids.values() if is_alive(pid)]
 
-    assert "keeps its configuration" in fencepost(
-        "cluster", "up", "--dir", str(tmp_path / "c"), "-o", "a=b", code=2
-    )
-    assert "3 controllers" in fencepost(
-        "cluster", "up", "--dir", str(tmp_path / "c"), "--controllers", "5", code=2
-    )
-    started.append(again := Up("--dir", str(tmp_path / "c")))
+    options += ["--controllers=3", "--brokers=1", f"--broker-port={servers.rpartition(':')[2]}"]
+    started.append(again := Up("--dir", str(tmp_path / "c"), *options))
     assert again.read_until("clients:").split()[-1] == servers
     again.read_until("ready")
     assert "kept" in fencepost("topics", "list", "-b", servers)
     assert again.interrupt()[0] == 0
+
+
+@pytest.fixture(scope="module")
+def stopped_cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a cluster of a controller and a broker that was made and never started."""
+    directory = tmp_path_factory.mktemp("stopped")
+    QuorumCluster(1, 1, directory=directory, controller_ports=[19093], broker_ports=[19092])
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--controllers", "5"], "has 1; leave --controllers out"),
+        (["--brokers", "0"], "has 1; leave --brokers out"),
+        (["--controller-port", "19092"], "are 19093; leave --controller-port out"),
+        (["--broker-port", "19093"], "are 19092; leave --broker-port out"),
+        (["-o", "num.partitions=7"], "has no num.partitions; leave -o num.partitions out"),
+        (["-o", "node.id=2"], "has node.id=1; leave -o node.id out"),
+    ],
+)
+def test_what_contradicts_the_cluster_that_is_there(
+    stopped_cluster: Path, options: list[str], says: str
+):
+    assert says in fencepost("cluster", "up", "--dir", str(stopped_cluster), *options, code=2)
+
+
+def test_up_in_the_data_directory_of_a_node(stopped_cluster: Path):
+    data = stopped_cluster / "controller-1" / "data"
+    before = sorted(data.iterdir())
+    assert "data directory of a node" in fencepost("cluster", "up", "--dir", str(data), code=2)
+    assert sorted(data.iterdir()) == before
 
 
 def test_a_node_that_dies_is_reported_with_its_log(tmp_path: Path, started: list[Up]):

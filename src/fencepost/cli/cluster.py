@@ -1,7 +1,8 @@
 """`fencepost cluster up`: controllers and brokers on this machine, one process each.
 
 Everything is in one directory: each node's configuration, log and data. A second `up` with the same
-directory starts the same cluster again. One Ctrl-C stops all nodes in order, another one at once.
+directory starts the same cluster again; options may be repeated, and those that contradict what is
+there are refused. One Ctrl-C stops all nodes in order, another one at once.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import contextlib
 import signal
 import sys
 import threading
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import UsageError, pair
+from fencepost.log.meta import decode_properties
+from fencepost.log.names import META_PROPERTIES_FILE
 
 if TYPE_CHECKING:
     from fencepost.testing.node_process import NodeProcess
@@ -37,6 +41,9 @@ examples:
   fencepost cluster up --controllers 5 --brokers 2 --dir /tmp/five
   fencepost cluster up --controller-port 19091 --broker-port 9092
   fencepost cluster up --dir /tmp/five                   (once more, with the same data)
+
+A directory that has a cluster keeps its numbers, ports and configuration: options that agree with
+them are accepted, others are refused.
 """
 
 
@@ -112,29 +119,69 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
     from fencepost.testing.quorum_cluster import QuorumCluster
 
     directory = arguments.dir.expanduser().absolute()
+    if (directory / META_PROPERTIES_FILE).exists():
+        raise UsageError(
+            f"--dir {directory} is the data directory of a node: name one that is empty, new, or"
+            " an earlier cluster's"
+        )
     found = len(list(directory.glob("controller-*"))), len(list(directory.glob("broker-*")))
-    if any(found):
-        if arguments.overrides or arguments.controller_port or arguments.broker_port:
-            raise UsageError(
-                f"{directory} has a cluster, which keeps its configuration and ports: see the"
-                " server.properties of its nodes"
-            )
-        wanted = (arguments.controllers or found[0], arguments.brokers or found[1])
-        if wanted != found:
-            raise UsageError(
-                f"{directory} has a cluster of {found[0]} controllers and {found[1]} brokers"
-            )
     controllers = _count("--controllers", arguments.controllers, found[0] or DEFAULT_CONTROLLERS, 1)
     brokers = found[1] if any(found) else DEFAULT_BROKERS
     brokers = _count("--brokers", arguments.brokers, brokers, 0)
-    return QuorumCluster(
+    if any(found):
+        _must_be("--controllers", controllers, found[0], directory)
+        _must_be("--brokers", brokers, found[1], directory)
+    controller_ports = _ports(arguments.controller_port, controllers)
+    broker_ports = _ports(arguments.broker_port, brokers)
+    config = dict(pair(text, "-o") for text in arguments.overrides)
+    cluster = QuorumCluster(
         controllers,
         brokers,
         directory=directory,
-        controller_ports=_ports(arguments.controller_port, controllers),
-        broker_ports=_ports(arguments.broker_port, brokers),
-        config=dict(pair(text, "-o") for text in arguments.overrides),
+        controller_ports=controller_ports,
+        broker_ports=broker_ports,
+        config=config,
     )
+    if any(found):
+        _must_have_ports(cluster, "--controller-port", controller_ports, cluster.controllers)
+        _must_have_ports(cluster, "--broker-port", broker_ports, cluster.brokers)
+        _must_be_configured(cluster, config)
+    return cluster
+
+
+def _must_be(option: str, given: int, found: int, directory: Path) -> None:
+    """Whether a count is the one of the cluster that is there. UsageError."""
+    if given != found:
+        raise UsageError(
+            f"{option} {given}: the cluster in {directory} has {found}; leave {option} out to start"
+            " it, or name another --dir"
+        )
+
+
+def _must_have_ports(
+    cluster: QuorumCluster, option: str, given: list[int] | None, ids: Iterable[int]
+) -> None:
+    """Whether nodes that are there listen where the option says. UsageError."""
+    ports = [cluster.port_of(id_) for id_ in ids]
+    if given is not None and given != ports:
+        said = ", ".join(map(str, ports)) or "none"
+        raise UsageError(
+            f"{option} {given[0] if given else ''}: the ports in {cluster.directory} are {said};"
+            f" leave {option} out to start that cluster, or name another --dir"
+        )
+
+
+def _must_be_configured(cluster: QuorumCluster, given: Mapping[str, str]) -> None:
+    """Whether every node that is there is configured as the options say. UsageError."""
+    for node in cluster.nodes.values():
+        entries = decode_properties(str(node.config_path), node.config_path.read_bytes())
+        for key, value in given.items():
+            if entries.get(key) != value:
+                has = f"{key}={entries[key]}" if key in entries else f"no {key}"
+                raise UsageError(
+                    f"-o {key}={value}: {node.config_path} has {has}; leave -o {key} out to start"
+                    " that cluster, or change it in the server.properties of its nodes"
+                )
 
 
 def _count(option: str, given: int | None, otherwise: int, least: int) -> int:

@@ -151,6 +151,10 @@ class QuorumCluster:
         """HOST:PORT of the node's listener; of the quorum's, if it is a controller."""
         return f"{HOST}:{self._ports[node_id]}"
 
+    def port_of(self, node_id: int) -> int:
+        """Of the node's listener; of the quorum's, if it is a controller."""
+        return self._ports[node_id]
+
     @property
     def bootstrap_servers(self) -> str:
         """The brokers, for clients."""
