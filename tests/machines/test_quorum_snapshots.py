@@ -499,6 +499,8 @@ def test_j_what_is_behind_a_snapshot_can_be_cut_off_again_and_no_more() -> None:
 def test_k_a_snapshot_that_is_not_sound_is_fetched_again() -> None:
     bench = loaded()
     bench.step(SnapshotRefused(OFFERED, "crc"))
+    bench.step(TimerFired(inputs.RETRY), CONFIG.fetch_timeout_ms // 2 - 1)
+    assert not bench.machine._in_flight, "the leader is not made to send it all again at once"
     assert again(bench) == "FetchRequest"
     assert bench.asks(offer(bench)).topics[0].partitions[0].position == 0
 

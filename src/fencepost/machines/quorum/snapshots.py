@@ -232,7 +232,9 @@ class Snapshots(Transitions):
         probe("quorum.snapshot.refused")
         self._installing = None
         if isinstance(self._body, Follower):
-            self._wait_for_retry(self._body)
+            # All of it was fetched for nothing: the leader gets time to have another.
+            wait_ms = self._config.fetch_timeout_ms // 2
+            self._not_before[self._body.leader_id] = self._now_ms + wait_ms
 
     # -- taking and retaining ------------------------------------------------------------------
 
