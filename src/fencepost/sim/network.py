@@ -6,9 +6,9 @@ what travels over it, may be cut, and may be clogged: everything waits, and come
 Requests travel as they do over TCP: what one node sends another arrives in order, unless a
 connection was lost and made again, when something sent later may overtake what was sent before.
 What is lost is lost with its connection. Its sender hears so soon (a reset) or not before the
-request has timed out; a node that is not there refuses at once. Whoever asked hears exactly one
-thing per request: the answer, or that there will be none. A request may arrive twice, because a
-shell may have sent it again over a new connection.
+request has timed out; a process that has ended is told from one that is silent, because its machine
+refuses at once. Whoever asked hears exactly one thing per request: the answer, or that there will
+be none. A request may arrive twice, because a shell may have sent it again over a new connection.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Network:
             self._fail_later(call, is_reset=False)
             return
         if not target.is_up:
-            self._fail_later(call, is_reset=True)
+            self._fail_later(call, is_reset=True, is_refused=target.is_powered)
             return
         life = target.life
 
@@ -242,8 +242,9 @@ class Network:
         """A message of this call is gone with its connection."""
         self._fail_later(call, is_reset=True)
 
-    def _fail_later(self, call: Call, is_reset: bool) -> None:
-        """The source is going to hear that there will be no answer."""
+    def _fail_later(self, call: Call, is_reset: bool, is_refused: bool = False) -> None:
+        """The source is going to hear that there will be no answer; with `is_refused`, because
+        nothing listens where it was to come from."""
         options, world = self._world.options, self._world
         delay_us = RESET_US
         if options.by_hand:
@@ -251,15 +252,22 @@ class Network:
         elif not is_reset:
             probe("sim.network.timeout")
             delay_us = options.request_timeout_ms * 1_000 + self._lane.pick(TIMEOUT_SPREAD_US)
+        if is_refused:
+            probe("sim.network.refused")
         world.schedule_in(
-            delay_us, "failure", lambda: self.fail(call), call.source, about=call, any_life=True
+            delay_us,
+            "failure",
+            lambda: self._fail(call, is_refused),
+            call.source,
+            about=call,
+            any_life=True,
         )
 
-    def fail(self, call: Call) -> None:
+    def _fail(self, call: Call, is_refused: bool) -> None:
         """Tell the source that there will be no answer, unless it has one."""
         if self._close(call):
             self._world.tell_message(call, "failure")
-            call.source.feed(RequestFailed(call.to, call.request))
+            call.source.feed(RequestFailed(call.to, call.request, is_refused))
 
     def _close(self, call: Call) -> bool:
         """The call is over; whether its source is still there to be told."""

@@ -49,6 +49,8 @@ class SimNode:
         self.is_paused = False
         self.parked: list[Event] = []
         """What is to happen when the pause is over."""
+        self.is_powered = True
+        """Whether its machine runs, and refuses connections while its process does not."""
         self.gave_up: str | None = None
         """Why the product ended its last life itself; None if it did not."""
         self.is_excused = False
@@ -84,7 +86,7 @@ class SimNode:
         """Boot on what the disk holds. A disk that is damaged may keep the node from it."""
         assert not self.is_up, f"node {self.id} runs already"
         self.life += 1
-        self.is_paused, self.gave_up = False, None
+        self.is_paused, self.gave_up, self.is_powered = False, None, True
         self.parked.clear()
         self.timers = NodeTimers(self)
         self.ports = SimPorts(self)
@@ -115,12 +117,14 @@ class SimNode:
         """The machine is gone; the disk draws what is left."""
         if self.is_up:
             self._die(is_told=False)
+        self.is_powered = False
         self.disk.power_loss()
 
     def lose_power_keeping(self, changes: int, torn_bytes: int | None = None) -> None:
         """The machine is gone, and it is known what is left; see the disk."""
         if self.is_up:
             self._die(is_told=False)
+        self.is_powered = False
         self.disk.lose_power_keeping(changes, torn_bytes)
 
     def _die(self, is_told: bool) -> None:
