@@ -107,6 +107,18 @@ def test_options_are_drawn_and_sizes_differ() -> None:
     assert 8 < on_wire < 40, "about one in ten"
 
 
+def test_a_new_fault_disturbs_only_the_seeds_that_draw_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(base=Options(warm_up_ms=3_000, safety_ms=2_000))
+    seeds = range(1, 5)
+    before = {seed: run_seed(seed, plan) for seed in seeds}
+    classes = {"gremlins": fault_classes()["kill"], **fault_classes()}
+    monkeypatch.setattr("fencepost.sim.run.fault_classes", lambda: classes)
+    draw_it = {seed for seed in seeds if Tape(seed).lane("has.gremlins").pick(2)}
+    assert 0 < len(draw_it) < len(seeds)
+    for seed in set(seeds) - draw_it:
+        assert run_seed(seed, plan).fingerprint == before[seed].fingerprint
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(fault_classes()))
 def test_each_fault_alone_strikes_and_is_survived(name: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fencepost.machines import probes
 from fencepost.sim.faults import Fault, fault_classes
@@ -53,27 +53,32 @@ class Plan:
     keeps_tape: bool = False
 
 
+def draw_faults(tape: Tape, options: Options) -> tuple[str, ...]:
+    """The faults that are on: a random subset, so that no two hide each other for good.
+
+    Each is asked for in a lane of its own: a fault that is new disturbs only the worlds it is in.
+    """
+    if options.faults is None:
+        drawn = [name for name in fault_classes() if tape.lane(f"has.{name}").pick(2)]
+    else:
+        drawn = [name for name in fault_classes() if name in options.faults]
+    return tuple(name for name in drawn if name not in options.faults_off)
+
+
 class Run:
     """One world and its phases."""
 
     def __init__(self, tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> None:
-        self._tape = tape
         options = draw_options(tape, plan.base) if plan.draws_options else plan.base
+        options = replace(options, faults=draw_faults(tape, options))
         self.world = World(tape, options, rules=plan.rules, tell=tell)
-        self.faults = self._draw_faults(options)
+        self.faults = self._make_faults()
 
-    def _draw_faults(self, options: Options) -> list[Fault]:
-        """The faults of this world: a random subset, so that no two hide each other for good."""
-        lane = self._tape.lane("faults")
-        chosen = []
-        for name, kind in fault_classes().items():
-            drawn = lane.pick(2) == 1
-            is_on = drawn if options.faults is None else name in options.faults
-            if is_on and name not in options.faults_off:
-                fault = kind(self.world)
-                if fault.fits():
-                    chosen.append(fault)
-        return chosen
+    def _make_faults(self) -> list[Fault]:
+        """The faults of this world, but for those that it cannot have."""
+        named = self.world.options.faults or ()
+        faults = [kind(self.world) for name, kind in fault_classes().items() if name in named]
+        return [fault for fault in faults if fault.fits()]
 
     def go(self) -> None:
         """All phases. Raises Violation."""

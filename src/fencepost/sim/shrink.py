@@ -20,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fencepost.sim.faults import fault_classes
 from fencepost.sim.options import Options
 from fencepost.sim.run import Outcome, Plan, replay, run_seed
 
@@ -95,11 +94,8 @@ class Shrinker:
 
     def shrink(self) -> Shrunk:
         """Make it smaller until nothing helps any more, or the replays are used up."""
-        lanes = self._tape.pop("faults", [])
-        on = [name for name, bit in zip(fault_classes(), lanes, strict=False) if bit]
-        if self._options.faults is None:
-            self._options = replace(self._options, faults=tuple(on))
-        self._tape.pop("options", None)
+        for name in [lane for lane in self._tape if lane == "options" or lane.startswith("has.")]:
+            del self._tape[name]  # what was drawn there is among the options now
         size = -1
         while size != self._size() and self._replays < self._most:
             size = self._size()
@@ -134,7 +130,6 @@ class Shrinker:
         if outcome.violation is None or outcome.violation.kind != self._kind:
             return False
         self._tape, self._options, self._best = outcome.tape or {}, options, outcome
-        self._tape.pop("faults", None)
         self._progress(
             f"{self._replays} replays: {outcome.events} events,"
             f" {sum(1 for v in self._tape.values() for c in v if c)} choices,"
