@@ -199,6 +199,27 @@ def test_describe_by_brokers_and_by_controllers(cluster: QuorumCluster):
     assert f"CONTROLLER://{cluster.address_of(leader)}" in table
 
 
+def test_nobody_leads():
+    """One of two controllers is no majority: commands say so instead of waiting on and on."""
+    with QuorumCluster(2, 1, config=QUICK) as few:
+        few.controllers[1].kill()
+        servers = few.bootstrap_servers
+        by_broker = fencepost("quorum", "describe", "-b", servers, "--timeout", "2", code=1)
+        assert f"no controller leads, as far as the broker at {servers} can tell" in by_broker
+        asked = ("--bootstrap-controller", few.bootstrap_controllers, "--timeout", "4")
+        few.wait_until(lambda: few.find_leader() is None, "it leads on")
+        by_controllers = fencepost("quorum", "describe", *asked, code=1)
+        assert "no controller leads; 1 of 2 answer" in by_controllers
+        topics = fencepost("topics", "create", "t", "-b", servers, "--timeout", "1", code=1)
+        assert "perhaps no controller leads" in topics
+
+
+@pytest.mark.parametrize("option", ["--bootstrap-server", "--bootstrap-controller"])
+def test_nobody_is_there(option: str):
+    said = fencepost("quorum", "describe", option, "127.0.0.1:1", "--timeout", "0.2", code=1)
+    assert "127.0.0.1:1 can be reached" in said
+
+
 def test_voters_come_and_go(cluster: QuorumCluster):
     servers = cluster.bootstrap_servers
     id_ = cluster.add_controller()

@@ -1,7 +1,7 @@
 """What the commands that talk to a cluster have in common: its address, properties, errors, tables.
 
-`--bootstrap-server` (or FENCEPOST_BOOTSTRAP) says where, `-X key=value` and `--client-config FILE`
-set client properties under Kafka's names. Exit codes: 0 done, 1 the cluster refused or cannot be
+`--bootstrap-server` (or FENCEPOST_BOOTSTRAP) says where, `--timeout` how long to try, `-X key=value`
+and `--client-config FILE` set client properties under Kafka's names. Exit codes: 0 done, 1 the cluster refused or cannot be
 reached, 2 the command line is wrong. Results go to stdout, everything else to stderr.
 """
 
@@ -18,15 +18,21 @@ from typing import Any
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
-from fencepost.client.errors import ClientError, ConfigError
+from fencepost.client.errors import (
+    ClientError,
+    ConfigError,
+    DeadlineExceeded,
+    RequestTimedOut,
+)
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.retry import Deadline, retrying
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # Shorter than a program's: somebody is looking at the prompt.
-API_TIMEOUT_MS = 15_000
+API_TIMEOUT_MS = 10_000
 # To the first broker that answers; one that is just starting takes about a second.
 CONNECT_TIMEOUT_MS = 3_000
+TIMEOUT_MAX_S = 3600
 BOOTSTRAP_VARIABLE = "FENCEPOST_BOOTSTRAP"
 
 Run = Callable[[argparse.Namespace], int]
@@ -57,6 +63,20 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a client property; wins over the file",
     )
+    group.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"how long to try (default: {API_TIMEOUT_MS // 1000}, and"
+        f" {CONNECT_TIMEOUT_MS // 1000} for a first connection)",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= TIMEOUT_MAX_S:
+        raise argparse.ArgumentTypeError(f"{text}: allowed is up to {TIMEOUT_MAX_S} seconds")
+    return seconds
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -73,9 +93,16 @@ def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
     cluster = Cluster(config=config)
     # Brokers learn of new topics within milliseconds; a misspelt name should not take seconds.
     cluster.unknown_topic_attempts = 2
-    limit = min(CONNECT_TIMEOUT_MS, cluster.config.api_timeout_ms)
-    retrying("connecting", cluster.any_connection, Deadline(limit), cluster.backoff())
+    limit_ms = connect_limit_ms(arguments, cluster.config)
+    retrying("connecting", cluster.any_connection, Deadline(limit_ms), cluster.backoff())
     return cluster
+
+
+def connect_limit_ms(arguments: argparse.Namespace, config: ClientConfig) -> float:
+    """How long a command tries to reach anybody at all, in milliseconds."""
+    if arguments.timeout is not None:
+        return float(arguments.timeout * 1000)
+    return min(CONNECT_TIMEOUT_MS, config.api_timeout_ms)
 
 
 def client_config(arguments: argparse.Namespace, servers: str, **defaults: object) -> ClientConfig:
@@ -83,8 +110,14 @@ def client_config(arguments: argparse.Namespace, servers: str, **defaults: objec
 
     UsageError, ConfigError.
     """
-    props: dict[str, object] = {"default.api.timeout.ms": API_TIMEOUT_MS}
+    props: dict[str, object] = {
+        "default.api.timeout.ms": API_TIMEOUT_MS,
+        "request.timeout.ms": API_TIMEOUT_MS,
+    }
     props.update({key.replace("_", "."): value for key, value in defaults.items()})
+    if arguments.timeout is not None:
+        limit_ms = max(1, round(arguments.timeout * 1000))
+        props.update({"default.api.timeout.ms": limit_ms, "request.timeout.ms": limit_ms})
     if arguments.client_config is not None:
         try:
             text = arguments.client_config.read_text()
@@ -111,10 +144,18 @@ def command(function: Run) -> Run:
             print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
             return 2
         except ClientError as error:
-            print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
+            print(f"fencepost {arguments.command}: {error}{_hint(error)}", file=sys.stderr)
             return 1
 
     return run
+
+
+def _hint(error: ClientError) -> str:
+    """Why a broker that is there may not answer: most changes wait for a controller that leads."""
+    last = error.last if isinstance(error, DeadlineExceeded) else error
+    if not isinstance(last, RequestTimedOut) or last.host is None:
+        return ""
+    return "; perhaps no controller leads: see `fencepost quorum describe --bootstrap-controller`"
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from fencepost.cli.cluster_options import (
     add_json_option,
     client_config,
     command,
+    connect_limit_ms,
     print_json,
     print_table,
 )
@@ -21,6 +22,10 @@ from fencepost.cli.cluster_options import (
 if TYPE_CHECKING:
     from fencepost.client.quorum import QuorumAdmin, QuorumDescription, QuorumReplica, VoterListener
     from fencepost.wire.types import Uuid
+
+LOOK_TIMEOUT_MS = 5_000
+CHANGE_TIMEOUT_MS = 35_000
+"""A new voter has thirty seconds to catch up."""
 
 EXAMPLES = """\
 Brokers take every question to the leader; --bootstrap-controller asks the controllers themselves.
@@ -88,7 +93,7 @@ def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
 def describe(arguments: argparse.Namespace) -> int:
     """The quorum as its leader sees it."""
     with _admin(arguments) as admin:
-        found = admin.describe()
+        found = _describe(admin, arguments)
     if arguments.json:
         print_json(_document(found))
         return 0
@@ -123,7 +128,7 @@ def describe(arguments: argparse.Namespace) -> int:
 def add_voter(arguments: argparse.Namespace) -> int:
     """One more voter."""
     node_id, directory_id, listeners = _new_voter(arguments)
-    with _admin(arguments) as admin:
+    with _admin(arguments, CHANGE_TIMEOUT_MS) as admin:
         admin.add_voter(node_id, directory_id, listeners)
     _report(arguments, node_id, directory_id, f"node {node_id} votes, with {directory_id}")
     return 0
@@ -136,7 +141,7 @@ def remove_voter(arguments: argparse.Namespace) -> int:
         if arguments.directory_id is not None:
             directory_id = _uuid(arguments.directory_id)
         else:
-            directory_id = _directory_of_voter(admin, arguments.id)
+            directory_id = _directory_of_voter(admin, arguments)
         admin.remove_voter(arguments.id, directory_id)
     _report(arguments, arguments.id, directory_id, f"node {arguments.id} does not vote any more")
     return 0
@@ -145,15 +150,36 @@ def remove_voter(arguments: argparse.Namespace) -> int:
 # -- the command line ------------------------------------------------------------------------
 
 
-def _admin(arguments: argparse.Namespace) -> QuorumAdmin:
+def _admin(arguments: argparse.Namespace, timeout_ms: int = LOOK_TIMEOUT_MS) -> QuorumAdmin:
+    """Connected to some node; `timeout_ms` is the default of --timeout."""
     from fencepost.client.quorum import QuorumAdmin
 
     config = client_config(
         arguments,
         arguments.bootstrap_controller or arguments.bootstrap_server,
         socket_connection_setup_timeout_ms=CONNECT_TIMEOUT_MS,
+        default_api_timeout_ms=timeout_ms,
+        request_timeout_ms=timeout_ms,
     )
-    return QuorumAdmin(config, controllers=arguments.bootstrap_controller is not None)
+    admin = QuorumAdmin(config, controllers=arguments.bootstrap_controller is not None)
+    admin.connect(connect_limit_ms(arguments, config))
+    return admin
+
+
+def _describe(admin: QuorumAdmin, arguments: argparse.Namespace) -> QuorumDescription:
+    """The quorum; brokers wait for a leader without a word, so the error says what that means."""
+    from fencepost.client.errors import ClientError, DeadlineExceeded, RequestTimedOut
+
+    try:
+        return admin.describe()
+    except (DeadlineExceeded, RequestTimedOut) as error:
+        last = getattr(error, "last", None) or error
+        if arguments.bootstrap_controller is not None or not isinstance(last, RequestTimedOut):
+            raise
+        raise ClientError(
+            f"no controller leads, as far as the broker at {last.host} can tell: it has no answer"
+            " from one; --bootstrap-controller asks the controllers and counts those that answer"
+        ) from error
 
 
 def _new_voter(arguments: argparse.Namespace) -> tuple[int, Uuid, list[VoterListener]]:
@@ -206,8 +232,9 @@ def _uuid(text: str) -> Uuid:
         raise UsageError(f"--directory-id {text!r}: {error}") from error
 
 
-def _directory_of_voter(admin: QuorumAdmin, node_id: int) -> Uuid:
-    voters = {voter.node_id: voter for voter in admin.describe().voters}
+def _directory_of_voter(admin: QuorumAdmin, arguments: argparse.Namespace) -> Uuid:
+    voters = {voter.node_id: voter for voter in _describe(admin, arguments).voters}
+    node_id = arguments.id
     if node_id not in voters:
         raise UsageError(f"--id {node_id}: the voters are {', '.join(map(str, sorted(voters)))}")
     return voters[node_id].directory_id

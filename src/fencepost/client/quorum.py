@@ -26,6 +26,8 @@ from fencepost.wire.types import Uuid
 TOPIC = "__cluster_metadata"
 ENDPOINT_CONTROLLERS = 2
 BACKOFF_FIRST_MS = 50
+LOOKING_TIMEOUT_MS = 2_000
+"""A controller answers for itself at once; one that does not keeps nobody from asking the next."""
 
 R = TypeVar("R", bound=Message)
 
@@ -86,6 +88,11 @@ class QuorumAdmin:
         """Close the connections."""
         self._cluster.close()
         self._forget_leader()
+
+    def connect(self, timeout_ms: float) -> None:
+        """Reach anybody at all within `timeout_ms`; asking for the leader may take longer."""
+        connecting = self._cluster.any_connection
+        retrying("connecting", connecting, Deadline(timeout_ms), self._cluster.backoff())
 
     def describe(self) -> QuorumDescription:
         """Who leads, who votes, who follows, and how far everybody is."""
@@ -166,6 +173,7 @@ class QuorumAdmin:
             return self._leader
         last: ClientError | None = None
         seen: set[tuple[str, int]] = set()
+        answered = 0
         known = parse_servers(self._config.bootstrap_servers)
         while known:
             address = known.pop(0)
@@ -177,11 +185,14 @@ class QuorumAdmin:
                 if _leads(connection):
                     self._leader = connection
                     return connection
+                answered += 1
                 known += list(_controllers(connection))
                 connection.close()
             except ClientError as error:
                 last = error
-        raise last or ConnectionFailed("no controller says that it leads the quorum")
+        if not answered and last is not None:
+            raise last
+        raise ConnectionFailed(f"no controller leads; {answered} of {len(seen)} answer")
 
     def _connect(self, host: str, port: int) -> Connection:
         config = self._config
@@ -203,7 +214,7 @@ def _describe_request() -> describe.DescribeQuorumRequest:
 
 def _leads(connection: Connection) -> bool:
     """Whether the node at the other end leads the quorum."""
-    response = connection.request(_describe_request())
+    response = connection.request(_describe_request(), timeout_ms=LOOKING_TIMEOUT_MS)
     return _error_of(response) == ErrorCode.NONE
 
 
@@ -212,7 +223,7 @@ def _controllers(connection: Connection) -> Iterator[tuple[str, int]]:
     request = DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS)
     if DescribeClusterRequest.api_key not in connection.api_versions:
         return
-    response = connection.request(request)
+    response = connection.request(request, timeout_ms=LOOKING_TIMEOUT_MS)
     for node in response.brokers:
         yield node.host, node.port
 
