@@ -374,6 +374,21 @@ def again(bench: Bench) -> str:
     return type(bench.asks(effects)).__name__
 
 
+@pytest.mark.parametrize("epoch", [EPOCH, EPOCH + 1, (1 << 31) - 1])
+@pytest.mark.parametrize("leader_id", [-77, -2])
+def test_a_leader_that_no_node_can_be_is_not_believed(leader_id: int, epoch: int) -> None:
+    """Its id would stand in quorum-state, which could then not be read at the next start."""
+    bench = Bench()
+    offer(bench, (-1, -1))
+    bench.step(TimerFired(inputs.RETRY), LATER)
+    asked = bench.machine._in_flight[2][0]
+    before = bench.machine.state
+    bounds = FetchBounds(ErrorCode.NONE, leader_id, epoch, 5, 5, 9)
+    effects = bench.step(answered(2, asked, fetch_response(bounds)))
+    assert bench.machine.state == before and bench.machine.role is Role.FOLLOWER
+    assert bench.asks(effects) is None, "and it is not asked again at once"
+
+
 def test_a_the_next_piece_is_asked_for() -> None:
     bench = loading()
     asked = bench.machine._in_flight[2][0]

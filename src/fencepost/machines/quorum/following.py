@@ -208,7 +208,11 @@ class Following(Snapshots):
         """What `source` says to `request`, which asks for what `asked` says."""
         said = messages.fetch_response_of(response)
         unusable = said is None or said.error_code != ErrorCode.NONE
-        is_awaited = self._settle_request(source, request, retry_later=unusable)
+        waits = unusable
+        if said is not None:
+            claimed = said.current_leader
+            waits |= self._is_unbelievable(claimed.leader_epoch, claimed.leader_id)
+        is_awaited = self._settle_request(source, request, retry_later=waits)
         if said is None:
             self._probe_next()
             return

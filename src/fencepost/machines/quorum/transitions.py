@@ -316,6 +316,10 @@ class Transitions(QuorumCore):
         """
         return epoch > EPOCH_MAX - EPOCHS_KEPT_BACK and epoch - self._state.epoch > EPOCH_STEP_MAX
 
+    def _is_unbelievable(self, epoch: int, leader_id: int) -> bool:
+        """Whether no node of sound mind says so; what it says must not get into quorum-state."""
+        return leader_id < NOBODY or self._is_absurd(epoch)
+
     def _observe(
         self,
         epoch: int,
@@ -337,7 +341,7 @@ class Transitions(QuorumCore):
             return True  # nothing brings it back
         if epoch < self._state.epoch:
             return False
-        if self._is_absurd(epoch):
+        if self._is_unbelievable(epoch, leader_id):
             probe("quorum.epoch.absurd")
             return True
         self._note_leader(leader_id, endpoints)
