@@ -74,7 +74,7 @@ from fencepost.wire.api.fetch_snapshot import PartitionSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
-MAX_SNAPSHOT_BYTES: Final = 1 << 40
+MAX_SNAPSHOT_BYTES: Final = 1 << 34
 """No snapshot is larger; a leader that says so is not believed."""
 
 
