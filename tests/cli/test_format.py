@@ -147,6 +147,31 @@ def test_what_is_formatted_is_left_alone(run, tmp_path):
     assert (tmp_path / "a" / "meta.properties").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "options", [("--initial-controllers", VOTERS), ("--standalone", "--directory-id", FIRST)]
+)
+def test_a_formatted_directory_with_another_id_is_not_passed_over(run, tmp_path, options):
+    assert run("--standalone", "--directory-id", SECOND)[0] == 0
+    code, _, err = run(*options, "--ignore-formatted")
+    assert code == 1 and f"directory id {SECOND} and not {FIRST}" in err
+    meta = read_meta_properties(OsDisk(), str(tmp_path / "a"))
+    assert str(meta.directory_id) == SECOND
+
+
+def test_brokers_take_the_list_of_controllers(run, tmp_path):
+    assert run("--initial-controllers", f"2@h:1:{SECOND}", roles="broker")[0] == 0
+
+
+def test_any_cluster_id_will_do_but_an_odd_one_is_mentioned(run):
+    """Kafka's tool takes any text, too."""
+    code, out, err = run("--standalone", cluster="nonsense")
+    assert code == 0 and "formatted" in out and "'nonsense' is none of 22" in err
+
+
+def test_a_usual_cluster_id_is_not_worth_a_word(run):
+    assert run("--standalone")[2] == ""
+
+
 def test_another_clusters_directory_is_never_touched(run, tmp_path):
     assert run("--standalone")[0] == 0
     code, _, err = run("--standalone", "--ignore-formatted", cluster="another")
@@ -167,6 +192,9 @@ def test_a_directory_with_anything_in_it_is_not_formatted(run, tmp_path):
         (("--standalone",), DYNAMIC, "broker", "controller"),
         (("--standalone",), STATIC, "controller", "do not go together"),
         (("--initial-controllers", "1@h:1"), DYNAMIC, "controller", "ID@HOST:PORT"),
+        (("--initial-controllers", f"2@h:1:{FIRST}"), DYNAMIC, "controller", "not among"),
+        (("--initial-controllers", f"1@h:9:{FIRST}"), DYNAMIC, "controller", "is at 9093"),
+        (("--initial-controllers", f"1@h:9:{FIRST}"), DYNAMIC, "broker", "cannot be a voter"),
         (("--initial-controllers", " , "), DYNAMIC, "controller", "no voters"),
         (("--initial-controllers", f"1@h:0:{FIRST}"), DYNAMIC, "controller", "port"),
         (("--initial-controllers", f"1@h:1:{FIRST},1@h:2:{SECOND}"), DYNAMIC, "controller", "dis"),

@@ -61,6 +61,8 @@ class FormatPlan:
     voters: VoterSet | None = None
     is_first: bool = True
     ignore_formatted: bool = False
+    is_directory_id_given: bool = False
+    """Whether a metadata directory that is formatted must have `metadata_directory_id`."""
 
     @property
     def kraft_version(self) -> int:
@@ -107,6 +109,33 @@ def parse_voters(text: str, listener: str) -> VoterSet:
         return VoterSet(tuple(voters))
     except ValueError as error:
         raise FormatError(str(error)) from None
+
+
+def check_own_voter(config: BrokerConfig, voters: VoterSet) -> None:
+    """Whether a controller is among the first voters, at a port of its own. FormatError.
+
+    Hosts are not compared: one machine has many names.
+    """
+    own = voters.get(config.node_id)
+    if not config.is_controller:
+        if own is not None:
+            raise FormatError(f"node {config.node_id} is no controller and cannot be a voter")
+        return
+    if own is None:
+        raise FormatError(
+            f"node.id={config.node_id} is a controller and not among the initial controllers"
+            f" {', '.join(map(str, voters.ids))}; one that joins later is formatted with"
+            " --no-initial-controllers"
+        )
+    told = config.advertised_controllers(config.controller_listeners)
+    ports = {one.name: one.port for one in told}
+    for endpoint in own.endpoints:
+        port = ports.get(endpoint.name, 0)
+        if port not in (0, endpoint.port):
+            raise FormatError(
+                f"the initial controllers have node {config.node_id} at port {endpoint.port}, and"
+                f" its listener {endpoint.name} is at {port}"
+            )
 
 
 def _voter(node_id: int, listener: str, host: str, port: int, directory_id: Uuid) -> Voter:
@@ -212,6 +241,13 @@ def _check_present(
             raise FormatError(
                 f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, not to node"
                 f" {config.node_id} of cluster {plan.cluster_id}"
+            )
+        is_metadata = path == str(config.metadata_log_dir)
+        wanted = plan.metadata_directory_id
+        if plan.is_directory_id_given and is_metadata and meta.directory_id != wanted:
+            raise FormatError(
+                f"{path} is formatted already, with directory id {meta.directory_id} and not"
+                f" {wanted}"
             )
         if not plan.ignore_formatted:
             raise FormatError(

@@ -1,8 +1,9 @@
 """What the commands that talk to a cluster have in common: its address, properties, errors, tables.
 
-`--bootstrap-server` (or FENCEPOST_BOOTSTRAP) says where, `--timeout` how long to try, `-X key=value`
-and `--client-config FILE` set client properties under Kafka's names. Exit codes: 0 done, 1 the cluster refused or cannot be
-reached, 2 the command line is wrong. Results go to stdout, everything else to stderr.
+`--bootstrap-server` (or FENCEPOST_BOOTSTRAP) says where, `--timeout` how long to try, `-X
+key=value` and `--client-config FILE` set client properties under Kafka's names. Exit codes: 0 done,
+1 the cluster refused or cannot be reached, 2 the command line is wrong. Results go to stdout,
+everything else to stderr.
 """
 
 from __future__ import annotations

@@ -129,6 +129,12 @@ def run(arguments: argparse.Namespace) -> int:
     except (ConfigError, UsageError, FormatError) as error:
         print(f"fencepost format: {error}", file=sys.stderr)
         return 2
+    if not _is_uuid(plan.cluster_id):
+        print(
+            f"fencepost format: warning: cluster id {plan.cluster_id!r} is none of 22 characters as"
+            f" `fencepost format {RANDOM}` makes them; all nodes must be formatted with this one",
+            file=sys.stderr,
+        )
     try:
         for line in format_directories(OsDisk(), config, plan, int(time.time() * 1000)):
             print(line)
@@ -138,6 +144,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.cluster_id == RANDOM:
         print(f"cluster id {plan.cluster_id}")
     return 0
+
+
+def _is_uuid(text: str) -> bool:
+    from fencepost.wire.types import Uuid
+
+    try:
+        return str(Uuid.from_string(text)) == text
+    except ValueError:
+        return False
 
 
 def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
@@ -170,6 +185,8 @@ def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
         voters=voters,
         is_first=not arguments.no_initial_controllers,
         ignore_formatted=arguments.ignore_formatted,
+        is_directory_id_given=arguments.directory_id is not None
+        or (arguments.initial_controllers is not None and config.is_controller),
     )
 
 
@@ -177,6 +194,7 @@ def _voters(arguments: argparse.Namespace, config: BrokerConfig) -> tuple[VoterS
     """The first voters, if they are in the log, and the id of the metadata log's directory."""
     from fencepost.broker.formatting import (
         FormatError,
+        check_own_voter,
         parse_voters,
         random_id,
         standalone_voters,
@@ -196,6 +214,7 @@ def _voters(arguments: argparse.Namespace, config: BrokerConfig) -> tuple[VoterS
         return None, directory_id or random_id()
     names = config.quorum.listener_names
     voters = parse_voters(arguments.initial_controllers, names[0] if names else "CONTROLLER")
+    check_own_voter(config, voters)
     own = voters.get(config.node_id)
     if own is None:
         return voters, directory_id or random_id()
