@@ -74,8 +74,16 @@ def test_a_violation_is_shown_shrunk_and_replayed(
     shown = capsys.readouterr()
     assert "VIOLATION I26" in shown.out
     assert "... " in shown.err
-    assert main(["sim", "replay", str(out), *bug]) == 1
-    assert main(["sim", "replay", str(out)]) == 0, "without the bug the same tape is harmless"
+    assert main(["sim", "replay", str(out)]) == 1, "the file knows of the bug"
+    assert "violation: I26" in capsys.readouterr().out
+    without = ["sim", "replay", str(out), "--ablation", "none"]
+    assert main(without) == 0, "without the bug the same tape is harmless"
+    out.write_text(out.read_text().replace('"commits-without-disk"', "null"))
+    capsys.readouterr()
+    assert main(["sim", "replay", str(out)]) == 1
+    assert "the recorded violation I26 did not come out" in capsys.readouterr().err
+    assert main(["sim", "replay", str(out), "--faults", "kill"]) == 2
+    assert "a recording has faults of its own" in capsys.readouterr().err
 
 
 def test_a_story_is_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -91,13 +99,14 @@ def test_a_story_is_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["run", "--faults", "gremlins"], "no fault 'gremlins'; there are bad-disk, "),
-        (["run", "--ablation", "gremlins"], "no ablation 'gremlins'; there are "),
+        (["run", "--faults", "kil"], "no fault 'kil'; did you mean kill?"),
+        (["run", "--ablation", "gremlins"], "no ablation 'gremlins'; see `fencepost sim list`"),
+        (["run", "--ablation", "two-votes"], "; did you mean grants-two-votes?"),
         (["run", "--seeds", "0"], "--seeds and --jobs are at least 1"),
-        (["replay", "no-such-file.json"], "No such file"),
+        (["replay", "no-such-file.json"], "sim: no-such-file.json: No such file"),
         (["shrink", "1", "--faults", "none"], "seed 1 does not fail"),
         (["ablations", "gremlins"], "no ablation 'gremlins'"),
-        (["play", "no-such-file.txt"], "No such file"),
+        (["play", "no-such-file.txt"], "sim: no-such-file.txt: No such file"),
     ],
 )
 def test_what_makes_no_sense(

@@ -45,12 +45,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to run a seed: by which rules, with what given by hand instead of drawn."""
+    """How to run a seed: by which rules, with what given by hand instead of drawn.
+
+    `ablation` is the name of the rules that are not the product's.
+    """
 
     base: Options = field(default_factory=Options)
     rules: Rules = field(default_factory=Rules)
     draws_options: bool = True
     keeps_tape: bool = False
+    ablation: str | None = None
 
 
 def draw_faults(tape: Tape, options: Options) -> tuple[str, ...]:

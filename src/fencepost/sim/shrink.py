@@ -15,15 +15,14 @@ The result is a tape that can be written to a file and replayed, and read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from fencepost.sim.options import Options
+from fencepost.sim.recording import Recording
 from fencepost.sim.run import Outcome, Plan, replay, run_seed
 
-Recording = dict[str, list[int]]
+Lanes = dict[str, list[int]]
 Progress = Callable[[str], None]
 QUIET_LANES = ("versions", "schedule", "network", "workload")
 _LOWER_STEPS = 6
@@ -37,39 +36,21 @@ class Shrunk:
     kind: str
     text: str
     options: Options
-    tape: Recording
+    tape: Lanes
     replays: int
     events_before: int
     events: int
+    ablation: str | None = None
 
     @property
     def choices(self) -> int:
         """How many choices are not the benign one."""
         return sum(1 for values in self.tape.values() for value in values if value)
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def recording(self) -> Recording:
         """What `sim replay FILE` reads."""
-        return {
-            "seed": self.seed,
-            "violation": self.kind,
-            "text": self.text,
-            "options": asdict(self.options),
-            "tape": self.tape,
-        }
-
-
-def read_recording(text: str) -> tuple[int, Options, Recording]:
-    """Seed, options and tape of a file that a shrink has written. ValueError."""
-    try:
-        read = json.loads(text)
-        options = dict(read["options"])
-        for name in ("faults", "faults_off"):
-            if options[name] is not None:
-                options[name] = tuple(options[name])
-        tape = {str(name): [int(v) for v in values] for name, values in read["tape"].items()}
-        return int(read["seed"]), Options(**options), tape
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a recording of the simulator: {error!r}") from None
+        return Recording(self.seed, self.kind, self.text, self.options, self.tape, self.ablation)
 
 
 class Shrinker:
@@ -88,7 +69,7 @@ class Shrinker:
             raise ValueError(f"seed {seed} does not fail")
         self._kind = first.violation.kind
         self._options = first.options
-        self._tape: Recording = first.tape
+        self._tape: Lanes = first.tape
         self._best: Outcome = first
         self._events_before = first.events
 
@@ -114,13 +95,14 @@ class Shrinker:
             self._replays,
             self._events_before,
             self._best.events,
+            self._plan.ablation,
         )
 
     def _size(self) -> int:
         choices = sum(1 for values in self._tape.values() for value in values if value)
         return choices + self._best.events + len(self._tape)
 
-    def _try(self, tape: Recording, options: Options) -> bool:
+    def _try(self, tape: Lanes, options: Options) -> bool:
         """Keep these if they fail in the same way."""
         if self._replays >= self._most:
             return False
