@@ -166,7 +166,7 @@ class MetadataWorld:
         self.ports: WorldPorts
         self.host: MetadataHost
 
-    def start(self) -> None:
+    def start(self, *, accept_loss: bool = False) -> None:
         """Open everything and let the voter elect itself."""
         self.ports = WorldPorts(self.timers)
         self.log_dir = LogDir.open(self.disk, self.path)
@@ -180,6 +180,7 @@ class MetadataWorld:
             now_ms=self.timers.now_ms,
             on_broken=self.broken.append,
             draw=lambda below: below // 2,
+            accept_loss=accept_loss,
         )
         self.images, self.deltas = [], []
         self.host.on_image(lambda image, delta: self.images.append(image))

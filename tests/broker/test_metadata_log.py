@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -157,6 +158,75 @@ def test_either_version_is_read_back(level):
 
 def test_without_a_file_it_is_the_beginning():
     assert quorum_state_of(None) == QuorumState()
+
+
+# -- what was promised and is gone -----------------------------------------------------------------
+
+
+def lived(**kw):
+    """A voter that has written, and was stopped in order."""
+    world = MetadataWorld(**kw)
+    world.start()
+    world.create_topics(3)
+    world.stop()
+    return world
+
+
+def remove_log(world):
+    for name in world.disk.list(LOG):
+        world.disk.unlink(f"{LOG}/{name}")
+    world.disk.rmdir(LOG)
+
+
+def remove_state(world):
+    world.disk.unlink(f"{LOG}/quorum-state")
+
+
+@pytest.mark.parametrize("remove", [remove_log, remove_state])
+def test_a_voter_that_has_forgotten_does_not_start(remove):
+    world = lived()
+    remove(world)
+    for _ in range(2):  # the refusal must not be what takes the evidence away
+        with pytest.raises(CorruptFileError, match=r"is gone, and .* offset 7; .*add-voter"):
+            world.start()
+        world.log_dir.close(clean=False)
+
+
+def test_nor_with_a_snapshot_and_an_empty_log():
+    world = lived(rules=SnapshotRules(max_bytes=1, interval_ms=0))
+    snapshot = [name for name in world.disk.list(LOG) if name.endswith(".checkpoint")]
+    assert snapshot, "one was taken"
+    for name in set(world.disk.list(LOG)) - set(snapshot):
+        world.disk.unlink(f"{LOG}/{name}")
+    world.disk.unlink("/data/recovery-point-offset-checkpoint")
+    with pytest.raises(CorruptFileError, match="quorum-state: is gone"):
+        world.start()
+
+
+@pytest.mark.parametrize(("remove", "topics"), [(remove_log, 0), (remove_state, 3)])
+def test_whoever_is_alone_may_accept_the_loss(remove, topics):
+    world = lived()
+    remove(world)
+    world.start(accept_loss=True)
+    assert world.topics_in_image == topics
+    world.restart()
+
+
+@pytest.mark.parametrize("remove", [remove_log, remove_state])
+def test_a_broker_promises_nothing_and_begins_anew(remove):
+    world = lived()
+    remove(world)
+    world.config = replace(world.config, can_become_voter=False)
+    world.start()
+    assert not world.broken
+
+
+def test_a_directory_that_is_just_formatted_starts():
+    world = dynamic_world()
+    world.start()
+    world.create_topic()
+    world.restart()
+    assert world.topics_in_image == 1
 
 
 # -- what the first controller is to write ---------------------------------------------------------

@@ -6,6 +6,10 @@ it on its own disk: the log is opened and recovered; its snapshots are looked th
 control batches behind it; `quorum-state` is read; the machine is made; the bootstrap records are
 read for the first active controller.
 
+A directory whose metadata log or `quorum-state` is gone has forgotten what its owner promised: the
+commits it took part in and the votes it gave. A controller does not start with it, because under
+its directory id the others count on those promises; a broker promises nothing and begins anew.
+
 `quorum-state` is written in the data version that belongs to the level of kraft.version in force,
 as Kafka does: 0 names the configured voters, 1 (KIP-853) has the directory that got the vote.
 """
@@ -25,6 +29,7 @@ from fencepost.broker.snapshotting import SnapshotRules, history_of
 from fencepost.log.config import LogConfig
 from fencepost.log.errors import CorruptFileError, LogError
 from fencepost.log.log_dir import LogDir
+from fencepost.log.names import partition_dir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.quorum_state import QuorumStateFile
 from fencepost.log.snapshots import BOOTSTRAP_FILE, BOOTSTRAP_ID, SnapshotStore
@@ -42,6 +47,13 @@ log = logging.getLogger(__name__)
 
 DYNAMIC_SINCE: Final = 1
 """The level of kraft.version, and the data version of `quorum-state`, with voters in the log."""
+
+FORGOTTEN: Final = (
+    "a controller that has forgotten its commits and votes must not vote under its directory id:"
+    " move the log directory away, format it anew (a new directory id), take the old voter out"
+    " (fencepost quorum remove-voter) and the new one in (add-voter). Only a cluster's single"
+    f" controller may go on with what is left: -o fencepost.accept.loss={METADATA_TOPIC}-0"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +76,17 @@ def open_metadata(
     on_broken: Callable[[str], None],
     draw: Callable[[int], int] = random.randrange,
     machine_class: type[QuorumMachine] = QuorumMachine,
+    accept_loss: bool = False,
 ) -> MetadataHost:
     """The metadata log of a directory and the quorum machine in front of it. LogError, OSError.
 
     `static` are the configured voters, empty where they are dynamic. `draw(n)` gives a number in
-    [0, n) for the machine's jitter.
+    [0, n) for the machine's jitter. `accept_loss` opens a directory that has forgotten its promises
+    all the same, which is safe for a lone voter that can do without what is lost.
     """
+    may_forget = accept_loss or not config.can_become_voter
+    if not may_forget:
+        _check_log_is_there(log_dir)
     metadata_log = log_dir.create(
         METADATA_TOPIC, 0, Uuid.METADATA_TOPIC_ID, settings.log, now_ms=now_ms
     )
@@ -79,11 +96,14 @@ def open_metadata(
     # A vote that is written into a directory which a power cut may take would be forgotten with it.
     log_dir.disk.sync_dir(log_dir.path)
     state_file = QuorumStateFile(log_dir.disk, metadata_log.directory)
+    stored_state = state_file.read()
+    if stored_state is None and not may_forget:
+        _check_nothing_was_promised(state_file, metadata_log, store)
     machine = machine_class(
         node_id,
         read_history(static, metadata_log, store),
         SnapshottedLog(metadata_log, store),
-        quorum_state_of(state_file.read()),
+        quorum_state_of(stored_state),
         config,
     )
 
@@ -104,6 +124,29 @@ def open_metadata(
     )
     host.bootstrap_records = read_bootstrap(log_dir, store)
     return host
+
+
+def _check_log_is_there(log_dir: LogDir) -> None:
+    """Refuse to make the log anew where the checkpoints know of one. CorruptFileError."""
+    directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
+    offset = log_dir.known_offset(METADATA_TOPIC, 0)
+    if offset > 0 and not log_dir.disk.exists(directory):
+        reason = f"is gone, and had been written up to offset {offset}"
+        raise CorruptFileError(directory, f"{reason}; {FORGOTTEN}")
+
+
+def _check_nothing_was_promised(
+    state_file: QuorumStateFile, metadata_log: PartitionLog, store: SnapshotStore
+) -> None:
+    """Refuse a log with records whose `quorum-state` is gone. CorruptFileError.
+
+    A directory that is just formatted has neither, but for the bootstrap snapshot.
+    """
+    latest = store.latest()
+    offset = max(metadata_log.end_offset, 0 if latest is None else latest.end_offset)
+    if offset > 0:
+        reason = f"is gone, and the log beside it reaches offset {offset}"
+        raise CorruptFileError(state_file.path, f"{reason}; {FORGOTTEN}")
 
 
 def read_history(

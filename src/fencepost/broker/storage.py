@@ -23,7 +23,7 @@ from uuid import uuid4
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.data_dirs import DataDir, DataDirs, open_data_dirs
 from fencepost.broker.endpoints import Endpoint
-from fencepost.broker.metadata import MetadataHost
+from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.broker.metadata_log import open_metadata
 from fencepost.broker.metadata_settings import metadata_log_settings, quorum_config
 from fencepost.broker.ports import AsyncPorts
@@ -234,6 +234,7 @@ class Storage:
             metadata_log_settings(config),
             now_ms=self._now_ms,
             on_broken=on_broken,
+            accept_loss=METADATA_KEY in self._accept_loss,
         )
 
     def set_strays_aside(self) -> None:

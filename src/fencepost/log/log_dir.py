@@ -423,6 +423,12 @@ class LogDir:
         """The partition's high watermark as of the last checkpoint; 0 if there is none."""
         return self._high_watermarks.offsets.get((topic, partition), 0)
 
+    def known_offset(self, topic: str, partition: int) -> int:
+        """How far the checkpoints say that the partition's log reached; 0 if they say nothing."""
+        key = topic, partition
+        known = (self._points, self._starts, self._high_watermarks)
+        return max(checkpoint.offsets.get(key, 0) for checkpoint in known)
+
     def checkpoint_recovery_points(self) -> None:
         """Write down how far every log is durable. OSError."""
         points = {key: at for key, at in self._points.offsets.items() if key in self._untouched}
