@@ -238,7 +238,11 @@ def test_voters_come_and_go(cluster: QuorumCluster):
     again = fencepost(
         "quorum", "add-voter", "-b", servers, "--config", str(node.config_path), code=1
     )
-    assert "DUPLICATE_VOTER" in again
+    assert "votes already, with this directory [DUPLICATE_VOTER]" in again
+    listener = f"--listener=CONTROLLER://{cluster.address_of(id_)}"
+    other = "--directory-id=lnnLXmBzSSOJWn5hTmk93g"
+    again = fencepost("quorum", "add-voter", "-b", servers, f"--id={id_}", other, listener, code=1)
+    assert "votes with another directory" in again and f"remove-voter --id {id_}`" in again
     removed = fencepost(
         "quorum",
         "remove-voter",
@@ -251,9 +255,22 @@ def test_voters_come_and_go(cluster: QuorumCluster):
     assert role() in ("observer", None)
     nobody = fencepost("quorum", "remove-voter", "--id", "99", "-b", servers, code=2)
     assert "the voters are" in nobody
+    said = node.log_path.read_text()
+    joined, left = said.find("is a voter of the quorum now"), said.find("is no voter of the quorum")
+    assert 0 <= joined < left
     node.stop()
     del cluster.controllers[id_]
     assert topic_names(cluster) is not None
+
+
+def test_static_voters_do_not_change():
+    with QuorumCluster(1, 1, static_voters=True, config=QUICK) as fixed:
+        at = ("-b", fixed.bootstrap_servers)
+        removed = fencepost("quorum", "remove-voter", *at, "--id", "1", code=1)
+        path = str(fixed.controllers[1].config_path)
+        added = fencepost("quorum", "add-voter", *at, "--config", path, code=1)
+        for said in (removed, added):
+            assert "fixed: they are those that controller.quorum.voters names (1)" in said
 
 
 def test_add_voter_wants_to_know_whom():

@@ -50,6 +50,7 @@ class ControllerPart:
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
         self.registration: ControllerRegistration | None = None
+        self._is_voter = False
         self.listener = Listener(node, node.loop, node.config.connection_limits, CONTROLLER_ROUTES)
 
     def bind(self) -> None:
@@ -72,6 +73,8 @@ class ControllerPart:
             ),
         )
         self.host.on_unfit = self._unfit
+        self._is_voter = node.metadata.machine.is_voter
+        node.metadata.on_step(self._note_vote)
         self.service = ControllerService(
             self.host,
             node.now_ms,
@@ -125,6 +128,17 @@ class ControllerPart:
         await self.listener.close()
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _note_vote(self) -> None:
+        """Say when this controller becomes a voter, or ceases to be one."""
+        is_voter = self._node.metadata.machine.is_voter
+        if is_voter == self._is_voter:
+            return
+        self._is_voter = is_voter
+        if is_voter:
+            log.info("this controller is a voter of the quorum now")
+        else:
+            log.warning("this controller is no voter of the quorum any more; it follows")
 
     def _unfit(self, flaw: str) -> None:
         """Without another controller nobody could ever decide anything."""

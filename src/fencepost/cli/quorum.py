@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from fencepost.cli.cluster_options import (
 )
 
 if TYPE_CHECKING:
+    from fencepost.client.errors import ClientError
     from fencepost.client.quorum import QuorumAdmin, QuorumDescription, QuorumReplica, VoterListener
     from fencepost.wire.types import Uuid
 
@@ -127,9 +129,19 @@ def describe(arguments: argparse.Namespace) -> int:
 @command
 def add_voter(arguments: argparse.Namespace) -> int:
     """One more voter."""
+    from fencepost.client.errors import BrokerError
+    from fencepost.wire.errors import ErrorCode
+
     node_id, directory_id, listeners = _new_voter(arguments)
+    with _admin(arguments) as admin:
+        voters = _changeable_voters(admin, arguments)
     with _admin(arguments, CHANGE_TIMEOUT_MS) as admin:
-        admin.add_voter(node_id, directory_id, listeners)
+        try:
+            admin.add_voter(node_id, directory_id, listeners)
+        except BrokerError as error:
+            if error.code == ErrorCode.DUPLICATE_VOTER:
+                raise _duplicate(error, voters.get(node_id), directory_id) from error
+            raise
     _report(arguments, node_id, directory_id, f"node {node_id} votes, with {directory_id}")
     return 0
 
@@ -140,10 +152,16 @@ def remove_voter(arguments: argparse.Namespace) -> int:
     with _admin(arguments) as admin:
         if arguments.directory_id is not None:
             directory_id = _uuid(arguments.directory_id)
+            _changeable_voters(admin, arguments)
         else:
             directory_id = _directory_of_voter(admin, arguments)
         admin.remove_voter(arguments.id, directory_id)
     _report(arguments, arguments.id, directory_id, f"node {arguments.id} does not vote any more")
+    print(
+        "if it runs with controller.quorum.auto.join.enable=true, it soon votes again: stop it"
+        " first, or set controller.quorum.auto.join.enable=false there",
+        file=sys.stderr,
+    )
     return 0
 
 
@@ -232,8 +250,43 @@ def _uuid(text: str) -> Uuid:
         raise UsageError(f"--directory-id {text!r}: {error}") from error
 
 
-def _directory_of_voter(admin: QuorumAdmin, arguments: argparse.Namespace) -> Uuid:
+def _changeable_voters(
+    admin: QuorumAdmin, arguments: argparse.Namespace
+) -> dict[int, QuorumReplica]:
+    """The voters by id. ClientError where they cannot be changed: they have no directories there.
+
+    A lone voter of the log has one, so does every voter of a dynamic quorum (KIP-853).
+    """
+    from fencepost.client.errors import ClientError
+
     voters = {voter.node_id: voter for voter in _describe(admin, arguments).voters}
+    if voters and all(_directory(voter.directory_id) is None for voter in voters.values()):
+        raise ClientError(
+            "the voters of this cluster are fixed: they are those that controller.quorum.voters"
+            f" names ({', '.join(map(str, sorted(voters)))}), not in the metadata log"
+        )
+    return voters
+
+
+def _duplicate(error: ClientError, voter: QuorumReplica | None, directory_id: Uuid) -> ClientError:
+    """Which of a node's disks votes already, and what to do about it."""
+    from fencepost.client.errors import BrokerError
+
+    code, host = error.code or 0, error.host
+    if voter is None:
+        return error
+    if voter.directory_id == directory_id:
+        what = f"node {voter.node_id} votes already, with this directory"
+    else:
+        what = (
+            f"node {voter.node_id} votes with another directory, {voter.directory_id}:"
+            f" `fencepost quorum remove-voter --id {voter.node_id}` comes first"
+        )
+    return BrokerError.of(code, what, host=host)
+
+
+def _directory_of_voter(admin: QuorumAdmin, arguments: argparse.Namespace) -> Uuid:
+    voters = _changeable_voters(admin, arguments)
     node_id = arguments.id
     if node_id not in voters:
         raise UsageError(f"--id {node_id}: the voters are {', '.join(map(str, sorted(voters)))}")
