@@ -5,6 +5,7 @@ import time
 import pytest
 
 from fencepost.broker.config import BrokerConfig
+from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.node import Node, StartError
 from fencepost.log.errors import LogError
 from fencepost.machines.controller import Decision
@@ -403,3 +404,17 @@ def test_the_metadata_log_is_closed_in_segments_of_its_own_age(node_factory):
     assert len(bases) > 3
     running.restart()
     assert len(running.node.image.topics_by_name) == 5
+
+
+def test_a_quorum_machine_that_stops_is_no_fault_of_the_disk(node_factory):
+    node = (running := node_factory()).node
+    running.call(node.ports.failed, METADATA_KEY, "epoch 2 is led by 8 and by 9")
+    assert node.failure == "the quorum machine stopped: epoch 2 is led by 8 and by 9"
+    assert node.storage.metadata_dir.is_online
+
+
+def test_a_disk_that_refuses_the_metadata_log_is_named(node_factory):
+    node = (running := node_factory()).node
+    running.call(node.driver.disk_failed, METADATA_KEY, "no space")
+    assert node.failure.startswith("the log directory failed: __cluster_metadata-0: ")
+    assert not node.storage.metadata_dir.is_online

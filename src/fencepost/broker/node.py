@@ -81,7 +81,10 @@ class Node:
         self._wired = False
         self._started = False
         self.ports = AsyncPorts(
-            loop, flush_before_ack=config.flush_before_ack, on_disk_failed=self._disk_failed
+            loop,
+            flush_before_ack=config.flush_before_ack,
+            on_disk_failed=self._disk_failed,
+            on_machine_failed=self._machine_failed,
         )
         self.peers = Peers(
             loop,
@@ -321,6 +324,13 @@ class Node:
             raise StartError(self.failure)
         if self._stop_reason.done():
             raise StartError(self._stop_reason.result()[0])
+
+    def _machine_failed(self, key: Hashable, reason: str) -> None:
+        """A machine gave up: for its disk, or the quorum's because others broke the protocol."""
+        if key == METADATA_KEY and not self.driver.disk_has_failed(key):
+            self.fail(f"the quorum machine stopped: {reason}")
+        else:
+            self._disk_failed(key, reason)
 
     def _disk_failed(self, key: Hashable, reason: str) -> None:
         self.driver.disk_failed(key, reason)

@@ -35,8 +35,9 @@ class AsyncPorts(MachinePorts):
         *,
         flush_before_ack: bool = True,
         on_disk_failed: Callable[[Hashable, str], None],
+        on_machine_failed: Callable[[Hashable, str], None],
     ) -> None:
-        super().__init__(on_disk_failed)
+        super().__init__(on_machine_failed)
         self.loop = loop
         self.clock = Clock()
         self.timers = Timers(loop, self.clock.now_ms)

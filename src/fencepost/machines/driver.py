@@ -110,9 +110,10 @@ class Ports(Protocol):
 class _Hosted:
     """A machine and the messages it holds back until its log is durable up to an offset."""
 
-    __slots__ = ("end_offset", "held", "machine")
+    __slots__ = ("disk_has_failed", "end_offset", "held", "machine")
 
     def __init__(self, machine: Machine) -> None:
+        self.disk_has_failed = False
         self.machine = machine
         self.end_offset = -1
         self.held: deque[tuple[int, SendAfterPersist]] = deque()
@@ -170,6 +171,11 @@ class Driver:
             hosted.held.clear()
             self.feed(key, DiskFailed(reason))
 
+    def disk_has_failed(self, key: Key) -> bool:
+        """Whether the machine was told that its disk has refused, and is offline for that."""
+        hosted = self._hosted.get(key)
+        return hosted is not None and hosted.disk_has_failed
+
     def timer_fired(self, key: Key, name: str) -> None:
         """A timer reached its deadline."""
         self.feed(key, TimerFired(name))
@@ -178,6 +184,8 @@ class Driver:
         hosted = self._hosted.get(key)
         if hosted is None:
             return
+        if type(input_) is DiskFailed:
+            hosted.disk_has_failed = True
         effects = hosted.machine.step(input_, self._ports.now_ms())
         try:
             for effect in effects:
