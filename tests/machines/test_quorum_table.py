@@ -595,6 +595,11 @@ TABLE: dict[str, tuple[Any, dict[str, str]]] = {
         {role: "unattached e6: state" for role in ROLES if role != "failed"}
         | {"failed": "failed e5:"},
     ),
+    "no vote, and we are said to lead a later epoch": (
+        lambda bench: answer_to_vote(bench, False, EPOCH + 1, NODE),
+        {role: "unattached e6: state" for role in ROLES if role != "failed"}
+        | {"failed": "failed e5:"},
+    ),
     "begin answered": (
         lambda _: begin_answer(),
         {role: f"{role} e5:" for role in ROLES},

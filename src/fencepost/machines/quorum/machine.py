@@ -17,6 +17,7 @@ Roles, and what leads from one to another; e is the present epoch.
 | (start)     | this node is the only voter                              | Leader(e+1)         |
 | any         | a higher epoch without a leader, in any message          | Unattached(>e)      |
 | any         | a higher epoch with a leader                             | Follower(>e)        |
+| any         | a higher epoch that it is said to lead itself            | Unattached(>e)      |
 | any         | a higher epoch that no election can have come to         | (it is ignored)     |
 | Unattached  | the leader of e is heard of                              | Follower(e)         |
 | Unattached  | election timeout (observers have none: they ask around)  | Prospective(e)      |

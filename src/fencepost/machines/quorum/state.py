@@ -34,3 +34,7 @@ class QuorumState:
     leader_id: int = NOBODY
     voted_id: int = NOBODY
     voted_directory_id: Uuid = Uuid.ZERO
+
+    def __post_init__(self) -> None:
+        least = min(self.leader_id, self.voted_id)
+        assert least >= NOBODY, "ids are those of nodes, or the file could not be read again"

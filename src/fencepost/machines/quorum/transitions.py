@@ -333,9 +333,8 @@ class Transitions(QuorumCore):
         for itself. Hearsay of a leader that a prospective knows
         does not make it follow again: it asks around because that leader is silent.
 
-        When a voter answers that an epoch has two leaders, or that we lead one that we have never
-        seen, somebody has lost its quorum-state. Then this node stops, before it adds to the harm.
-        But one that is no voter with the disk it has may have led with the one it had before.
+        When a node answers that an epoch has two leaders, somebody has lost its quorum-state. Then
+        this node stops, before it adds to the harm.
         """
         if self.role is Role.FAILED:
             return True  # nothing brings it back
@@ -346,9 +345,9 @@ class Transitions(QuorumCore):
             return True
         self._note_leader(leader_id, endpoints)
         if epoch > self._state.epoch:
-            if leader_id == self._node_id and self.is_voter:
-                self.become_failed(f"this node is said to lead epoch {epoch}, which it never saw")
-            elif leader_id in (NOBODY, self._node_id):
+            if leader_id == self._node_id:
+                self._disclaim(epoch)
+            elif leader_id == NOBODY:
                 self.become_unattached(epoch)
             else:
                 self.become_follower(epoch, leader_id)
@@ -365,6 +364,18 @@ class Transitions(QuorumCore):
             return False
         self.become_follower(epoch, leader_id)
         return True
+
+    def _disclaim(self, epoch: int) -> None:
+        """We are said to lead an epoch that we have never seen.
+
+        Either that is a lie, which anybody can tell to another node in one message, or we have led
+        it and forgotten. Both are met by the same memory: our vote of that epoch is our own, as it
+        was if we led, so nobody else gets it; and nobody leads who starts with a vote and no
+        leadership on record. We add nothing to that epoch, and stand again in the next.
+        """
+        probe("quorum.epoch.disclaimed")
+        self._remember(QuorumState(epoch, NOBODY, self._node_id, self._config.directory_id))
+        self.become_unattached(epoch)
 
     # -- who is meant --------------------------------------------------------------------------
 
