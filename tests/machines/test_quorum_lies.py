@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fencepost.machines.effects import Fail, TimerFired
-from fencepost.machines.quorum import QuorumState, Role, inputs, messages, received
+from fencepost.machines.quorum import QuorumState, Role, answered, inputs, messages, received
 from fencepost.machines.quorum.messages import vote_request
+from fencepost.machines.quorum.state import EPOCH_MAX, EPOCH_STEP_MAX, EPOCHS_KEPT_BACK
+from fencepost.wire.errors import ErrorCode
 
 from .test_quorum_table import (
     CONFIG,
@@ -78,3 +80,60 @@ def test_no_request_comes_from_a_node_that_cannot_be(candidate_id: int) -> None:
         said.leader_id, said.leader_epoch = candidate_id, EPOCH + 1
         bench.step(received("t", claim))
     assert bench.machine.state == before
+
+
+# -- the last epochs there are -----------------------------------------------------------------
+
+FREE = EPOCH_MAX - EPOCHS_KEPT_BACK
+HALF_MS = CONFIG.election_timeout_ms // 2
+
+
+def flooded(bench: Bench, messages_: int, step: int, every_ms: int = 0) -> int:
+    """Votes for epochs further and further up; how many of those kept back are gone."""
+    for _ in range(messages_):
+        epoch = max(bench.machine.epoch, FREE) + step
+        bench.step(vote(epoch, log=(0, 0)), after_ms=every_ms)
+    return max(0, bench.machine.epoch - FREE)
+
+
+def test_a_flood_of_votes_gets_one_of_the_last_epochs_per_half_election_timeout() -> None:
+    bench = unattached()
+    assert flooded(bench, 1, 0) == 0 and bench.machine.epoch == FREE, "below, all are believed"
+    assert flooded(bench, 50, 1000) == 0
+    assert flooded(bench, 50, 1) == 1
+    assert flooded(bench, 10, 1, every_ms=HALF_MS // 5) == 3
+    assert flooded(bench, 10, 1, every_ms=HALF_MS) == 13
+
+
+def test_a_node_that_slept_believes_as_many_as_there_can_have_been_and_no_more() -> None:
+    bench = unattached()
+    assert flooded(bench, 1, 20, every_ms=20 * HALF_MS) == 20
+    assert flooded(bench, 1, EPOCH_STEP_MAX + 1, every_ms=LATER) == 20
+    assert flooded(bench, 1, EPOCH_STEP_MAX, every_ms=0) == 20 + EPOCH_STEP_MAX
+    assert flooded(bench, 50, 1) == 20 + EPOCH_STEP_MAX
+
+
+def test_a_clock_that_is_set_does_not_give_epochs_away() -> None:
+    bench = unattached()
+    flooded(bench, 3, 1)
+    bench.now_ms += LATER
+    bench.step(inputs.ClockSet(LATER))
+    assert flooded(bench, 3, 1) == 1
+
+
+def test_elections_go_on_among_the_last_epochs() -> None:
+    bench = Bench(QuorumState(FREE + 7))
+    for _ in range(20):
+        bench.step(TimerFired(inputs.ELECTION), LATER)
+        before = bench.machine.epoch
+        asked = messages.vote_request(CONFIG, 3, NODE, before, (4, 2), True)
+        answer = messages.vote_response(ErrorCode.NONE, -1, before, True)
+        bench.step(answered(3, asked, answer))
+        assert (bench.machine.role, bench.machine.epoch) == (Role.CANDIDATE, before + 1)
+
+
+def test_a_node_whose_epoch_is_the_last_there_is_says_so_and_does_not_start() -> None:
+    bench = Bench(QuorumState(EPOCH_MAX))
+    assert bench.machine.role is Role.FAILED
+    assert "no leader can be elected" in repr(bench.machine)
+    assert Bench(QuorumState(EPOCH_MAX - 1)).machine.role is Role.UNATTACHED

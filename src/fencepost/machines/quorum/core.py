@@ -85,6 +85,7 @@ class QuorumCore(ABC):
         self._jitter: tuple[int, ...] = ()
         self._jitter_used = 0
         self._now_ms = 0
+        self._epochs_used_until_ms = 0
         self._effects: list[Effect] = []
         self._state_unwritten = False
         self._deadlines: dict[str, int] = {}
@@ -366,6 +367,7 @@ class QuorumCore(ABC):
             self._in_flight[peer] = (message, deadline + by_ms)
         for peer in self._not_before:
             self._not_before[peer] += by_ms
+        self._epochs_used_until_ms += by_ms
         if isinstance(self._body, Leader):
             self._body.shift(by_ms)
 

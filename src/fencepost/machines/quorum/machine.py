@@ -85,7 +85,7 @@ from fencepost.machines.quorum.roles import (
     Role,
     Unattached,
 )
-from fencepost.machines.quorum.state import NOBODY, QuorumState
+from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY, QuorumState
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
@@ -143,8 +143,9 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         assert log.recovery_point >= log.end_offset, "the log is flushed before Start"
         self._has_started = True
         self._jitter = tuple(input_.jitter)
+        self._epochs_used_until_ms = self._now_ms - self._epoch_ms
         self._end_offset = self._durable_end_offset = log.end_offset
-        flaw = self._flaw_at_start()
+        flaw = self._flaw_of_state() or self._flaw_at_start()
         if flaw is not None:
             self.become_failed(flaw)
             return
@@ -156,6 +157,17 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
             self._remember(QuorumState(self._last_epoch))
         self._take_up_role()
         self._clean()
+
+    def _flaw_of_state(self) -> str | None:
+        """What is wrong with quorum-state. With the last epoch there is, nobody would ever be
+        elected again with our vote, nor be able to lead us."""
+        if self._state.epoch < EPOCH_MAX:
+            return None
+        return (
+            f"quorum-state has epoch {EPOCH_MAX}, and there is none after it: no leader can be"
+            " elected. If the other voters are well, format this node's directory anew and have it"
+            " added to the voters again"
+        )
 
     def _take_up_role(self) -> None:
         """The role that the durable state stands for; see the table."""

@@ -17,10 +17,10 @@ EPOCH_MAX = (1 << 31) - 1
 """The last epoch there can be."""
 
 EPOCHS_KEPT_BACK = 1 << 20
-"""How many of the highest epochs only elections reach; see `Transitions._is_absurd`."""
+"""How many of the highest epochs are believed only slowly; see `Transitions._is_absurd`."""
 
 EPOCH_STEP_MAX = 1_000
-"""How far ahead of a node an epoch among those may be for it to believe it."""
+"""How far ahead of a node an epoch among those may be, after however long, to be believed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from fencepost.wire.message import Message
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Uuid
 
+_EPOCHS_FREE = EPOCH_MAX - EPOCHS_KEPT_BACK
 _ELECTION_ROLES = (Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED)
 
 
@@ -55,6 +56,7 @@ class Transitions(QuorumCore):
         """
         keeps_timer = self.role in _ELECTION_ROLES and inputs.ELECTION in self._deadlines
         if epoch > self._state.epoch:
+            self._note_epoch(epoch)
             self._remember(QuorumState(epoch))
         self._leave_role()
         self._body = Unattached()
@@ -68,6 +70,7 @@ class Transitions(QuorumCore):
         """`leader_id` leads `epoch`: fetch from it until the fetch timeout finds it silent."""
         assert leader_id != self._node_id, "nobody follows itself"
         if epoch > self._state.epoch:
+            self._note_epoch(epoch)
             self._remember(QuorumState(epoch, leader_id))
         else:
             vote = self._state
@@ -311,10 +314,27 @@ class Transitions(QuorumCore):
 
         An epoch that was heard of is never forgotten, and the quorum needs a higher one for its
         next leader. So a single message with the highest number there is would end all elections,
-        for good. The last million epochs are therefore only reached by steps of a size that a node
-        may have slept through. Kafka has no such rule.
+        for good. The last million epochs are therefore only believed as fast as elections can come
+        to them, one per half election timeout of our own clock, so that a flood of messages needs
+        days. What was not used adds up, for a node that has slept through some, to
+        `EPOCH_STEP_MAX`. Kafka has no such rule.
         """
-        return epoch > EPOCH_MAX - EPOCHS_KEPT_BACK and epoch - self._state.epoch > EPOCH_STEP_MAX
+        unused = (self._now_ms - self._epochs_used_until_ms) // self._epoch_ms
+        known = max(self._state.epoch, _EPOCHS_FREE)
+        return epoch > known + min(max(unused, 0), EPOCH_STEP_MAX)
+
+    @property
+    def _epoch_ms(self) -> int:
+        """The least time between two elections, as far as `_is_absurd` goes."""
+        return max(1, self._config.election_timeout_ms // 2)
+
+    def _note_epoch(self, epoch: int) -> None:
+        """A higher epoch is taken over: of those that are kept back, as many are used."""
+        used = epoch - max(self._state.epoch, _EPOCHS_FREE)
+        if used > 0:
+            least = self._now_ms - EPOCH_STEP_MAX * self._epoch_ms
+            since = max(self._epochs_used_until_ms, least)
+            self._epochs_used_until_ms = since + used * self._epoch_ms
 
     def _is_unbelievable(self, epoch: int, leader_id: int) -> bool:
         """Whether no node of sound mind says so; what it says must not get into quorum-state."""
@@ -374,6 +394,7 @@ class Transitions(QuorumCore):
         leadership on record. We add nothing to that epoch, and stand again in the next.
         """
         probe("quorum.epoch.disclaimed")
+        self._note_epoch(epoch)
         self._remember(QuorumState(epoch, NOBODY, self._node_id, self._config.directory_id))
         self.become_unattached(epoch)
 
