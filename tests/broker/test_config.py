@@ -105,12 +105,27 @@ def test_a_number_out_of_bounds_is_told_one_upper_bound(codec):
         BrokerConfig.load(None, {"offsets.topic.compression.codec": codec})
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("process.roles", "boss", "not allowed: it must be broker, controller, or both"),
+        ("node.id", "-5", "not allowed: it must be an int, at least 0"),
+        ("retention.ms", "x", "it must be a long"),
+    ],
+)
+def test_what_a_value_must_be_is_a_sentence(key, value, says):
+    with pytest.raises(ConfigError, match=says):
+        BrokerConfig.load(None, {f"log.{key}" if key == "retention.ms" else key: value})
+
+
 def test_unreadable_files_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"--config.*nowhere"):
         BrokerConfig.load(tmp_path / "nowhere", {})
+    with pytest.raises(ConfigError, match=r"cannot be read: No such file or directory$"):
+        BrokerConfig.load(tmp_path / "nowhere", {})
     broken = tmp_path / "broken"
     broken.write_text("a=\\u00zz")
-    with pytest.raises(ConfigError, match="properties file"):
+    with pytest.raises(ConfigError, match="properties file: it"):
         BrokerConfig.load(broken, {})
     huge = tmp_path / "huge"
     huge.write_bytes(b"#" * (1 << 21))

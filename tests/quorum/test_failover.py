@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.testing.quorum_cluster import QuorumCluster
 
-from .conftest import TopicWriter, wait_for_topics
+from .conftest import QUICK, TopicWriter, wait_for_topics
 
 pytestmark = pytest.mark.slow
 
@@ -94,3 +94,14 @@ def _epoch(cluster: QuorumCluster, node_id: int) -> int:
     said = cluster.describe(node_id)
     assert said is not None
     return said.leader_epoch
+
+
+def test_an_orderly_stop_of_all_is_nothing_to_worry_about():
+    """Whoever is last finds no majority to hand over to, or to take leave of."""
+    with QuorumCluster(3, 0, combined=True, config=QUICK) as all_at_once:
+        all_at_once.stop()
+        logs = {node.name: node.log_path.read_text() for node in all_at_once.nodes.values()}
+    for name, text in logs.items():
+        assert "was not closed in order" not in text, "at the first start there is nothing to check"
+        end = text[text.index("SIGTERM received") :]
+        assert " ERROR " not in end and " WARNING " not in end, (name, end)

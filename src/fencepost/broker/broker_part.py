@@ -119,7 +119,11 @@ class BrokerPart:
         try:
             await asyncio.wait_for(self.registration.leave(), LEAVE_TIMEOUT_S)
         except (RegistrationError, TimeoutError) as error:
-            log.warning("could not leave the cluster in order: %s", error)
+            if self._node.metadata.machine.leader_id < 0:
+                # As when a whole cluster stops: who is last finds no majority to take leave of.
+                log.info("no controller leads: gone without taking leave")
+            else:
+                log.warning("could not leave the cluster in order: %s", error)
 
     def _begin_to_follow(self, image: ClusterImage) -> None:
         """Everything that is in the image is news."""

@@ -270,17 +270,25 @@ class BrokerConfig:
         return defaults
 
 
+class ConfigFileError(ConfigError):
+    """The file of `--config` is none that a configuration can be read from."""
+
+    def __init__(self, path: Path, flaw: str) -> None:
+        ValueError.__init__(self, f"--config {path}: {flaw}")
+        self.key = "--config"
+        self.value = str(path)
+        self.allowed = "a readable properties file"
+
+
 def _read_file(path: Path) -> dict[str, str]:
     try:
         if path.stat().st_size > CONFIG_FILE_MAX_BYTES:
-            raise ConfigError("--config", str(path), f"at most {CONFIG_FILE_MAX_BYTES} bytes")
+            raise ConfigFileError(path, f"it may have at most {CONFIG_FILE_MAX_BYTES} bytes")
         return decode_properties(str(path), path.read_bytes())
     except OSError as error:
-        raise ConfigError("--config", str(path), f"a readable file: {error.strerror}") from None
+        raise ConfigFileError(path, f"it cannot be read: {error.strerror}") from None
     except CorruptFileError as error:
-        raise ConfigError(
-            "--config", str(path), f"a properties file; this {error.reason}"
-        ) from None
+        raise ConfigFileError(path, f"it is no properties file: it {error.reason}") from None
 
 
 def _directory(key: str, name: str) -> Path:

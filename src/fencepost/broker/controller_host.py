@@ -46,7 +46,7 @@ from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.probes import probe
-from fencepost.machines.quorum import AppendOutcome, AppendRecords
+from fencepost.machines.quorum import AppendOutcome, AppendRecords, Role
 from fencepost.machines.quorum.inputs import Resign, UpgradeKRaftVersion
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import encode_record
@@ -261,7 +261,11 @@ class ControllerHost:
 
     def _void(self, error: ErrorCode) -> None:
         """What is on its way will not be in the log, and nor will what was decided after it."""
-        log.error("records could not be committed: %s", error.name)
+        is_movable = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_UPDATE_VERSION)
+        if is_movable:
+            log.info("what is not committed is for the next controller: %s", error.name)
+        else:
+            log.error("records could not be committed: %s", error.name)
         probe("controller.host.write.failed")
         first = self._in_flight[0]
         void: list[_Waiting] = []
@@ -269,7 +273,6 @@ class ControllerHost:
             void.append(self._waiting.pop())
         self._in_flight, self._unwritten = [], []
         self._revert_state()
-        is_movable = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_UPDATE_VERSION)
         for one in reversed(void):
             self._answer(one, ErrorCode.NOT_CONTROLLER if is_movable else error, None)
 
@@ -337,7 +340,8 @@ class ControllerHost:
         """Another controller decides: whoever waits may ask it."""
         if self._epoch < 0:
             return
-        log.warning("no longer the active controller")
+        is_in_order = self._metadata.machine.role is Role.RESIGNED
+        log.log(logging.INFO if is_in_order else logging.WARNING, "no longer the active controller")
         self._epoch = -1
         self._controller = None
         self._rebuild_at = None

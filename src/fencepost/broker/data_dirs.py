@@ -25,14 +25,17 @@ from fencepost.log.errors import (
     LogDirLockedError,
     LogDirNotFormattedError,
     LogError,
+    in_words,
 )
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import MetaProperties, format_log_dir, read_meta_properties
 from fencepost.log.names import (
     LOCK_FILE,
+    LOG_SUFFIX,
     META_PROPERTIES_FILE,
     TEMPORARY_SUFFIX,
     parse_partition_dir,
+    partition_dir,
 )
 from fencepost.wire.types import Uuid
 
@@ -72,8 +75,9 @@ class DataDir:
     def fail(self, reason: object) -> None:
         """Nothing is to be had from it any more."""
         if self.offline_reason is None:
-            self.offline_reason = str(reason)
-            log.error("the log directory %s is offline: %s", self.path, reason)
+            said = in_words(reason) if isinstance(reason, Exception) else str(reason)
+            self.offline_reason = said
+            log.error("the log directory %s is offline: %s", self.path, said)
 
 
 @dataclass(slots=True)
@@ -190,6 +194,15 @@ def _format(disk: Disk, path: str, cluster_id: str, node_id: int) -> None:
     log.info("formatted %s for node %d of the new cluster %s", path, node_id, cluster_id)
 
 
+def _has_logs(disk: Disk, one: DataDir) -> bool:
+    """Whether there is anything to check; a directory that was just formatted has no segments."""
+    return any(
+        name.endswith(LOG_SUFFIX)
+        for topic, index in one.partitions
+        for name in disk.list(f"{one.path}/{partition_dir(topic, index)}")
+    )
+
+
 def _open_all(disk: Disk, opened: DataDirs, config: BrokerConfig) -> None:
     for one in opened.all:
         if not one.is_online:
@@ -204,7 +217,7 @@ def _open_all(disk: Disk, opened: DataDirs, config: BrokerConfig) -> None:
         except (LogError, OSError) as error:
             _must_work(opened, one, error)
             continue
-        if not one.log_dir.was_clean and one.partitions:
+        if not one.log_dir.was_clean and _has_logs(disk, one):
             log.info(
                 "%s was not closed in order: its logs are checked as they are opened", one.path
             )

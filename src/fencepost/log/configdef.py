@@ -149,6 +149,13 @@ class ConfigDef:
             return self.allowed
         return f"{self.allowed}, at most {(1 << bits - 1) - 1}"
 
+    def _must_be(self, allowed: str) -> str:
+        """A sentence of what is allowed, which begins with the name of the type."""
+        if self.type is ConfigType.LIST and self.validator is not None:
+            return f"it must be {self.validator.describes}"
+        article = "an" if self.type is ConfigType.INT else "a"
+        return f"it must be {article} {allowed}"
+
     def parse(self, value: object) -> Any:
         """The typed value of `value`, which is text or already of the right type.
 
@@ -157,9 +164,10 @@ class ConfigDef:
         try:
             typed = _read(self.type, value)
         except ValueError:
-            raise ConfigError(self.name, self.redacted(value), self._allowed_width) from None
+            must_be = self._must_be(self._allowed_width)
+            raise ConfigError(self.name, self.redacted(value), must_be) from None
         if self.validator is not None and not self.validator.accepts(typed):
-            raise ConfigError(self.name, self.redacted(value), self.allowed)
+            raise ConfigError(self.name, self.redacted(value), self._must_be(self.allowed))
         return typed
 
     def format(self, value: Any) -> str | None:
