@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -34,7 +35,7 @@ from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.errors import ErrorCode
 
 from .door import Client
-from .hostile import connect, eventually
+from .hostile import DEADLINE_S, connect, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -359,3 +360,33 @@ def test_a_config_file_with_rubbish_is_refused_with_a_line(tmp_path, text, names
     assert "Traceback" not in done.stderr
     assert names in done.stderr
     shutil.rmtree(tmp_path / "data", ignore_errors=True)
+
+
+# -- what is in the way ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "is_directory", "says"),
+    [
+        ("meta.properties", True, "Is a directory"),
+        ("__cluster_metadata-0", False, "Not a directory"),
+        ("__cluster_metadata-0/quorum-state", True, "Is a directory"),
+    ],
+)
+def test_what_is_in_the_way_is_named(tmp_path, name, is_directory, says):
+    with Cluster(data_dir=tmp_path / "data"):
+        pass
+    path = tmp_path / "data" / name
+    if path.is_dir():
+        path.rename(tmp_path / "aside")
+    else:
+        path.unlink()
+    path.mkdir() if is_directory else path.write_text("")
+    command = [sys.executable, "-m", "fencepost.cli.main", "serve"]
+    command += ["--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DEADLINE_S * 3, check=False
+    )
+    assert done.returncode == 1
+    assert f"cannot start: {path}: {says}\n" in done.stderr

@@ -24,7 +24,7 @@ from fencepost.broker.config import BrokerConfig
 from fencepost.broker.endpoints import BindError
 from fencepost.broker.event_loop import EventLoopError, loop_factory
 from fencepost.broker.node import Node, StartError
-from fencepost.log.errors import LogError, describe
+from fencepost.log.errors import LogError, describe, in_words
 
 log = logging.getLogger("fencepost")
 
@@ -112,7 +112,7 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, stop_with_parent
     try:
         await node.start()
     except (BindError, StartError, LogError, OSError) as error:
-        log.error("cannot start: %s", error)
+        log.error("cannot start: %s", in_words(error))
         await node.stop()
         return 1
     except Exception as error:

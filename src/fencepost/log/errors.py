@@ -13,6 +13,13 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def in_words(error: Exception) -> str:
+    """An error that was to be expected, as text: of the disk's, the path and what it refused."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 class LogError(Exception):
     """Base of errors that are not the disk's."""
 

@@ -24,7 +24,9 @@ Open files: see `SegmentCache`; apart from those, the lock, and a few while some
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -296,6 +298,8 @@ class LogDir:
         directory = f"{self.path}/{partition_dir(topic, partition)}"
         is_new = not self.disk.is_dir(directory)
         if is_new:
+            if self.disk.exists(directory):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             if self._points.offsets.get(key, 0):
                 log.warning("%s is gone; it begins anew", directory)
             for checkpoint in (self._points, self._starts, self._high_watermarks, self._cleaned):
