@@ -122,7 +122,6 @@ def stopped_cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--controller-port", "19092"], "are 19093; leave --controller-port out"),
         (["--broker-port", "19093"], "are 19092; leave --broker-port out"),
         (["-o", "num.partitions=7"], "has no num.partitions; leave -o num.partitions out"),
-        (["-o", "node.id=2"], "has node.id=1; leave -o node.id out"),
     ],
 )
 def test_what_contradicts_the_cluster_that_is_there(
@@ -165,7 +164,11 @@ def test_the_nodes_end_with_the_command(tmp_path: Path, started: list[Up]):
     [
         (["--controllers", "0"], "allowed are 1 to 100"),
         (["--brokers", "-1"], "allowed are 0 to 100"),
-        (["--broker-port", "70000"], "no 1 ports"),
+        (["--broker-port", "70000"], "--broker-port 70000: a port is a number from 1 to 65535"),
+        (["--controller-port", "65534"], "no 3 ports from there on"),
+        (["--controller-port", "23101", "--broker-port", "23103"], "both would have port 23103"),
+        (["-o", "node.id=7"], "-o node.id=7: each node gets a node.id of its own"),
+        (["-o", "log.dirs=/x"], "gets a log.dirs of its own"),
         (["-o", "nonsense"], "KEY=VALUE"),
         (["-o", "num.partition=3"], "did you mean num.partitions"),
     ],

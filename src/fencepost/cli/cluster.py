@@ -29,6 +29,23 @@ DEFAULT_CONTROLLERS = 3
 DEFAULT_BROKERS = 1
 NODES_MAX = 100
 WATCH_EVERY_S = 0.2
+PORT_MAX = (1 << 16) - 1
+OWN_KEYS = frozenset(
+    {
+        "node.id",
+        "broker.id",
+        "process.roles",
+        "listeners",
+        "advertised.listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "controller.quorum.bootstrap.servers",
+    }
+)
+"""What tells the nodes apart and where they are, which `up` decides for each of them."""
 FORCED = 130
 """Exit code of a cluster that was stopped before it was there, or at once."""
 
@@ -131,9 +148,12 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
     if any(found):
         _must_be("--controllers", controllers, found[0], directory)
         _must_be("--brokers", brokers, found[1], directory)
-    controller_ports = _ports(arguments.controller_port, controllers)
-    broker_ports = _ports(arguments.broker_port, brokers)
+    controller_ports = _ports("--controller-port", arguments.controller_port, controllers)
+    broker_ports = _ports("--broker-port", arguments.broker_port, brokers)
+    _must_not_meet(controller_ports, broker_ports)
     config = dict(pair(text, "-o") for text in arguments.overrides)
+    for key in sorted(OWN_KEYS & config.keys()):
+        raise UsageError(f"-o {key}={config[key]}: each node gets a {key} of its own from `up`")
     cluster = QuorumCluster(
         controllers,
         brokers,
@@ -191,12 +211,27 @@ def _count(option: str, given: int | None, otherwise: int, least: int) -> int:
     return count
 
 
-def _ports(first: int | None, count: int) -> list[int] | None:
+def _ports(option: str, first: int | None, count: int) -> list[int] | None:
     if first is None:
         return None
-    if not 0 < first <= (1 << 16) - count:
-        raise UsageError(f"there are no {count} ports from {first} on")
+    if not 0 < first <= PORT_MAX:
+        raise UsageError(f"{option} {first}: a port is a number from 1 to {PORT_MAX}")
+    if first + count - 1 > PORT_MAX:
+        raise UsageError(
+            f"{option} {first}: there are no {count} ports from there on, the last is {PORT_MAX}"
+        )
     return list(range(first, first + count))
+
+
+def _must_not_meet(controllers: list[int] | None, brokers: list[int] | None) -> None:
+    """Whether no port is given twice. UsageError."""
+    twice = set(controllers or ()) & set(brokers or ())
+    if controllers and brokers and twice:
+        raise UsageError(
+            f"--controller-port {controllers[0]} and --broker-port {brokers[0]}: both would have"
+            f" port {min(twice)}; {len(controllers)} controllers and {len(brokers)} brokers take"
+            " one each"
+        )
 
 
 def _serve(cluster: QuorumCluster, stopping: threading.Event) -> int:
