@@ -451,7 +451,11 @@ def test_meta_properties(disk):
     disk.unlink("/more/meta.properties")
     format_log_dir(disk, "/more", cluster_id="c", node_id=2, directory_id=Uuid(bytes(16)))
     found = only(disk, ROOT, "/more")
-    assert is_at(found, "/more/meta.properties", "document", "node 2 of cluster c, beside node 1")
+    says = (
+        "these are different nodes' directories: this one is of node 2 of cluster c, and /data is"
+        " of node 1 of cluster c; check them one node at a time"
+    )
+    assert is_at(found, "/more/meta.properties", "document", says)
 
 
 def test_topic_ids(disk):

@@ -98,14 +98,17 @@ def read_identity(files: Files, directory: str) -> MetaProperties | Problem:
 def compare_identities(identities: dict[str, MetaProperties]) -> Iterator[Problem]:
     """Directories of one node have its cluster and its number, and each an id of its own."""
     first: MetaProperties | None = None
+    first_directory = ""
     ids: dict[object, str] = {}
     for directory, meta in identities.items():
         path = f"{directory}/{META_PROPERTIES_FILE}"
-        first = first or meta
+        if first is None:
+            first, first_directory = meta, directory
         if (meta.cluster_id, meta.node_id) != (first.cluster_id, first.node_id):
             reason = (
-                f"node {meta.node_id} of cluster {meta.cluster_id}, beside node {first.node_id}"
-                f" of cluster {first.cluster_id}"
+                f"these are different nodes' directories: this one is of node {meta.node_id} of"
+                f" cluster {meta.cluster_id}, and {first_directory} is of node {first.node_id} of"
+                f" cluster {first.cluster_id}; check them one node at a time"
             )
             yield Problem(path, None, Severity.ERROR, "document", reason)
         if meta.directory_id is not None and meta.directory_id in ids:
