@@ -121,10 +121,14 @@ def test_a_story_with_a_word_that_is_no_command(
 ) -> None:
     story = tmp_path / "story.txt"
     for text, says in [
-        ("> dance 1\n", "dance is no command; there are: voters, "),
-        ("> start 1\n", "a scenario begins with"),
+        ("> dance 1\n", "story.txt: line 1: no command 'dance'; "),
+        ("> voters 1\n\n> stat 1\n", "story.txt: line 3: no command 'stat'; did you mean start"),
+        (">\n", "line 1: no command ''"),
+        ("> start 1\n", "line 1: a scenario begins with"),
         ("> voters 1 gremlins=2\n", "a world has no gremlins"),
-        ("> voters 1\n> start 2\n", "2 is no node"),
+        ("# one\n> voters 1\n> start 2\n", "line 3: 2 is no node"),
+        ("> voters 1\n> wait\n", "line 2: wait: wants more words; `wait MS`: let time"),
+        ("> voters some\n", "line 1: voters some: invalid literal"),
     ]:
         story.write_text(text)
         assert main(["sim", "play", str(story)]) == 2

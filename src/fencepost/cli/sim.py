@@ -348,10 +348,13 @@ def _play(arguments: argparse.Namespace) -> int:
     try:
         rules = _load(arguments.ablation, load_ablation).rules if arguments.ablation else None
         for name in arguments.files:
-            played = play(Path(name).read_text(), rules)
+            try:
+                played = play(Path(name).read_text(), rules)
+            except (ScriptError, UnicodeDecodeError) as error:
+                raise ValueError(f"{name}: {error}") from None
             sys.stdout.write(played)
             broken |= "VIOLATION" in without_remarks(played)
-    except (ScriptError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         return _wrong(error)
     return int(broken)
 

@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fencepost.sim.naming import unknown
 from fencepost.sim.network import Call
 from fencepost.sim.options import Options
 from fencepost.sim.queue import Event
@@ -38,7 +39,7 @@ _ABLATION = re.compile(r"#!\s*([a-z0-9-]+)\s*->\s*(.+?)\s*$", re.MULTILINE)
 
 
 class ScriptError(Exception):
-    """A command that makes no sense; the text says which, and what would."""
+    """A command that makes no sense; the text says in which line, and what would."""
 
 
 def commands() -> dict[str, Any]:
@@ -95,20 +96,28 @@ class Script:
 
     def lines(self, text: str) -> Iterator[str]:
         """The lines of the scenario, outputs replaced."""
-        for line in text.splitlines():
+        for number, line in enumerate(text.splitlines(), 1):
             if line.startswith("#") or not line.strip():
                 yield line
             elif line.startswith(">") and not self._is_over:
                 yield line
-                yield from self._run(line[1:].split())
+                try:
+                    yield from self._run(line[1:].split())
+                except ScriptError as error:
+                    raise ScriptError(f"line {number}: {error}") from error
 
     def _run(self, words: list[str]) -> Iterator[str]:
-        command = commands().get(words[0])
+        name = words[0] if words else ""
+        command = commands().get(name)
         if command is None:
-            raise ScriptError(f"{words[0]} is no command; there are: {', '.join(commands())}")
+            raise ScriptError(unknown("command", name, commands()))
         try:
             output = list(command(self, words[1:]) or ())
             output += self._news()
+        except (IndexError, ValueError, KeyError) as error:
+            wrong = "wants more words" if isinstance(error, IndexError) else error
+            usage = " ".join(str(command.__doc__).split())
+            raise ScriptError(f"{' '.join(words)}: {wrong}; {usage}") from error
         except Violation as error:
             self._is_over = True
             output = [f"VIOLATION {error}"]
