@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.testing.quorum_cluster import QuorumCluster
 
-from .conftest import QUICK, TopicWriter, wait_for_topics
+from .conftest import TopicWriter, wait_for_topics
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +98,7 @@ def _epoch(cluster: QuorumCluster, node_id: int) -> int:
 
 def test_an_orderly_stop_of_all_is_nothing_to_worry_about():
     """Whoever is last finds no majority to hand over to, or to take leave of."""
-    with QuorumCluster(3, 0, combined=True, config=QUICK) as all_at_once:
+    with QuorumCluster(3, 0, combined=True) as all_at_once:
         all_at_once.stop()
         logs = {node.name: node.log_path.read_text() for node in all_at_once.nodes.values()}
     for name, text in logs.items():

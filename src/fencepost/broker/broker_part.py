@@ -25,6 +25,7 @@ from fencepost.broker.registration import Registration, RegistrationError
 from fencepost.broker.replicas import ReplicaManager
 from fencepost.log.errors import describe
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
+from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT_S: Final = 60.0
+_NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 
 
 class BrokerPart:
@@ -119,9 +121,9 @@ class BrokerPart:
         try:
             await asyncio.wait_for(self.registration.leave(), LEAVE_TIMEOUT_S)
         except (RegistrationError, TimeoutError) as error:
-            if self._node.metadata.machine.leader_id < 0:
+            if isinstance(error, RegistrationError) and error.code in _NOBODY_LEADS:
                 # As when a whole cluster stops: who is last finds no majority to take leave of.
-                log.info("no controller leads: gone without taking leave")
+                log.info("gone without taking leave: no controller leads, or it did not answer")
             else:
                 log.warning("could not leave the cluster in order: %s", error)
 
