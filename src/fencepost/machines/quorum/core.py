@@ -284,10 +284,20 @@ class QuorumCore(ABC):
                 if header.is_control:
                     changed = self._history.take_batch(offset, batch) or changed
                 offset += header.last_offset_delta + 1
+            flaw = self._flaw_of_level()
+            if flaw is not None:
+                raise ValueError(flaw)
         except (ValueError, BatchError):
             self._history.truncate_to(self._end_offset)
             raise
         return changed
+
+    def _flaw_of_level(self) -> str | None:
+        """What is wrong with the level of kraft.version in the log, for this node."""
+        level, most = self.kraft_version, self._config.max_kraft_version
+        if level <= most:
+            return None
+        return f"kraft.version {level} is in force, and this node can run no more than {most}"
 
     @abstractmethod
     def _voters_changed(self) -> None:

@@ -145,7 +145,7 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         self._jitter = tuple(input_.jitter)
         self._epochs_used_until_ms = self._now_ms - self._epoch_ms
         self._end_offset = self._durable_end_offset = log.end_offset
-        flaw = self._flaw_of_state() or self._flaw_at_start()
+        flaw = self._flaw_of_state() or self._flaw_of_level() or self._flaw_at_start()
         if flaw is not None:
             self.become_failed(flaw)
             return

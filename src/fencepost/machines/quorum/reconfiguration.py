@@ -16,11 +16,13 @@ U UpdateRaftVoter):
 | NOT_LEADER_OR_FOLLOWER       | this node does not lead                                | ARU |
 | INVALID_REQUEST              | no node id, no directory id; U: no range of versions   | ARU |
 | INVALID_REQUEST              | no endpoint on the listener of the voters              | A U |
+| INVALID_REQUEST              | too many endpoints, or none that a host can have       | A U |
 | REQUEST_TIMED_OUT            | another voter is being added or removed                | ARU |
 | REQUEST_TIMED_OUT            | nothing of this leader's epoch is committed            | ARU |
 | UNSUPPORTED_VERSION          | kraft.version is 0                                     | AR  |
 | REQUEST_TIMED_OUT            | the latest voter set is not committed                  | ARU |
 | DUPLICATE_VOTER              | the id is a voter's                                    | A   |
+| INVALID_REQUEST              | there are `VOTERS_MAX` voters                          | A   |
 | VOTER_NOT_FOUND              | there is no voter of that key; R: or no other          |  RU |
 | INVALID_REQUEST              | the voter cannot run the level in force                | A U |
 | REQUEST_TIMED_OUT            | the new voter does not answer, or has not caught up    | A   |
@@ -47,7 +49,7 @@ from fencepost.machines.quorum import inputs, membership
 from fencepost.machines.quorum.membership import DYNAMIC
 from fencepost.machines.quorum.roles import Follower, Leader, PendingAppend, Role, VoterChange
 from fencepost.machines.quorum.transitions import Transitions
-from fencepost.machines.quorum.voters import ReplicaKey, Voter, VoterSet, on_listener
+from fencepost.machines.quorum.voters import VOTERS_MAX, ReplicaKey, Voter, VoterSet, on_listener
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
@@ -75,6 +77,8 @@ class Reconfiguration(Transitions):
             error = self._check_moment()
         if error is ErrorCode.NONE and voter is not None and self.voter_set.get(voter.id):
             error = ErrorCode.DUPLICATE_VOTER
+        if error is ErrorCode.NONE and len(self._voters) >= VOTERS_MAX:
+            error = ErrorCode.INVALID_REQUEST
         leader = self._body
         if error is not ErrorCode.NONE or voter is None or not isinstance(leader, Leader):
             self._reply(input_.token, AddRaftVoterResponse(error_code=error))
@@ -195,7 +199,15 @@ class Reconfiguration(Transitions):
         return ErrorCode.NONE
 
     def _is_described(self, voter: Voter | None) -> bool:
-        return voter is not None and on_listener(self._config.listener, voter.endpoints) is not None
+        """Whether it can be reached as voters are, and its entry will not swell every log."""
+        if voter is None or on_listener(self._config.listener, voter.endpoints) is None:
+            return False
+        try:
+            voter.check_endpoints()
+        except ValueError:
+            probe("quorum.voters.endpoints.refused")
+            return False
+        return True
 
     def _check_moment(self, is_update: bool = False) -> ErrorCode:
         """The error for a change that cannot be made now, or not in this cluster."""

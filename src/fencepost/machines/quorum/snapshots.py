@@ -222,6 +222,10 @@ class Snapshots(Transitions):
         self._advance_high_watermark(snapshot_id.end_offset)
         if input_.history is not None:
             self._history = input_.history
+            flaw = self._flaw_of_level()
+            if flaw is not None:
+                self.become_failed(flaw)
+                return
             self._voters_changed()
         if self.role is Role.FOLLOWER:
             self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)

@@ -16,6 +16,15 @@ from typing import NamedTuple
 from fencepost.wire.records import control
 from fencepost.wire.types import Uuid
 
+VOTERS_MAX = 255
+"""The most voters that a set may have; a quorum of more would not get anything done."""
+
+ENDPOINTS_MAX = 16
+"""The most listeners that a voter may have."""
+
+HOST_CHARACTERS_MAX = 255
+"""The longest name that a host, or a listener, may have."""
+
 
 class ReplicaKey(NamedTuple):
     """A node id and the id of its metadata directory; the zero id where none is known."""
@@ -52,6 +61,16 @@ class Voter:
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where the voter is reached on the listener of that name, if it has one."""
         return on_listener(listener, self.endpoints)
+
+    def check_endpoints(self) -> None:
+        """ValueError for more endpoints, longer names or other ports than a node can have."""
+        if len(self.endpoints) > ENDPOINTS_MAX:
+            raise ValueError(f"voter {self.id} has {len(self.endpoints)} endpoints")
+        for name, host, port in self.endpoints:
+            if max(len(name), len(host)) > HOST_CHARACTERS_MAX:
+                raise ValueError(f"voter {self.id} has an endpoint with too long a name")
+            if not 1 <= port <= 65_535:
+                raise ValueError(f"voter {self.id} has an endpoint with port {port}")
 
     def can_run(self, kraft_version: int) -> bool:
         """Whether the voter supports this level of kraft.version."""
@@ -93,8 +112,17 @@ class VoterSet:
 
     @classmethod
     def from_record(cls, record: control.VotersRecord) -> VoterSet:
-        """The set that a VotersRecord describes. ValueError as of the class."""
-        return cls(tuple(_voter_of(voter) for voter in record.voters))
+        """The set that a VotersRecord describes.
+
+        ValueError as of the class, and for what `Voter.check_endpoints` refuses: a set stands in
+        the log and the snapshots of every node.
+        """
+        if len(record.voters) > VOTERS_MAX:
+            raise ValueError(f"there are {len(record.voters)} voters, more than {VOTERS_MAX}")
+        voters = tuple(_voter_of(voter) for voter in record.voters)
+        for voter in voters:
+            voter.check_endpoints()
+        return cls(voters)
 
     def to_record(self) -> control.VotersRecord:
         """The set as the log keeps it."""
