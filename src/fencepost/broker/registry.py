@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts
-from fencepost.wire.message import Message
+from fencepost.wire.message import Message, Struct
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -49,6 +49,9 @@ Handler = Callable[["RequestContext", Any], Message | Pieces | None]
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
+MESSAGE_LETTERS_MAX: Final = 1_000
+"""What is left of an error message that is too long to be sent."""
+CUT: Final = "..."
 API_VERSIONS_KEY = 18
 MAX_ELEMENTS = 100_000
 """Array elements a request may have, unless its handler says otherwise."""
@@ -285,6 +288,8 @@ class RequestContext:
         try:
             return encode_response_parts(message, self.api_version, self.correlation_id)
         except EncodeError:
+            if shorten_error_messages(message):
+                return self._encode(message)
             log.exception("cannot encode the %s v%d response", self.route.name, self.api_version)
             substitute = error_response(
                 self.route, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR
@@ -302,6 +307,27 @@ class RequestContext:
         self.answered = True
         self._on_disconnect = None
         self.connection.settled(self)
+
+
+def shorten_error_messages(struct: Struct) -> bool:
+    """Cut long error messages anywhere in the struct; whether there were any.
+
+    They quote what the client has sent. A name may have 32,767 bytes, as may the message that says
+    what is wrong with it, so together they are too many. The end stays, too: it gives the reason.
+    """
+    found = False
+    for descriptor in type(struct).fields:
+        value = getattr(struct, descriptor.name)
+        if isinstance(value, str):
+            if descriptor.name.endswith("error_message") and len(value) > MESSAGE_LETTERS_MAX:
+                half = MESSAGE_LETTERS_MAX // 2 - len(CUT)
+                setattr(struct, descriptor.name, f"{value[:half]}{CUT}{value[-half:]}")
+                found = True
+        else:
+            for one in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(one, Struct):
+                    found |= shorten_error_messages(one)
+    return found
 
 
 def error_response(route: Route, version: int, error: ErrorCode) -> Message | None:
