@@ -305,6 +305,44 @@ def test_an_answer_to_another_request_hangs_up():
     run(test)
 
 
+def test_who_misbehaves_is_left_alone_with_one_warning_until_it_behaves(caplog):
+    behaves: list[bool] = []
+
+    async def wrong(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await made.greet(reader, writer)
+        while True:
+            correlation_id, version, _ = await made.read(reader)
+            correlation_id += not behaves
+            writer.write(encode_response(VoteResponse(), version, correlation_id))
+
+    def warnings() -> int:
+        return sum(record.levelname == "WARNING" for record in caplog.records)
+
+    async def asked_until(made: Peers, peer: Node, connections: int) -> str:
+        said = ""
+        while peer.connections < connections or "was hung up on" in said:
+            said = str(await ask(made, peer.address))
+        return said
+
+    async def test() -> None:
+        async with node(wrong) as peer, asking() as made:
+            made.backoff_s = 60
+            assert "not the one it was asked" in str(await ask(made, peer.address))
+            assert "was hung up on" in str(await ask(made, peer.address))
+            assert peer.connections == 1, "it is left alone"
+        async with node(wrong) as peer, asking() as made:
+            caplog.clear()
+            assert "not the one it was asked" in await asked_until(made, peer, 4)
+            assert warnings() == 1
+            behaves.append(True)
+            assert "VoteResponse" in await asked_until(made, peer, 5)
+            behaves.clear()
+            assert "not the one it was asked" in str(await ask(made, peer.address))
+            assert warnings() == 2
+
+    run(test)
+
+
 def test_a_peer_that_hangs_up_is_asked_again_over_a_new_connection():
     async def once(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await made.greet(reader, writer)

@@ -15,7 +15,8 @@ connections, so that none of them can be in the way of another.
 A new connection asks for ApiVersions first, and every request goes in the newest version that both
 sides have. A peer that cannot be reached is left alone for a while, longer from time to time; what
 is sent meanwhile fails at once, so that who can ask another node does. One that answers what cannot
-be read, or out of turn, is hung up on, with one log line.
+be read, or out of turn, is hung up on and left alone likewise, with one log line until it has
+answered as it should.
 """
 
 from __future__ import annotations
@@ -176,6 +177,7 @@ class _Peer:
         self._connections: set[_Connection] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._failures = 0
+        self._refusals = 0
         self._not_before = 0.0
         self._last_failure = ""
 
@@ -220,6 +222,20 @@ class _Peer:
             self._pump()
         else:
             connection.drop("there are enough connections")
+
+    def has_answered(self) -> None:
+        """A request was answered as it should be: what was wrong with the peer is over."""
+        if self._refusals:
+            log.info("%s answers as it should again", self)
+        self._refusals = 0
+
+    def has_misbehaved(self, reason: str) -> None:
+        """A connection hangs up on the peer, which does not speak as it should."""
+        level = logging.DEBUG if self._refusals else logging.WARNING
+        log.log(level, "hanging up on %s: %s", self, reason)
+        self._leave_alone(self._refusals)
+        self._refusals += 1
+        self._last_failure = f"{self} was hung up on: {reason}"
 
     def is_lost(self, connection: _Connection, reason: str, *, was_usable: bool) -> None:
         """A connection is gone; one that was never usable counts as an attempt that failed."""
@@ -282,13 +298,17 @@ class _Peer:
             return
         if not self._failures:
             log.info("%s cannot be reached: %s", self, reason)
-        factor = min(1 << min(self._failures, 30), BACKOFF_MAX_FACTOR)
+        self._leave_alone(self._failures)
         self._failures += 1
-        backoff_s = self.owner.backoff_s * factor * random.uniform(0.8, 1.2)
-        self._not_before = self.owner.loop.time() + backoff_s
         told = f"{self} cannot be reached: {reason}"
         self._last_failure = Refused(told) if is_refused else told
         self._fail_waiting(self._last_failure)
+
+    def _leave_alone(self, attempts: int) -> None:
+        """Make no connection for a while, after so many attempts in a row a longer one."""
+        factor = min(1 << min(attempts, 30), BACKOFF_MAX_FACTOR)
+        backoff_s = self.owner.backoff_s * factor * random.uniform(0.8, 1.2)
+        self._not_before = self.owner.loop.time() + backoff_s
 
     def _fail_waiting(self, reason: str) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -416,6 +436,7 @@ class _Connection(asyncio.Protocol):
         ask, self._ask = self._ask, None
         assert ask is not None, "a response that is expected has its request"
         ask.connection = None
+        self._peer.has_answered()
         self._peer.is_ready(self)  # first: what the answer leads to may go the same way
         ask.answer(response)
 
@@ -443,7 +464,7 @@ class _Connection(asyncio.Protocol):
 
     def _refuse(self, reason: str) -> None:
         """The peer does not speak as it should."""
-        log.warning("hanging up on %s: %s", self._peer, reason)
+        self._peer.has_misbehaved(reason)
         self.drop(reason)
 
 
