@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from fencepost.batch.records import build_batch
 from fencepost.machines.effects import Fail, TimerFired
-from fencepost.machines.quorum import QuorumState, Role, answered, inputs, messages, received
+from fencepost.machines.quorum import (
+    FetchBounds,
+    QuorumState,
+    Role,
+    answered,
+    fetch_response,
+    inputs,
+    messages,
+    received,
+)
 from fencepost.machines.quorum.messages import vote_request
 from fencepost.machines.quorum.state import EPOCH_MAX, EPOCH_STEP_MAX, EPOCHS_KEPT_BACK
 from fencepost.wire.errors import ErrorCode
@@ -18,6 +30,8 @@ from .test_quorum_table import (
     Bench,
     answer_to_vote,
     begin,
+    fetched,
+    follower,
     leader,
     prospective,
     unattached,
@@ -137,3 +151,48 @@ def test_a_node_whose_epoch_is_the_last_there_is_says_so_and_does_not_start() ->
     assert bench.machine.role is Role.FAILED
     assert "no leader can be elected" in repr(bench.machine)
     assert Bench(QuorumState(EPOCH_MAX - 1)).machine.role is Role.UNATTACHED
+
+
+# -- what is answered at once, and leads nowhere -----------------------------------------------
+
+
+def asked_again(bench: Bench, input_: Any, to: int) -> bool:
+    """Whether the answer is followed by another question at once; by one after a pause it is."""
+    at_once = [e for e in bench.step(input_) if getattr(e, "to", None) == to]
+    if not at_once:
+        later = bench.step(TimerFired(inputs.RETRY), CONFIG.retry_backoff_ms)
+        assert bench.sent(later, to)
+    return bool(at_once)
+
+
+def test_an_answer_that_brings_nothing_before_its_time_is_followed_by_a_pause() -> None:
+    bench = follower()
+    assert asked_again(bench, fetched(bench, high_watermark=1), 2), "it is higher than before"
+    assert not asked_again(bench, fetched(bench, high_watermark=1), 2)
+    bench.now_ms += CONFIG.fetch_max_wait_ms
+    assert asked_again(bench, fetched(bench, high_watermark=1), 2)
+    bench.now_ms += CONFIG.fetch_max_wait_ms - 1
+    assert not asked_again(bench, fetched(bench, high_watermark=1), 2)
+
+
+@pytest.mark.parametrize(("epoch", "leader_id"), [(EPOCH_MAX, 2), (EPOCH, -77)])
+def test_what_is_not_believed_is_followed_by_a_pause(epoch: int, leader_id: int) -> None:
+    bench = prospective()
+    asked = bench.machine._in_flight[3][0]
+    answer = messages.vote_response(ErrorCode.NONE, leader_id, epoch, True)
+    assert not asked_again(bench, answered(3, asked, answer), 3)
+    bench = leader()
+    asked = bench.machine._in_flight[3][0]
+    said = messages.begin_response(ErrorCode.NONE, leader_id, epoch)
+    assert not asked_again(bench, answered(3, asked, said), 3)
+
+
+def test_unsound_batches_are_told_of_with_their_epoch() -> None:
+    bench = follower()
+    assert bench.machine.unsound_in_epoch == -1
+    asked = bench.machine._in_flight[2][0]
+    rotten = build_batch([(None, b"v")], base_offset=2, leader_epoch=EPOCH)
+    rotten[-1] ^= 1
+    bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 2, 3, 1, 0)
+    assert not asked_again(bench, answered(2, asked, fetch_response(bounds, rotten)), 2)
+    assert bench.machine.unsound_in_epoch == EPOCH and bench.machine.end_offset == 2

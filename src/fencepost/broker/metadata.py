@@ -110,6 +110,7 @@ class MetadataHost:
         self._on_step: list[Callable[[], None]] = []
         self._applied = 0
         self._unread_at: int | None = None
+        self._unsound_told = -1
         self._broken = False
         self._catching_up = False
 
@@ -264,6 +265,14 @@ class MetadataHost:
         self.catch_up()
         if machine.damaged_at is not None and self._applied > machine.damaged_at:
             self._taker.take_soon()  # a snapshot stands for what cannot be read any more
+        if machine.unsound_in_epoch > self._unsound_told:
+            self._unsound_told = machine.unsound_in_epoch
+            log.error(
+                "the leader of epoch %d sends batches of metadata that are not sound; they are"
+                " refused and asked for again from offset %d",
+                machine.unsound_in_epoch,
+                machine.end_offset,
+            )
         try:
             for callback in self._on_step:
                 callback()

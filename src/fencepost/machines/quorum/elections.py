@@ -111,7 +111,11 @@ class Elections(Transitions):
         asked = messages.vote_request_of(input_.request)
         assert asked is not None, "we ask about the one partition"
         said = messages.vote_response_of(input_.response)
-        flawed = said is None or said.error_code != ErrorCode.NONE
+        flawed = (
+            said is None
+            or said.error_code != ErrorCode.NONE
+            or self._is_unbelievable(said.leader_epoch, said.leader_id)
+        )
         self._settle_request(input_.source, input_.request, retry_later=flawed)
         if input_.response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked.pre_vote:
             # A voter from before KIP-996 cannot be asked whether it would: ask for the vote itself.

@@ -37,6 +37,15 @@ class Following(Snapshots):
     """Handlers of what leaders say."""
 
     _hurried_in_epoch = -1
+    _unsound_in_epoch = -1
+
+    @property
+    def unsound_in_epoch(self) -> int:
+        """The latest epoch whose leader has sent batches that were not sound; -1 for none.
+
+        They are refused and asked for again: whoever runs the node should hear of it.
+        """
+        return self._unsound_in_epoch
 
     # -- a leader makes itself known, or resigns -----------------------------------------------
 
@@ -208,10 +217,7 @@ class Following(Snapshots):
         """What `source` says to `request`, which asks for what `asked` says."""
         said = messages.fetch_response_of(response)
         unusable = said is None or said.error_code != ErrorCode.NONE
-        waits = unusable
-        if said is not None:
-            claimed = said.current_leader
-            waits |= self._is_unbelievable(claimed.leader_epoch, claimed.leader_id)
+        waits = unusable or not self._has_waited(source)
         is_awaited = self._settle_request(source, request, retry_later=waits)
         if said is None:
             self._probe_next()
@@ -232,7 +238,19 @@ class Following(Snapshots):
             return
         if asked.fetch_offset != self._fetch_end[1] or asked.current_leader_epoch != self.epoch:
             return  # asked before the log changed under it
+        before = self._log_end, self._high_watermark, follower.fetching
         self._take_fetched(follower, said)
+        if before != (self._log_end, self._high_watermark, follower.fetching):
+            self._not_before.pop(source, None)  # there may be more
+
+    def _has_waited(self, source: int) -> bool:
+        """Whether the answer took as long as a fetch may wait; if not, and if it says nothing new,
+        the next comes after a pause. Otherwise whoever answers at once is asked for ever."""
+        waiting = self._in_flight.get(source)
+        if waiting is None:
+            return False
+        sent_ms = waiting[1] - self._config.request_timeout_ms
+        return self._now_ms - sent_ms >= self._config.fetch_max_wait_ms
 
     def _take_fetch_error(self, said: fetch.PartitionData) -> None:
         """An error that says nothing of epochs: ask again, or ask another."""
@@ -260,6 +278,7 @@ class Following(Snapshots):
             self._take_good_copy(follower, said.records)
         elif not self._append_fetched(said.records):
             probe("quorum.fetch.unsound")
+            self._unsound_in_epoch = self._state.epoch
             self._wait_for_retry(follower)
             return
         else:

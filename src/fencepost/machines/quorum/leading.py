@@ -110,7 +110,11 @@ class Leading(Serving):
 
     def _step_begin_answer(self, input_: inputs.BeginQuorumEpochAnswered) -> None:
         said = messages.begin_response_of(input_.response)
-        flawed = said is None or said.error_code != ErrorCode.NONE
+        flawed = (
+            said is None
+            or said.error_code != ErrorCode.NONE
+            or self._is_unbelievable(said.leader_epoch, said.leader_id)
+        )
         is_awaited = self._settle_request(input_.source, input_.request, retry_later=flawed)
         if said is None:
             return
@@ -122,7 +126,11 @@ class Leading(Serving):
 
     def _step_end_answer(self, input_: inputs.EndQuorumEpochAnswered) -> None:
         said = messages.end_response_of(input_.response)
-        flawed = said is None or said.error_code != ErrorCode.NONE
+        flawed = (
+            said is None
+            or said.error_code != ErrorCode.NONE
+            or self._is_unbelievable(said.leader_epoch, said.leader_id)
+        )
         is_awaited = self._settle_request(input_.source, input_.request, retry_later=flawed)
         if said is None:
             return

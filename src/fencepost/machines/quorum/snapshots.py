@@ -113,7 +113,13 @@ class Snapshots(Transitions):
 
     def _step_fetch_snapshot_answer(self, input_: inputs.FetchSnapshotAnswered) -> None:
         said = messages.fetch_snapshot_response_of(input_.response)
-        unusable = said is None or said.error_code != ErrorCode.NONE
+        unusable = (
+            said is None
+            or said.error_code != ErrorCode.NONE
+            or self._is_unbelievable(
+                said.current_leader.leader_epoch, said.current_leader.leader_id
+            )
+        )
         is_awaited = self._settle_request(input_.source, input_.request, retry_later=unusable)
         if said is not None:
             current = said.current_leader
