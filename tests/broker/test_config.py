@@ -233,3 +233,16 @@ def test_roles_and_quorum_must_fit_each_other(base, key, value, named, says):
         BrokerConfig.load(None, {**base, key: value})
     assert caught.value.key == (named or key)
     assert says in str(caught.value)
+
+
+def test_a_controllers_listener_that_others_can_reach_is_exposed():
+    keys = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "listeners": "CONTROLLER://0.0.0.0:9093",
+        "advertised.listeners": "CONTROLLER://h1:9093",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "h1:9093",
+    }
+    exposed = BrokerConfig.load(None, keys).exposed_listeners()
+    assert [(one.name, one.host) for one in exposed] == [("CONTROLLER", "0.0.0.0")]
