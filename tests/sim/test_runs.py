@@ -21,7 +21,7 @@ from fencepost.sim.shrink import Shrinker
 from fencepost.sim.tape import Tape
 
 QUICK_SEEDS = range(1, 41)
-MANY_SEEDS = range(10_000, 10_300)
+MANY_SEEDS = range(10_000, 10_150)
 CANARY_WITHIN = 60
 
 FINGERPRINTS = """
@@ -123,7 +123,9 @@ def test_a_new_fault_disturbs_only_the_seeds_that_draw_it(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", sorted(fault_classes()))
 def test_each_fault_alone_strikes_and_is_survived(name: str) -> None:
     struck = 0
-    for seed in range(1, 4):
+    for seed in range(1, 21):
+        if struck and seed > 3:
+            break  # those that are rare take more seeds
         base = Options(faults=(name,), is_dynamic=True, observers=1, safety_ms=40_000)
         outcome = run_seed(seed, Plan(base=base, draws_options=False))
         check(outcome)

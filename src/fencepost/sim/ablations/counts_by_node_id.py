@@ -19,4 +19,5 @@ ABLATION = Ablation(
     "a node that lost its disk counts for what the old disk had promised",
     Rules(machine=CountsByNodeId),
     scenarios=("S45",),
+    faults=("kill", "partition", "power-loss", "wipe"),
 )
