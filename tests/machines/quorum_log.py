@@ -60,6 +60,10 @@ class Shelf:
         self.files[snapshot_id] = data + crc32c(data).to_bytes(4, "big")
         self.times_ms[snapshot_id] = time_ms
 
+    def is_sound(self, snapshot_id: SnapshotId) -> bool:
+        """Whether a snapshot is as it was written."""
+        return _has_its_checksum(self.files[snapshot_id])
+
     def store(self, work: StoreSnapshot) -> None:
         if work.position_bytes == 0:
             self.partial = (work.snapshot_id, bytearray())
@@ -71,7 +75,7 @@ class Shelf:
         """Put the partial file in place; or why not."""
         assert self.partial is not None and self.partial[0] == snapshot_id, "it was fetched"
         data, self.partial = bytes(self.partial[1]), None
-        if len(data) < 4 or crc32c(data[:-4]).to_bytes(4, "big") != data[-4:]:
+        if not _has_its_checksum(data):
             return "its checksum is wrong"
         self.files[snapshot_id] = data
         self.times_ms[snapshot_id] = 0
@@ -86,6 +90,10 @@ class Shelf:
             )
             for p, h in iter_headers(data)
         ]
+
+
+def _has_its_checksum(data: bytes) -> bool:
+    return len(data) >= 4 and crc32c(data[:-4]).to_bytes(4, "big") == data[-4:]
 
 
 class ListLog:

@@ -50,6 +50,7 @@ from fencepost.machines.quorum import (
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.wire.api.vote import VoteResponse
 from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 from .quorum_checks import Checks, Flight, Node, Violation
@@ -457,6 +458,11 @@ class World(Checks):
             if bounds.snapshot_id is None:
                 return fetch_snapshot_response(bounds)
             start, end = bounds.position_bytes, bounds.position_bytes + bounds.max_bytes
+            if start == 0 and not node.log.snapshots.is_sound(bounds.snapshot_id):
+                # A shell reads a snapshot whole before its first piece, and replaces a rotten one.
+                self._write_anew(node, bounds.snapshot_id)
+                error = ErrorCode.SNAPSHOT_NOT_FOUND
+                return fetch_snapshot_response(replace(bounds, error=error, snapshot_id=None))
             return fetch_snapshot_response(
                 bounds, node.log.snapshots.files[bounds.snapshot_id][start:end]
             )
@@ -468,6 +474,10 @@ class World(Checks):
         if isinstance(bounds, DraftBounds):
             return quorum_records_response(bounds, records)
         return fetch_response(bounds, records)
+
+    def _write_anew(self, node: Node, snapshot_id: SnapshotId) -> None:
+        entries = [e for e in node.log.all_entries if e.next_offset <= snapshot_id.end_offset]
+        node.log.snapshots.put(snapshot_id, entries, self.now_ms)
 
     def _travelled(self, flight: Flight, message: Message | None) -> Message:
         assert message is not None
