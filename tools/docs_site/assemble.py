@@ -11,7 +11,7 @@ from docs_site import api_pages, error_page, python_pages, record_pages
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 START = "index.md"
-GUIDES = ("README", "GUIDE", "SPARK", "CODEC", "FORMATS", "ARCHITECTURE", "TESTING")
+GUIDES = ("README", "GUIDE", "SPARK", "CODEC", "FORMATS", "ARCHITECTURE", "TESTING", "SIMULATOR")
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#]*)(#[\w-]+)?\)")
 
 CONTENTS = """
