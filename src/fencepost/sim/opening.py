@@ -130,13 +130,17 @@ def _found_by(node: SimNode, host: MetadataHost) -> list[Entry]:
         if not known.is_damaged:
             raise
         log = host.log
-        return [e for e in known.entries if log.start_offset < e.next_offset <= log.end_offset]
+        kept = [e for e in known.entries if log.start_offset < e.next_offset <= log.end_offset]
+        # A batch whose append a crash interrupted may be there, and the onlooker not know of it.
+        unseen = kept[-1].next_offset if kept else log.start_offset
+        return kept + entries_of(host, unseen)
 
 
-def entries_of(host: MetadataHost) -> list[Entry]:
-    """Every batch of the log as it is on disk. LogError, OSError."""
+def entries_of(host: MetadataHost, start_offset: int | None = None) -> list[Entry]:
+    """Every batch of the log as it is on disk, from its start or `start_offset` on. LogError."""
     log = host.log
-    if log.start_offset >= log.end_offset:
+    start_offset = log.start_offset if start_offset is None else start_offset
+    if start_offset >= log.end_offset:
         return []
-    batches = log.read_all_batches(log.start_offset, log.end_offset)
+    batches = log.read_all_batches(start_offset, log.end_offset)
     return [entry_of(batch) for _, batch in batches]

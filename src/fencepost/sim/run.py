@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from fencepost.machines import probes
@@ -160,15 +161,26 @@ class Run:
         return is_down and self.world.watch.truth.disks[node.id].is_damaged
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nodes in trouble talk a lot. Whoever runs a world has the logging afterwards as before."""
+    logger = logging.getLogger("fencepost")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
     """Run what is on a tape; a violation is part of the outcome."""
     probes.reset()
-    logging.getLogger("fencepost").setLevel(logging.CRITICAL + 1)  # nodes in trouble talk a lot
     began = time.process_time()
     run = Run(tape, plan, tell)
     violation = None
     try:
-        with plan.rules.in_force():
+        with _quiet(), plan.rules.in_force():
             run.go()
     except Violation as found:
         violation = found
