@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -201,3 +202,10 @@ def test_a_seed_that_does_not_fail_cannot_be_shrunk() -> None:
     plan = Plan(base=Options(faults=()))
     with pytest.raises(ValueError, match="seed 1 does not fail"):
         Shrinker(1, plan)
+
+
+def test_a_run_leaves_the_logging_as_it_was() -> None:
+    logger = logging.getLogger("fencepost")
+    level = logger.level
+    run_seed(1, Plan())
+    assert logger.level == level
