@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum import QuorumMachine, RequestFailed
+from fencepost.machines.quorum.roles import Nominee
 from fencepost.machines.quorum.state import QuorumState
 from fencepost.machines.quorum.voters import VoterSet
 from fencepost.sim.ablations import load_ablation
@@ -54,6 +55,17 @@ class ForgetsAtStart(QuorumMachine):
             self._state, self._state_unwritten = state, True
 
 
+class TakesRefusalForConsent(QuorumMachine):
+    """Counts the vote of a voter that refuses the connection."""
+
+    def _step_request_failed(self, input_: RequestFailed) -> None:
+        nominee = self._body
+        if input_.is_refused and isinstance(nominee, Nominee):
+            self._count_vote(nominee, input_.source, granted=True)
+        else:
+            super()._step_request_failed(input_)
+
+
 def _ablated(name: str) -> type[QuorumMachine]:
     return load_ablation(name).rules.machine
 
@@ -99,6 +111,11 @@ BUGS = {
         _ablated("commits-at-epoch-start"),
         Bounds(epochs=4, timeouts=2, first=1, one_batch=True, logs=((1,), (2,), ())),
         ("I25", "I24"),
+    ),
+    "whoever refuses a connection has consented": Bug(
+        TakesRefusalForConsent,
+        Bounds(epochs=1, timeouts=2, refusals=2),
+        ("I21", "machine"),
     ),
     "what is not flushed counts": Bug(
         _ablated("commits-without-disk"), Bounds(epochs=1, timeouts=1), ("I26",)

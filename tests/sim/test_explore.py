@@ -26,10 +26,11 @@ def explore(bounds: Bounds, doubts: int = 0) -> tuple[Space, Report]:
 
 SPACES = {
     "an election, and duels": Bounds(epochs=1, timeouts=2),
-    "an election with a power cut": Bounds(epochs=1, timeouts=1, crashes=1),
+    "an election with a power cut": Bounds(epochs=1, timeouts=1, crashes=1, stays_down=True),
     "an election and a voter that goes": Bounds(epochs=1, timeouts=1, changes=1, first=1),
     "a client's record and late messages": Bounds(epochs=1, timeouts=1, appends=1, late=1, first=1),
     "lost messages": Bounds(epochs=1, timeouts=1, losses=1, first=1),
+    "refused connections": Bounds(epochs=2, timeouts=1, refusals=2, first=1),
     "two voters and a third": Bounds(voters=2, others=1, epochs=1, timeouts=1, changes=1, first=1),
 }
 
@@ -97,6 +98,38 @@ def test_states_that_are_taken_for_one_behave_as_one() -> None:
     report = Search(space).run(most_states=20_000)
     assert report.violation is None
     assert space.steps.doubted > 5_000
+
+
+def test_a_refused_connection_is_among_the_choices() -> None:
+    """The follower that is told so gives up its leader, and the other one may hope, too."""
+
+    def who_hurries(bounds: Bounds) -> set[int]:
+        space, _ = explore(bounds)
+        cells = space.steps._cells
+        return {cell.id for cell in cells if cell.machine._hurried_in_epoch >= 0}
+
+    assert who_hurries(Bounds(epochs=1, timeouts=1, first=1)) == set()
+    assert who_hurries(Bounds(epochs=1, timeouts=1, refusals=1, first=1)) == {2, 3}
+
+
+def test_who_lost_power_refuses_until_it_acts() -> None:
+    space = Space(Bounds(epochs=1, timeouts=1, crashes=1, stays_down=True, first=1))
+    refused_by_the_living = 0
+    seen, waiting = set(), [space.first()]
+    while waiting:
+        state = waiting.pop()
+        down = space.laws.pasts.values[state.past].down
+        for action, following in space.after(state):
+            if action.event[0] == "refused":
+                refused_by_the_living += action.event[1] not in down
+            acted = action.place + 1
+            still_down = space.laws.pasts.values[following.past].down
+            assert (acted in still_down) == action.outcome.has_died
+            if following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    assert refused_by_the_living == 0
+    assert any(space.laws.pasts.values[state.past].down for state in seen)
 
 
 class Restless(QuorumMachine):

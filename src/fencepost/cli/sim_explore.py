@@ -23,6 +23,7 @@ NUMBERS = {
     "appends": "records that clients append",
     "losses": "requests or answers that are lost, and their sender told",
     "late": "messages that arrive after their sender has given up on them",
+    "refusals": "requests whose connection is refused",
     "first": "the node whose timer is the first to fire, 0 for any",
 }
 
@@ -42,6 +43,9 @@ def add_explore(actions: Any) -> None:
         )
     explore.add_argument("--one-batch", action="store_true", help="a fetch returns one batch")
     explore.add_argument("--reminds", action="store_true", help="leaders repeat BeginQuorumEpoch")
+    explore.add_argument(
+        "--stays-down", action="store_true", help="who lost power refuses connections for a while"
+    )
     explore.add_argument(
         "--logs",
         default="",
@@ -82,6 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
             **numbers,
             one_batch=arguments.one_batch,
             reminds=arguments.reminds,
+            stays_down=arguments.stays_down,
             logs=_logs(arguments.logs),
         )
         rules = Rules()

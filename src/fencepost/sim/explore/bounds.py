@@ -19,7 +19,10 @@ class Bounds:
     `losses` are requests or answers that do not arrive and whose sender is told; a message that is
     lost untold is the same as one that never arrives, which is always among the choices. `late` are
     messages that still arrive after whoever waits for the answer has given up on it; a retried
-    request is there twice then. Of identical late messages one is kept.
+    request is there twice then. Of identical late messages one is kept. `refusals` are requests
+    whose connection is refused: they never arrive, and whoever sent one takes it that the process
+    has ended. With `stays_down` a node that has lost power refuses any number of them until it does
+    something again.
 
     `one_batch` makes fetches return one batch at a time, `reminds` lets leaders repeat their
     BeginQuorumEpoch. With `first` that node's is the first timer to fire: the others' names are its
@@ -39,8 +42,10 @@ class Bounds:
     appends: int = 0
     losses: int = 0
     late: int = 0
+    refusals: int = 0
     one_batch: bool = False
     reminds: bool = False
+    stays_down: bool = False
     first: int = 0
     logs: tuple[tuple[int, ...], ...] = ()
 
@@ -50,7 +55,7 @@ class Bounds:
         if not 1 <= self.epochs <= 15:
             raise ValueError("there are 1 to 15 epochs")
         if not all(0 <= n <= 15 for n in self.budget):
-            raise ValueError("timeouts, crashes, changes, appends, losses and late are 0 to 15")
+            raise ValueError("timeouts, crashes, changes, appends, losses, late, refusals: 0 to 15")
         if not 0 <= self.first <= self.voters:
             raise ValueError("the first to wake is a voter, or 0 for any")
         if self.logs and (len(self.logs) != self.voters or self.others or self.changes):
@@ -71,7 +76,15 @@ class Bounds:
     @property
     def budget(self) -> tuple[int, ...]:
         """What may still happen at the start."""
-        return self.timeouts, self.crashes, self.changes, self.appends, self.losses, self.late
+        return (
+            self.refusals,
+            self.timeouts,
+            self.crashes,
+            self.changes,
+            self.appends,
+            self.losses,
+            self.late,
+        )
 
     @property
     def founders(self) -> tuple[int, ...]:

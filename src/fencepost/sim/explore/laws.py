@@ -25,11 +25,12 @@ class Violation(Exception):
 
 
 class Past(NamedTuple):
-    """Entries that are committed; (epoch, leader); (voter, epoch, candidate)."""
+    """Entries that are committed; (epoch, leader); (voter, epoch, candidate); who may be down."""
 
     committed: tuple[int, ...] = ()
     leaders: tuple[tuple[int, int], ...] = ()
     votes: tuple[tuple[int, int, int], ...] = ()
+    down: tuple[int, ...] = ()
 
 
 class Laws:
@@ -50,7 +51,7 @@ class Laws:
         views = [self._steps.views[cell] for cell in cells]
         old, new = self._steps.views[before], self._steps.views[outcome.cell]
         then: Past = self.pasts.values[past]
-        committed, leaders, votes = then
+        committed, leaders, votes, down = then
         votes = self._votes_after(votes, old, new, outcome.promised)
         if new.role is Role.LEADER and (old.role is not Role.LEADER or old.epoch != new.epoch):
             leaders = self._leaders_after(then, new)
@@ -58,7 +59,7 @@ class Laws:
             committed = self._committed_after(committed, new, views)
         if old.log != new.log:
             self._compare_logs(new, views)
-        return self.pasts.of(Past(committed, leaders, votes))
+        return self.pasts.of(Past(committed, leaders, votes, down))
 
     def _fail(self, law: str, words: str) -> None:
         if law not in self._unwatched:

@@ -4,9 +4,10 @@ A state is made of small numbers: the state of each node, the network, the past 
 need it, and what is left of the budget. Packed into one integer it is its own name, so no two
 states are ever taken for one another.
 
-What may happen in a state: any message arrives, or is lost and its sender told; any node flushes,
-any of its timers fires, power fails on it and comes back; a client or an operator asks a leader for
-something. Events at different nodes are not ordered in any way: every order is taken.
+What may happen in a state: any message arrives, or is lost and its sender told, or its connection
+is refused; any node flushes, any of its timers fires, power fails on it and comes back; a client or
+an operator asks a leader for something. Events at different nodes are not ordered in any way: every
+order is taken.
 
 One thing is not taken apart: a fetch whose answer tells its receiver nothing. If the answer would,
 arriving at once, leave its receiver as it is and have it ask the very same again (it has all that
@@ -31,7 +32,9 @@ from fencepost.sim.explore.steps import MOST_STATES, Event, Outcome, Steps
 from fencepost.wire.api.fetch import FetchRequest
 
 _CELL_BITS, _NET_BITS, _PAST_BITS = MOST_STATES.bit_length() - 1, 30, 30
-_TIMEOUTS, _CRASHES, _CHANGES, _APPENDS, _LOSSES, _LATE = 20, 16, 12, 8, 4, 0
+_REFUSALS, _TIMEOUTS, _CRASHES, _CHANGES, _APPENDS, _LOSSES, _LATE = 24, 20, 16, 12, 8, 4, 0
+_FAILURES = frozenset(("lost", "refused"))
+"""Events that end a request without an answer."""
 
 
 class State(NamedTuple):
@@ -72,7 +75,7 @@ class Space:
         self.laws = Laws(self.steps, unwatched)
         self.beyond = 0
         self._first: State | None = None
-        self._swaps: dict[tuple[int, int, int, bool, int], list[tuple[int, int, tuple[int, ...]]]]
+        self._swaps: dict[tuple[int, int, int, str, int], list[tuple[int, int, tuple[int, ...]]]]
         self._swaps = {}
 
     def first(self) -> State:
@@ -142,6 +145,8 @@ class Space:
         """(place of the node, event, flight that is used up or -1, cost)."""
         steps, nets = self.steps, self.nets
         may_lose = state.budget >> _LOSSES & 15
+        may_refuse = state.budget >> _REFUSALS & 15
+        down = self.laws.pasts.values[state.past].down
         for number in nets[state.net]:
             flight = nets.flight(number)
             if flight.kind is Kind.ANSWER:
@@ -153,6 +158,9 @@ class Space:
                 yield flight.peer - 1, ("request", flight.message), number, 0
             if may_lose and flight.kind <= Kind.ANSWER:
                 yield flight.asker - 1, ("lost", flight.peer), number, 1 << _LOSSES
+            if flight.kind is Kind.ASKED and (may_refuse or flight.peer in down):
+                cost = 0 if flight.peer in down else 1 << _REFUSALS
+                yield flight.asker - 1, ("refused", flight.peer), number, cost
         may_crash = state.budget >> _CRASHES & 15
         for place, cell in enumerate(state.cells):
             for event in steps.own_events(cell):
@@ -193,11 +201,13 @@ class Space:
             except Violation as violation:
                 violation.action = Action(place, event, flight, outcome)
                 raise
+        if self.bounds.stays_down:
+            past = self._downs_after(past, place + 1, flight, outcome.has_died)
         late = state.budget >> _LATE & 15
         used = flight
         if event[0] == "request" and self._tells_nothing(cells, flight, outcome):
             used = -1
-        key = state.net, used, outcome.number, event[0] == "lost", late
+        key = state.net, used, outcome.number, event[0] if event[0] in _FAILURES else "", late
         nets = self._swaps.get(key)
         if nets is None:
             nets = self._swaps[key] = list(
@@ -206,6 +216,20 @@ class Space:
         for net, kept_cost, kept in nets:
             action = Action(place, event, flight, outcome, kept)
             yield action, State(cells, net, past, state.budget - cost - kept_cost)
+
+    def _downs_after(self, past: int, node: int, flight: int, has_died: bool) -> int:
+        """The past after something has happened to `node`: who lost power and may still be down.
+
+        Whoever acts is up, and so is whoever sent a request since it booted.
+        """
+        then: Past = self.laws.pasts.values[past]
+        up = {node}
+        if flight >= 0 and self.nets.flight(flight).kind is Kind.ASKED:
+            up.add(self.nets.flight(flight).asker)
+        down = {one for one in then.down if one not in up} | ({node} if has_died else set())
+        if len(down) == len(then.down) and down.issubset(then.down):
+            return past
+        return self.laws.pasts.of(then._replace(down=tuple(sorted(down))))
 
     def _tells_nothing(self, cells: tuple[int, ...], flight: int, outcome: Outcome) -> bool:
         """Whether the answer to a fetch would only have it asked again."""
@@ -228,20 +252,24 @@ class Space:
         node: int,
         used: int,
         number: int,
-        is_lost: bool,
+        failure: str,
         late: int,
         outcome: Outcome,
     ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """The networks after a step: one for each choice of late messages, with its cost."""
+        """The networks after a step: one for each choice of late messages, with its cost.
+
+        `failure` says how the flight that is used up came to nothing, if it did: a lost message may
+        be there all the same, one whose connection was refused was never sent.
+        """
         nets = self.nets
         flights = set(nets[net])
         may_stay: set[int] = set()
         if used >= 0:
             flights.discard(used)
             flight = nets.flight(used)
-            if is_lost and flight.kind is Kind.ASKED:
+            if failure == "lost" and flight.kind is Kind.ASKED:
                 may_stay.add(nets.flights.of(flight._replace(kind=Kind.ORPHAN)))
-            elif not is_lost:
+            elif not failure:
                 self._add_answer(flights, flight, outcome)
         for peer, request in outcome.given_up:
             number = nets.awaited(net, node, peer)

@@ -228,6 +228,9 @@ class Steps:
             driver.feed(KEY, answered(event[1], request, self.messages[event[3]]))
         elif word == "lost":
             driver.feed(KEY, RequestFailed(event[1], cell.machine._in_flight[event[1]][0]))
+        elif word == "refused":
+            request = cell.machine._in_flight[event[1]][0]
+            driver.feed(KEY, RequestFailed(event[1], request, is_refused=True))
         elif word == "flush":
             cell.log.durable = len(cell.log.entries)
             driver.persisted(KEY, cell.log.end_offset)

@@ -60,6 +60,8 @@ def _event_words(space: Space, node: int, event: Event, action: Action) -> str:
         return _flight_words(space, space.nets.flight(action.flight))
     if word == "lost":
         return f"{node} is told that its request to {event[1]}, or the answer, is lost"
+    if word == "refused":
+        return f"{event[1]} refuses the connection of {node}: its process has ended"
     if word == "flush":
         return f"{node} flushes its log"
     if word == "timer":
