@@ -202,6 +202,12 @@ class Bench:
         return result
 
 
+def cluster(*broker_ids: int, **config: Any) -> Bench:
+    bench = Bench(**config)
+    bench.brokers(*(broker_ids or (1, 2, 3)))
+    return bench
+
+
 def topic(
     name: str,
     partitions: int = -1,

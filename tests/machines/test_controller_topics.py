@@ -1,4 +1,4 @@
-"""Topics, partitions, placement, configs and ISRs: every rule with its error code."""
+"""Topics, partitions, placement and ISRs: every rule with its error code."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from fencepost.log.configdef import ConfigDef, ConfigType
 from fencepost.machines.controller import Controller, Refused, config as limits
+from fencepost.machines.controller.configs import SET
 from fencepost.machines.controller.partitions import Election, Target, propose_change
 from fencepost.machines.controller.placement import place_replicas
 from fencepost.machines.image import (
     RESOURCE_BROKER,
-    RESOURCE_GROUP,
     RESOURCE_TOPIC,
     BrokerImage,
     PartitionImage,
@@ -31,24 +30,11 @@ from fencepost.wire.api.create_partitions import (
 )
 from fencepost.wire.api.create_topics import CreateTopicsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from fencepost.wire.api.incremental_alter_configs import (
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import PartitionChangeRecord
 from fencepost.wire.types import Uuid
 
-from .controller_bench import Bench, check_invariants, topic, uuid
-
-SET, DELETE, APPEND, SUBTRACT = range(4)
-
-
-def cluster(*broker_ids: int, **config: Any) -> Bench:
-    bench = Bench(**config)
-    bench.brokers(*(broker_ids or (1, 2, 3)))
-    return bench
-
+from .controller_bench import Bench, check_invariants, cluster, topic, uuid
 
 # -- CreateTopics ------------------------------------------------------------------------------
 
@@ -328,117 +314,6 @@ def test_a_topic_grows_once_per_request() -> None:
         ("u", 0),
     ]
     assert len(bench.topic("t").partitions) == 1
-
-
-# -- IncrementalAlterConfigs -------------------------------------------------------------------
-
-TABLES = {
-    RESOURCE_GROUP: {
-        "session": ConfigDef("session", ConfigType.INT, 1, "a number"),
-        "names": ConfigDef("names", ConfigType.LIST, ("a",), "a list"),
-    }
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "changes", "error"),
-    [
-        (RESOURCE_TOPIC, "t", [(SET, "retention.ms", "1")], ErrorCode.NONE),
-        (RESOURCE_TOPIC, "t", [(SET, "retention.ms", "x")], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_TOPIC, "t", [(SET, "nope", "1")], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_TOPIC, "t", [(DELETE, "nope", None)], ErrorCode.NONE),
-        (RESOURCE_TOPIC, "t", [(SET, "retention.ms", None)], ErrorCode.INVALID_REQUEST),
-        (RESOURCE_TOPIC, "t", [(9, "retention.ms", "1")], ErrorCode.INVALID_REQUEST),
-        (RESOURCE_TOPIC, "t", [(APPEND, "retention.ms", "1")], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_TOPIC, "t", [(SUBTRACT, "retention.ms", "1")], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_TOPIC, "t", [(APPEND, "cleanup.policy", "foo")], ErrorCode.INVALID_CONFIG),
-        (
-            RESOURCE_TOPIC,
-            "t",
-            [(SET, "retention.ms", "1"), (DELETE, "retention.ms", None)],
-            ErrorCode.INVALID_REQUEST,
-        ),
-        (
-            RESOURCE_TOPIC,
-            "t",
-            [(SET, "retention.ms", "1"), (SET, "nope", "1")],
-            ErrorCode.INVALID_CONFIG,
-        ),
-        (RESOURCE_TOPIC, "t", [(SET, "compression.type", "x" * 40_000)], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_TOPIC, "zz", [(SET, "retention.ms", "1")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (RESOURCE_TOPIC, "", [(SET, "retention.ms", "1")], ErrorCode.INVALID_REQUEST),
-        (RESOURCE_TOPIC, "a b", [(SET, "retention.ms", "1")], ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (RESOURCE_BROKER, "", [(SET, "log.retention.ms", "1")], ErrorCode.NONE),
-        (RESOURCE_BROKER, "1", [(SET, "anything", "1")], ErrorCode.NONE),
-        (RESOURCE_BROKER, "77", [(SET, "anything", "1")], ErrorCode.BROKER_ID_NOT_REGISTERED),
-        (RESOURCE_BROKER, "x", [(SET, "log.retention.ms", "1")], ErrorCode.INVALID_REQUEST),
-        (RESOURCE_BROKER, "-1", [(SET, "log.retention.ms", "1")], ErrorCode.INVALID_REQUEST),
-        (RESOURCE_BROKER, str(2**31), [(SET, "a", "1")], ErrorCode.INVALID_REQUEST),
-        (RESOURCE_BROKER, "1", [(SET, "a", "x" * 32_768)], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_BROKER, "1", [(APPEND, "a", "x")], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_GROUP, "g", [(SET, "session", "5")], ErrorCode.NONE),
-        (RESOURCE_GROUP, "g", [(SET, "session", "x")], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_GROUP, "g", [(SET, "nope", "5")], ErrorCode.INVALID_CONFIG),
-        (RESOURCE_GROUP, "", [(SET, "session", "5")], ErrorCode.INVALID_REQUEST),
-        (8, "1", [(SET, "logger", "DEBUG")], ErrorCode.INVALID_REQUEST),
-        (99, "x", [(SET, "a", "1")], ErrorCode.INVALID_REQUEST),
-    ],
-)
-@pytest.mark.parametrize("validate_only", [False, True])
-def test_config_changes_are_checked(
-    kind: int, name: str, changes: Any, error: ErrorCode, validate_only: bool
-) -> None:
-    bench = cluster(1, resource_configs=TABLES)
-    bench.create("t")
-    before = len(bench.log)
-    result = bench.alter_config(kind, name, *changes, validate=validate_only)
-    assert result.error_code == error
-    assert (result.error_message is None) is (error is ErrorCode.NONE)
-    if error is not ErrorCode.NONE or validate_only:
-        assert len(bench.log) == before
-    elif changes[0][0] == SET:
-        assert bench.image.configs_of(kind, name) == {key: value for _, key, value in changes}
-
-
-def test_lists_grow_and_shrink() -> None:
-    bench = cluster(1, resource_configs=TABLES)
-    bench.create("t")
-    policy = "cleanup.policy"
-
-    def after(operation: int, value: str) -> str:
-        assert bench.alter_config(RESOURCE_TOPIC, "t", (operation, policy, value)).error_code == 0
-        return bench.image.topic_configs("t")[policy]
-
-    assert after(APPEND, "compact") == "delete,compact", "to the default"
-    assert after(APPEND, "compact,compact") == "delete,compact"
-    assert after(SUBTRACT, "delete") == "compact"
-    assert after(SUBTRACT, "delete") == "compact"
-    assert after(SUBTRACT, "compact") == ""
-    assert after(APPEND, "delete") == "delete"
-    bench.alter_config(RESOURCE_GROUP, "g", (APPEND, "names", "b, c"))
-    assert bench.image.configs_of(RESOURCE_GROUP, "g") == {"names": "a,b,c"}
-
-
-def test_unchanged_topic_configs_are_not_written_but_broker_configs_are() -> None:
-    bench = cluster(1)
-    bench.create("t", configs={"retention.ms": "5"})
-    before = len(bench.log)
-    bench.alter_config(RESOURCE_TOPIC, "t", (SET, "retention.ms", "5"))
-    assert len(bench.log) == before
-    for _ in range(2):
-        bench.alter_config(RESOURCE_BROKER, "1", (SET, "ssl.keystore.location", "/k"))
-    assert len(bench.log) == before + 2
-    bench.alter_config(RESOURCE_TOPIC, "t", (DELETE, "retention.ms", None))
-    assert bench.image.topic_configs("t") == {}
-
-
-def test_a_resource_named_twice_is_not_changed_at_all() -> None:
-    bench = cluster(1)
-    bench.create("t")
-    twice = AlterConfigsResource(resource_type=RESOURCE_TOPIC, resource_name="t")
-    request = IncrementalAlterConfigsRequest(resources=[twice, twice])
-    reply = bench.do(bench.controller.decide_incremental_alter_configs(request))
-    assert [r.error_code for r in reply.responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 # -- AlterPartition ----------------------------------------------------------------------------

@@ -92,8 +92,15 @@ def topic_defaults(config: BrokerConfig, image: ClusterImage) -> dict[str, Any]:
 
     A dynamic value that does not read (written by another version) is left out.
     """
+    return topic_defaults_with(config, image.broker_configs(), image.broker_configs(config.node_id))
+
+
+def topic_defaults_with(
+    config: BrokerConfig, shared: Mapping[str, str], own: Mapping[str, str]
+) -> dict[str, Any]:
+    """`topic_defaults`, if these were the dynamic configs of all brokers and of this one."""
     defaults = dict(config.topic_defaults)
-    for texts in (image.broker_configs(), image.broker_configs(config.node_id)):
+    for texts in (shared, own):
         for key in DYNAMIC_BROKER_KEYS & texts.keys():
             try:
                 defaults[key] = BROKER_CONFIGS[key].parse(texts[key])

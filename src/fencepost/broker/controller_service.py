@@ -17,6 +17,7 @@ from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.quorum import AppendOutcome
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from fencepost.wire.api.alter_configs import AlterConfigsRequest
 from fencepost.wire.api.alter_partition import AlterPartitionRequest
 from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
@@ -235,6 +236,7 @@ _DECISIONS: dict[type[Message], _Make] = {
     CreatePartitionsRequest: lambda c, request, _: c.decide_create_partitions(
         request, placement_start()
     ),
+    AlterConfigsRequest: lambda c, request, _: c.decide_alter_configs(request),
     IncrementalAlterConfigsRequest: lambda c, request, _: c.decide_incremental_alter_configs(
         request
     ),

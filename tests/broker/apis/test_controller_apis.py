@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES
 from fencepost.machines.quorum import AppendOutcome
+from fencepost.wire.api import alter_configs
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from fencepost.wire.api.alter_partition import AlterPartitionRequest
 from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -38,6 +39,7 @@ from .harness import CLUSTER_ID, StillNode, ask, broker, register, served_versio
 
 MODULES = (
     "allocate_producer_ids",
+    "alter_configs",
     "alter_partition",
     "assign_replicas_to_dirs",
     "broker_heartbeat",
@@ -83,6 +85,9 @@ REQUESTS: list[Message] = [
     DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"]),
     CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=2)]),
     config_change(2, "t", "retention.ms", "5"),
+    alter_configs.AlterConfigsRequest(
+        resources=[alter_configs.AlterConfigsResource(resource_type=2, resource_name="t")]
+    ),
 ]
 
 

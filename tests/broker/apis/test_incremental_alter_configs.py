@@ -211,3 +211,30 @@ def test_without_a_controller_only_loggers_change(a_logger):
     assert alter(node, *asked) == [41, 0, 42, 41]
     assert a_logger.level == logging.ERROR
     assert alter(node) == []
+
+
+def test_a_controller_sets_its_own_loggers(a_logger):
+    node = a_node()
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            resource(LOGGER, "1", (A_LOGGER, SET, "ERROR")),
+            resource(LOGGER, "2", (A_LOGGER, SET, "DEBUG")),
+            resource(TOPIC, "events", ("retention.ms", SET, "5")),
+            resource(99, "x"),
+        ]
+    )
+    answers = ask(node, request, listener="CONTROLLER").responses
+    assert [answer.error_code for answer in answers] == [0, 42, 0, 35]
+    assert a_logger.level == logging.ERROR
+    assert node.image.topic_configs("events") == {"retention.ms": "5"}
+
+
+def test_loggers_change_without_a_controller_at_the_controllers_door(a_logger):
+    node = a_node()
+    node.controller.error = ErrorCode.NOT_CONTROLLER
+    request = IncrementalAlterConfigsRequest(
+        resources=[resource(LOGGER, "1", (A_LOGGER, SET, "ERROR")), resource(TOPIC, "events")]
+    )
+    answers = ask(node, request, listener="CONTROLLER").responses
+    assert [answer.error_code for answer in answers] == [0, 41]
+    assert a_logger.level == logging.ERROR

@@ -29,7 +29,7 @@ from fencepost.broker.config_view import (
 )
 from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.log.names import is_valid_topic
-from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
 from fencepost.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -40,7 +40,6 @@ from fencepost.wire.api.describe_configs import (
 )
 from fencepost.wire.errors import ErrorCode
 
-RESOURCE_BROKER_LOGGER = 8
 MAX_RESOURCES_AND_KEYS = 20_000
 """A resource of three bytes is answered with thousands."""
 

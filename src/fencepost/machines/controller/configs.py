@@ -1,7 +1,8 @@
-"""Dynamic configs: incremental changes, resource by resource (KIP-339).
+"""Dynamic configs: single changes (KIP-339), and the older way of all at once (KIP-133).
 
 A resource's changes stand or fall together; resources stand or fall alone. What results for a
-resource is checked as a whole, so that values which must go together are seen together.
+resource is checked as a whole, so that values which must go together are seen together. A
+replacement comes down to the same changes: what is not named any more is deleted.
 
 Topics are checked against the table of topic configs; other types against tables the shell gives.
 Broker configs are not checked for name and value here: only the broker knows which of them it can
@@ -13,15 +14,23 @@ it refers to (KAFKA-14136).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from fencepost.log.config import TOPIC_CONFIGS, validate_topic_configs
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
 from fencepost.machines.controller.config import MAX_CONFIG_VALUE_CHARACTERS, ControllerConfig
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.controller.names import check_topic_name
-from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_TOPIC, ClusterImage
-from fencepost.wire.api import incremental_alter_configs as wire
+from fencepost.machines.image import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ClusterImage,
+)
+from fencepost.wire.api import alter_configs as replacing, incremental_alter_configs as changing
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import ConfigRecord
@@ -29,92 +38,166 @@ from fencepost.wire.records.metadata import ConfigRecord
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations on a config, as in requests."""
 
+RESOURCE_TYPES: Final = frozenset(
+    {
+        RESOURCE_TOPIC,
+        RESOURCE_BROKER,
+        RESOURCE_BROKER_LOGGER,
+        RESOURCE_CLIENT_METRICS,
+        RESOURCE_GROUP,
+    }
+)
+"""The types of resources that Kafka knows."""
+
 _BROKER_ID_MAX = (1 << 31) - 1
+
+Changes = dict[str, str | None]
+"""New values by name; None for a config that is to be gone."""
+
+
+class Resource(Protocol):
+    """What requests and results of both APIs have in common."""
+
+    resource_type: int
+    resource_name: str
+
+
+class Result(Resource, Protocol):
+    """What became of one resource."""
+
+    error_code: int
+    error_message: str | None
+
+
+Asked = TypeVar("Asked", bound=Resource)
+Answer = TypeVar("Answer", bound=Result)
 
 
 def decide_config_changes(
-    image: ClusterImage, config: ControllerConfig, request: wire.IncrementalAlterConfigsRequest
-) -> tuple[list[wire.AlterConfigsResourceResponse], list[Message]]:
+    image: ClusterImage, config: ControllerConfig, request: changing.IncrementalAlterConfigsRequest
+) -> tuple[list[changing.AlterConfigsResourceResponse], list[Message]]:
     """One result per resource of the request, and the records."""
-    named = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    results: list[wire.AlterConfigsResourceResponse] = []
+
+    def changes(
+        asked: changing.AlterConfigsResource, definitions: Mapping[str, ConfigDef] | None
+    ) -> Changes:
+        present = image.configs_of(asked.resource_type, asked.resource_name)
+        return {
+            change.name: _changed_value(definitions, change, present.get(change.name))
+            for change in asked.configs
+        }
+
+    return _decide_each(
+        image, config, request.resources, changes, changing.AlterConfigsResourceResponse
+    )
+
+
+def decide_config_replacements(
+    image: ClusterImage, config: ControllerConfig, request: replacing.AlterConfigsRequest
+) -> tuple[list[replacing.AlterConfigsResourceResponse], list[Message]]:
+    """One result per resource of the request, and the records."""
+
+    def changes(
+        asked: replacing.AlterConfigsResource, definitions: Mapping[str, ConfigDef] | None
+    ) -> Changes:
+        new = {item.name: _given_value(item.name, item.value) for item in asked.configs}
+        present = image.configs_of(asked.resource_type, asked.resource_name)
+        return {**new, **dict.fromkeys(name for name in present if name not in new)}
+
+    return _decide_each(
+        image, config, request.resources, changes, replacing.AlterConfigsResourceResponse
+    )
+
+
+def _decide_each(
+    image: ClusterImage,
+    config: ControllerConfig,
+    resources: Sequence[Asked],
+    changes_of: Callable[[Asked, Mapping[str, ConfigDef] | None], Changes],
+    make_result: Callable[..., Answer],
+) -> tuple[list[Answer], list[Message]]:
+    named = Counter((r.resource_type, r.resource_name) for r in resources)
+    results: list[Answer] = []
     records: list[Message] = []
-    for resource in request.resources:
-        result = wire.AlterConfigsResourceResponse(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            error_message=None,
-        )
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        result = make_result(resource_type=kind, resource_name=name, error_message=None)
         try:
-            if named[resource.resource_type, resource.resource_name] > 1:
+            if named[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "the resource is named more than once")
-            records += _change_resource(image, config, resource)
+            _check_repeats(resource)
+            definitions = _definitions(config, kind)
+            _check_resource_name(kind, name)
+            changes = changes_of(resource, definitions)
+            records += _change_records(image, config, kind, name, definitions, changes)
         except Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
         results.append(result)
     return results, records
 
 
-def _change_resource(
-    image: ClusterImage, config: ControllerConfig, resource: wire.AlterConfigsResource
+def _check_repeats(resource: Any) -> None:
+    for name, count in Counter(item.name for item in resource.configs).items():
+        if count > 1:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is changed more than once")
+
+
+def _change_records(
+    image: ClusterImage,
+    config: ControllerConfig,
+    kind: int,
+    resource_name: str,
+    definitions: Mapping[str, ConfigDef] | None,
+    changes: Changes,
 ) -> list[ConfigRecord]:
-    definitions = _definitions(config, resource.resource_type)
-    _check_resource_name(resource)
-    present = image.configs_of(resource.resource_type, resource.resource_name)
-    values = dict(present)
-    changes: dict[str, str | None] = {}
-    for change in resource.configs:
-        if change.name in changes:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{change.name} is changed more than once")
-        value = _changed_value(definitions, change, present.get(change.name))
-        changes[change.name] = value
-        if value is None:
-            values.pop(change.name, None)
-        else:
-            values[change.name] = value
-    _check_values(config, resource, definitions, values, changes)
-    _check_exists(image, config, resource)
+    present = image.configs_of(kind, resource_name)
+    merged = {**present, **changes}
+    values = {name: value for name, value in merged.items() if value is not None}
+    _check_values(config, kind, definitions, values, changes)
+    _check_exists(image, config, kind, resource_name)
     return [
-        ConfigRecord(
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            name=name,
-            value=value,
-        )
+        ConfigRecord(resource_type=kind, resource_name=resource_name, name=name, value=value)
         for name, value in changes.items()
-        if value != present.get(name) or resource.resource_type == RESOURCE_BROKER
+        if value != present.get(name) or kind == RESOURCE_BROKER
     ]
 
 
-def _definitions(config: ControllerConfig, resource_type: int) -> Mapping[str, ConfigDef] | None:
+def _definitions(config: ControllerConfig, kind: int) -> Mapping[str, ConfigDef] | None:
     """The table of the resource type's configs; None for brokers, whose configs are not checked."""
-    if resource_type == RESOURCE_TOPIC:
+    if kind == RESOURCE_TOPIC:
         return TOPIC_CONFIGS
-    if resource_type == RESOURCE_BROKER:
+    if kind == RESOURCE_BROKER:
         return None
-    table = config.resource_configs.get(resource_type)
+    if kind not in RESOURCE_TYPES:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {kind}")
+    table = config.resource_configs.get(kind)
     if table is None:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no configs here"
-        )
+        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no configs here")
     return table
 
 
-def _check_resource_name(resource: wire.AlterConfigsResource) -> None:
-    name = resource.resource_name
-    if resource.resource_type == RESOURCE_TOPIC:
+def _check_resource_name(kind: int, name: str) -> None:
+    if kind == RESOURCE_TOPIC:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "topics have no common configs: name one")
         check_topic_name(name)
-    elif resource.resource_type == RESOURCE_BROKER:
+    elif kind == RESOURCE_BROKER:
         if name and not (name.isascii() and name.isdigit() and int(name) <= _BROKER_ID_MAX):
             raise Refused(ErrorCode.INVALID_REQUEST, f"{name!r} is no broker id")
     elif not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "the resource has no name")
 
 
+def _given_value(name: str, value: str | None) -> str:
+    if value is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"no value for {name}")
+    return value
+
+
 def _changed_value(
-    definitions: Mapping[str, ConfigDef] | None, change: wire.AlterableConfig, present: str | None
+    definitions: Mapping[str, ConfigDef] | None,
+    change: changing.AlterableConfig,
+    present: str | None,
 ) -> str | None:
     """What the config is to be; None if it is to be gone."""
     operation = change.config_operation
@@ -122,17 +205,16 @@ def _changed_value(
         return None
     if operation not in (SET, APPEND, SUBTRACT):
         raise Refused(ErrorCode.INVALID_REQUEST, f"{operation} is no operation on a config")
-    if change.value is None:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"no value for {change.name}")
+    value = _given_value(change.name, change.value)
     if operation == SET:
-        return change.value
+        return value
     definition = None if definitions is None else definitions.get(change.name)
     if definition is None or definition.type is not ConfigType.LIST:
         raise Refused(ErrorCode.INVALID_CONFIG, f"{change.name} is no list")
     if present is None:
         present = definition.format(definition.default) or ""
     items = _items(present)
-    given = _items(change.value)
+    given = _items(value)
     if operation == APPEND:
         items += [item for item in dict.fromkeys(given) if item not in items]
     else:
@@ -146,10 +228,10 @@ def _items(text: str) -> list[str]:
 
 def _check_values(
     config: ControllerConfig,
-    resource: wire.AlterConfigsResource,
+    kind: int,
     definitions: Mapping[str, ConfigDef] | None,
     values: Mapping[str, str],
-    changes: Mapping[str, str | None],
+    changes: Changes,
 ) -> None:
     """Refuse values that are too long, of unknown configs, or not allowed; INVALID_CONFIG."""
     for name, value in changes.items():
@@ -159,7 +241,7 @@ def _check_values(
                 f"{name} has {len(value)} characters, the most is {MAX_CONFIG_VALUE_CHARACTERS}",
             )
     try:
-        if resource.resource_type == RESOURCE_TOPIC:
+        if kind == RESOURCE_TOPIC:
             validate_topic_configs(values, config.topic_defaults)
         elif definitions is not None:
             for name, value in values.items():
@@ -170,15 +252,12 @@ def _check_values(
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _check_exists(
-    image: ClusterImage, config: ControllerConfig, resource: wire.AlterConfigsResource
-) -> None:
+def _check_exists(image: ClusterImage, config: ControllerConfig, kind: int, name: str) -> None:
     """Refuse configs of topics and nodes that there are not."""
-    name = resource.resource_name
-    if resource.resource_type == RESOURCE_TOPIC:
+    if kind == RESOURCE_TOPIC:
         if name not in image.topics_by_name:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    elif resource.resource_type == RESOURCE_BROKER and name:
+    elif kind == RESOURCE_BROKER and name:
         node_id = int(name)
         nodes = (image.brokers, image.controllers, {config.node_id})
         if not any(node_id in ids for ids in nodes):

@@ -51,6 +51,7 @@ from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from fencepost.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from fencepost.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -391,6 +392,12 @@ class Controller:
         """Change dynamic configs; reply IncrementalAlterConfigsResponse."""
         results, records = configs.decide_config_changes(self.image, self._config, request)
         reply = IncrementalAlterConfigsResponse(responses=results)
+        return Decision([] if request.validate_only else records, reply)
+
+    def decide_alter_configs(self, request: AlterConfigsRequest) -> Decision:
+        """Replace all dynamic configs of resources; reply AlterConfigsResponse."""
+        results, records = configs.decide_config_replacements(self.image, self._config, request)
+        reply = AlterConfigsResponse(responses=results)
         return Decision([] if request.validate_only else records, reply)
 
     # -- partitions and producer ids -----------------------------------------------------------

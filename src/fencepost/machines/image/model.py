@@ -28,6 +28,7 @@ RECOVERING = 1
 
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
+RESOURCE_BROKER_LOGGER = 8
 RESOURCE_CLIENT_METRICS = 16
 RESOURCE_GROUP = 32
 """Config resource types, as in config records and requests."""

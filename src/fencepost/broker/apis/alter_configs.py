@@ -1,0 +1,102 @@
+"""AlterConfigs (key 33) v0-2: say all configs of topics and brokers, the older way (KIP-133).
+
+What a resource has and the request does not name is deleted: two callers at once easily undo each
+other's work, so IncrementalAlterConfigs is the better way since 2.3. Old clients know only this.
+
+A resource that is named twice is 42 both times; so is one with a config named twice, or without a
+value. Otherwise, by type:
+
+* topic: the controller's rules (`machines.controller.configs`).
+* broker: this broker's id, or the empty name for all brokers, else 42. Only configs that topics
+  fall back to can change while a broker runs (`config_view.DYNAMIC_BROKER_KEYS`); another one, or a
+  value that is not allowed or does not go with the others, is 42.
+* anything else, loggers too: 42, on a controller's listener 35 if the type does not exist.
+
+Resources stand or fall alone. The answer comes when what could be done is committed and in force on
+this node. A controller that is not the active one answers 41; a broker looks for the active one,
+and what it would have to decide is 7 if there is none in a minute.
+
+Deviation: broker configs that do not exist are refused, where Kafka stores them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.config_changes import (
+    ResourceRefused,
+    all_refused,
+    check_broker_values,
+    check_own_id,
+    decide_by_resource,
+)
+from fencepost.broker.config_view import topic_defaults_with
+from fencepost.broker.controller_requests import decide_here
+from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.machines.controller.configs import RESOURCE_TYPES
+from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
+from fencepost.wire.api.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+_REPLACEABLE = RESOURCE_TYPES - {RESOURCE_BROKER_LOGGER}
+
+
+@handles(AlterConfigsRequest, versions="0-2", listeners=(BROKER,))
+def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
+    """Check what is this broker's to check, and let the controller decide the rest."""
+    node = context.node
+
+    def is_done_here(resource: AlterConfigsResource) -> bool:
+        _check(node, resource)
+        return False
+
+    decide_by_resource(
+        context,
+        request,
+        is_done_here,
+        AlterConfigsResourceResponse,
+        AlterConfigsResponse,
+        lambda asked, on_reply: node.forwarder.forward(context, asked, on_reply),
+    )
+
+
+@handles(AlterConfigsRequest, versions="0-2", listeners=(CONTROLLER,))
+def handle_here(context: RequestContext, request: AlterConfigsRequest) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(context, request, _refused)
+
+
+def _refused(request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
+    results: list[Any] = all_refused(request.resources, error, AlterConfigsResourceResponse)
+    return AlterConfigsResponse(responses=results)
+
+
+def _check(node: Node, resource: AlterConfigsResource) -> None:
+    """Refuse what does not make sense, or could not be put into force here."""
+    if resource.resource_type not in _REPLACEABLE:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"Resources of type {resource.resource_type} have no configs to replace.",
+        )
+    for name, count in Counter(item.name for item in resource.configs).items():
+        if count > 1:
+            raise ResourceRefused(ErrorCode.INVALID_REQUEST, f"{name} is named more than once.")
+    for item in resource.configs:
+        if item.value is None:
+            raise ResourceRefused(ErrorCode.INVALID_REQUEST, f"No value for {item.name}.")
+    if resource.resource_type == RESOURCE_BROKER:
+        if resource.resource_name:
+            check_own_id(node, resource.resource_name)
+        values = {item.name: item.value for item in resource.configs}
+        own = {} if resource.resource_name else node.image.broker_configs(node.config.node_id)
+        shared = node.image.broker_configs() if resource.resource_name else {}
+        check_broker_values(values, topic_defaults_with(node.config, shared, own))

@@ -1,0 +1,257 @@
+"""Configs in the controller: single changes (KIP-339), and all of a resource's anew (KIP-133)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.log.configdef import ConfigDef, ConfigType
+from fencepost.machines.controller.configs import APPEND, DELETE, SET, SUBTRACT
+from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_TOPIC
+from fencepost.wire.api.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
+from fencepost.wire.api.incremental_alter_configs import (
+    AlterConfigsResource as ChangedResource,
+    IncrementalAlterConfigsRequest,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.metadata import ConfigRecord
+
+from .controller_bench import Bench, cluster
+
+Given = list[tuple[str, str | None]]
+TABLES = {
+    RESOURCE_GROUP: {
+        "session": ConfigDef("session", ConfigType.INT, 1, "a number"),
+        "names": ConfigDef("names", ConfigType.LIST, ("a",), "a list"),
+    }
+}
+
+
+# -- IncrementalAlterConfigs -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "changes", "error"),
+    [
+        (RESOURCE_TOPIC, "t", [(SET, "retention.ms", "1")], ErrorCode.NONE),
+        (RESOURCE_TOPIC, "t", [(SET, "retention.ms", "x")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [(SET, "nope", "1")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [(DELETE, "nope", None)], ErrorCode.NONE),
+        (RESOURCE_TOPIC, "t", [(SET, "retention.ms", None)], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_TOPIC, "t", [(9, "retention.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_TOPIC, "t", [(APPEND, "retention.ms", "1")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [(SUBTRACT, "retention.ms", "1")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [(APPEND, "cleanup.policy", "foo")], ErrorCode.INVALID_CONFIG),
+        (
+            RESOURCE_TOPIC,
+            "t",
+            [(SET, "retention.ms", "1"), (DELETE, "retention.ms", None)],
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            RESOURCE_TOPIC,
+            "t",
+            [(SET, "retention.ms", "1"), (SET, "nope", "1")],
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (RESOURCE_TOPIC, "t", [(SET, "compression.type", "x" * 40_000)], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "zz", [(SET, "retention.ms", "1")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (RESOURCE_TOPIC, "", [(SET, "retention.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_TOPIC, "a b", [(SET, "retention.ms", "1")], ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (RESOURCE_BROKER, "", [(SET, "log.retention.ms", "1")], ErrorCode.NONE),
+        (RESOURCE_BROKER, "1", [(SET, "anything", "1")], ErrorCode.NONE),
+        (RESOURCE_BROKER, "77", [(SET, "anything", "1")], ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (RESOURCE_BROKER, "x", [(SET, "log.retention.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_BROKER, "-1", [(SET, "log.retention.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_BROKER, str(2**31), [(SET, "a", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_BROKER, "1", [(SET, "a", "x" * 32_768)], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_BROKER, "1", [(APPEND, "a", "x")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "g", [(SET, "session", "5")], ErrorCode.NONE),
+        (RESOURCE_GROUP, "g", [(SET, "session", "x")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "g", [(SET, "nope", "5")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_GROUP, "", [(SET, "session", "5")], ErrorCode.INVALID_REQUEST),
+        (8, "1", [(SET, "logger", "DEBUG")], ErrorCode.INVALID_REQUEST),
+        (99, "x", [(SET, "a", "1")], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_config_changes_are_checked(
+    kind: int, name: str, changes: Any, error: ErrorCode, validate_only: bool
+) -> None:
+    bench = cluster(1, resource_configs=TABLES)
+    bench.create("t")
+    before = len(bench.log)
+    result = bench.alter_config(kind, name, *changes, validate=validate_only)
+    assert result.error_code == error
+    assert (result.error_message is None) is (error is ErrorCode.NONE)
+    if error is not ErrorCode.NONE or validate_only:
+        assert len(bench.log) == before
+    elif changes[0][0] == SET:
+        assert bench.image.configs_of(kind, name) == {key: value for _, key, value in changes}
+
+
+def test_lists_grow_and_shrink() -> None:
+    bench = cluster(1, resource_configs=TABLES)
+    bench.create("t")
+    policy = "cleanup.policy"
+
+    def after(operation: int, value: str) -> str:
+        assert bench.alter_config(RESOURCE_TOPIC, "t", (operation, policy, value)).error_code == 0
+        return bench.image.topic_configs("t")[policy]
+
+    assert after(APPEND, "compact") == "delete,compact", "to the default"
+    assert after(APPEND, "compact,compact") == "delete,compact"
+    assert after(SUBTRACT, "delete") == "compact"
+    assert after(SUBTRACT, "delete") == "compact"
+    assert after(SUBTRACT, "compact") == ""
+    assert after(APPEND, "delete") == "delete"
+    bench.alter_config(RESOURCE_GROUP, "g", (APPEND, "names", "b, c"))
+    assert bench.image.configs_of(RESOURCE_GROUP, "g") == {"names": "a,b,c"}
+
+
+def test_unchanged_topic_configs_are_not_written_but_broker_configs_are() -> None:
+    bench = cluster(1)
+    bench.create("t", configs={"retention.ms": "5"})
+    before = len(bench.log)
+    bench.alter_config(RESOURCE_TOPIC, "t", (SET, "retention.ms", "5"))
+    assert len(bench.log) == before
+    for _ in range(2):
+        bench.alter_config(RESOURCE_BROKER, "1", (SET, "ssl.keystore.location", "/k"))
+    assert len(bench.log) == before + 2
+    bench.alter_config(RESOURCE_TOPIC, "t", (DELETE, "retention.ms", None))
+    assert bench.image.topic_configs("t") == {}
+
+
+def test_a_resource_named_twice_is_not_changed_at_all() -> None:
+    bench = cluster(1)
+    bench.create("t")
+    twice = ChangedResource(resource_type=RESOURCE_TOPIC, resource_name="t")
+    request = IncrementalAlterConfigsRequest(resources=[twice, twice])
+    reply = bench.do(bench.controller.decide_incremental_alter_configs(request))
+    assert [r.error_code for r in reply.responses] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+# -- AlterConfigs -------------------------------------------------------------------------------
+
+
+def resource(kind: int, name: str, given: Given) -> AlterConfigsResource:
+    return AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[AlterableConfig(name=key, value=value) for key, value in given],
+    )
+
+
+def replace(bench: Bench, *resources: AlterConfigsResource, validate: bool = False) -> list[Any]:
+    request = AlterConfigsRequest(resources=list(resources), validate_only=validate)
+    responses: list[Any] = bench.do(bench.controller.decide_alter_configs(request)).responses
+    return responses
+
+
+def written(bench: Bench, since: int) -> list[tuple[str, str | None]]:
+    return [(r.name, r.value) for r in bench.log[since:] if isinstance(r, ConfigRecord)]
+
+
+def test_what_is_not_named_is_deleted() -> None:
+    bench = cluster(1)
+    bench.create("t", configs={"retention.ms": "5", "segment.ms": "6", "flush.ms": "7"})
+    before = len(bench.log)
+    given: Given = [("retention.ms", "50"), ("segment.ms", "6"), ("max.message.bytes", "9")]
+    [result] = replace(bench, resource(RESOURCE_TOPIC, "t", given))
+    assert (result.error_code, result.error_message) == (0, None)
+    assert bench.image.topic_configs("t") == dict(given)
+    assert written(bench, before) == [
+        ("retention.ms", "50"),
+        ("max.message.bytes", "9"),
+        ("flush.ms", None),
+    ], "what changes is written, then what is gone"
+
+
+def test_nothing_named_deletes_everything() -> None:
+    bench = cluster(1)
+    bench.create("t", configs={"retention.ms": "5", "segment.ms": "6"})
+    [result] = replace(bench, resource(RESOURCE_TOPIC, "t", []))
+    assert result.error_code == 0
+    assert bench.image.topic_configs("t") == {}
+
+
+def test_values_that_do_not_go_together_only_with_what_is_deleted_are_fine() -> None:
+    """The result is what counts: the value that would not go with the new one goes away."""
+    bench = cluster(1)
+    bench.create("t", configs={"min.compaction.lag.ms": "100"})
+    given: Given = [("max.compaction.lag.ms", "50")]
+    assert replace(bench, resource(RESOURCE_TOPIC, "t", given))[0].error_code == 0
+    assert bench.image.topic_configs("t") == dict(given)
+
+
+def test_broker_configs_are_written_even_if_they_are_the_same() -> None:
+    bench = cluster(1)
+    given: Given = [("ssl.keystore.location", "/k")]
+    for _ in range(2):
+        before = len(bench.log)
+        assert replace(bench, resource(RESOURCE_BROKER, "1", given))[0].error_code == 0
+        assert written(bench, before) == given
+
+
+@pytest.mark.parametrize("validate", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "name", "given", "error"),
+    [
+        (RESOURCE_TOPIC, "t", [("retention.ms", "1")], ErrorCode.NONE),
+        (RESOURCE_TOPIC, "t", [("retention.ms", "x")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [("nope", "1")], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "t", [("retention.ms", None)], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_TOPIC, "t", [("flush.ms", "1"), ("flush.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_TOPIC, "t", [("compression.type", "x" * 40_000)], ErrorCode.INVALID_CONFIG),
+        (RESOURCE_TOPIC, "zz", [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (RESOURCE_TOPIC, "", [], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_TOPIC, "a b", [], ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (RESOURCE_BROKER, "", [("log.retention.ms", "1")], ErrorCode.NONE),
+        (RESOURCE_BROKER, "77", [], ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (RESOURCE_BROKER, "x", [], ErrorCode.INVALID_REQUEST),
+        (RESOURCE_GROUP, "g", [("session", "5")], ErrorCode.NONE),
+        (RESOURCE_GROUP, "g", [("session", "x")], ErrorCode.INVALID_CONFIG),
+        (8, "1", [("logger", "DEBUG")], ErrorCode.INVALID_REQUEST),
+        (16, "m", [("interval.ms", "1")], ErrorCode.INVALID_REQUEST),
+        (99, "x", [], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_replacements_are_checked(
+    kind: int, name: str, given: Given, error: ErrorCode, validate: bool
+) -> None:
+    bench = cluster(1, resource_configs=TABLES)
+    bench.create("t", configs={"segment.ms": "6"})
+    before = len(bench.log)
+    [result] = replace(bench, resource(kind, name, given), validate=validate)
+    assert result.error_code == error
+    assert (result.error_message is None) is (error is ErrorCode.NONE)
+    if error is not ErrorCode.NONE or validate:
+        assert len(bench.log) == before
+    else:
+        assert bench.image.configs_of(kind, name) == dict(given)
+
+
+def test_resources_stand_or_fall_alone_and_none_may_be_named_twice() -> None:
+    bench = cluster(1)
+    bench.create("t")
+    bench.create("u", configs={"flush.ms": "7"})
+    results = replace(
+        bench,
+        resource(RESOURCE_TOPIC, "t", [("retention.ms", "1")]),
+        resource(RESOURCE_TOPIC, "u", []),
+        resource(RESOURCE_TOPIC, "t", []),
+        resource(RESOURCE_TOPIC, "v", []),
+    )
+    assert [(r.resource_name, r.error_code) for r in results] == [
+        ("t", ErrorCode.INVALID_REQUEST),
+        ("u", 0),
+        ("t", ErrorCode.INVALID_REQUEST),
+        ("v", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert bench.image.topic_configs("t") == {}
+    assert bench.image.topic_configs("u") == {}
