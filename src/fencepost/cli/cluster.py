@@ -112,7 +112,7 @@ def register(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Start, say where, watch, stop."""
     from fencepost.broker.config import ConfigError
-    from fencepost.testing.node_process import NodeProcessError
+    from fencepost.testing.node_process import ClusterError
 
     stopping = threading.Event()
     heard: list[int] = []
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (UsageError, ConfigError) as error:
         print(f"fencepost cluster up: {error}", file=sys.stderr)
         return 2
-    except (NodeProcessError, OSError) as error:
+    except (ClusterError, OSError) as error:
         if heard:
             return FORCED
         print(f"fencepost cluster up: {error}", file=sys.stderr)
@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
-    """The cluster that is in the directory, or a new one. UsageError, NodeProcessError."""
+    """The cluster that is in the directory, or a new one. UsageError, ClusterError."""
     from fencepost.testing.quorum_cluster import QuorumCluster
 
     directory = arguments.dir.expanduser().absolute()

@@ -1,8 +1,8 @@
-"""`NodeProcess`: one Fencepost node in a process of its own, from a file of properties.
+"""`NodeProcess`: one Fencepost node in a process of its own.
 
-It is what `fencepost serve --config` runs, started with this interpreter. The child writes a ready
-file once it accepts connections, its log goes to a file, and the end of that is part of every
-error. It ends with the process that started it even if that forgets to end it.
+It is what `fencepost serve` runs, started with this interpreter. The child writes a ready file once
+it accepts connections, its log goes to a file, and the end of that is part of every error. It ends
+with the process that started it even if that forgets to end it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,22 @@ POLL_S = 0.005
 LOG_TAIL_BYTES = 8192
 
 
-class NodeProcessError(RuntimeError):
+class ClusterError(RuntimeError):
     """A node did not start or stop; the message has the end of its log."""
 
 
 class NodeProcess:
-    """A node whose files are in `directory`: `server.properties`, `log.txt`, `ready`."""
+    """A node whose files are in `directory`: `server.properties`, `log.txt`, `ready`.
 
-    def __init__(self, name: str, directory: Path) -> None:
+    `arguments`, asked for at every start, are what `serve` gets instead of the properties.
+    """
+
+    def __init__(
+        self, name: str, directory: Path, arguments: Callable[[], list[str]] | None = None
+    ) -> None:
         self.name = name
         self.directory = directory
+        self._arguments = arguments or (lambda: ["--config", str(self.config_path)])
         self.config_path = directory / "server.properties"
         self.log_path = directory / "log.txt"
         self._ready_path = directory / "ready"
@@ -39,13 +45,12 @@ class NodeProcess:
     # -- life ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process; `wait_until_ready` waits for it. NodeProcessError if it runs."""
+        """Start the process; `wait_until_ready` waits for it. ClusterError if it runs."""
         if self.running:
-            raise NodeProcessError(f"{self.name} is running already")
+            raise ClusterError(f"{self.name} is running already")
         self._ready_path.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "fencepost.cli.main", "serve"]
-        command += ["--config", str(self.config_path), "--ready-file", str(self._ready_path)]
-        command += ["--stop-with-parent"]
+        command = [sys.executable, "-m", "fencepost.cli.main", "serve", *self._arguments()]
+        command += ["--ready-file", str(self._ready_path), "--stop-with-parent"]
         with self.log_path.open("ab") as output:
             # A group of its own: a Ctrl-C at the terminal is for the parent, which stops in order.
             self._process = subprocess.Popen(
@@ -63,17 +68,15 @@ class NodeProcess:
     ) -> None:
         """Wait until the node accepts connections, or is not wanted any more.
 
-        NodeProcessError if it ends, or takes longer.
+        ClusterError if it ends, or takes longer.
         """
         deadline = time.monotonic() + timeout_s
         while not self.is_ready and is_wanted():
             code = self.exit_code
             if code is not None:
-                raise NodeProcessError(f"{self.name} ended with exit code {code}\n{self.log_tail}")
+                raise ClusterError(f"{self.name} ended with exit code {code}\n{self.log_tail}")
             if time.monotonic() > deadline:
-                raise NodeProcessError(
-                    f"{self.name} was not ready in {timeout_s} s\n{self.log_tail}"
-                )
+                raise ClusterError(f"{self.name} was not ready in {timeout_s} s\n{self.log_tail}")
             time.sleep(POLL_S)
 
     def terminate(self) -> None:
@@ -81,7 +84,7 @@ class NodeProcess:
         self._signal(signal.SIGTERM)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, and wait; the exit code. NodeProcessError if it does not end."""
+        """SIGTERM, and wait; the exit code. ClusterError if it does not end."""
         self.terminate()
         return self.wait(timeout_s)
 
@@ -106,13 +109,13 @@ class NodeProcess:
         """Wait for the end; the exit code. One that does not end in time is killed."""
         process = self._process
         if process is None:
-            raise NodeProcessError(f"{self.name} was not started")
+            raise ClusterError(f"{self.name} was not started")
         try:
             return process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise NodeProcessError(
+            raise ClusterError(
                 f"{self.name} did not end in {timeout_s} s\n{self.log_tail}"
             ) from None
 
@@ -134,11 +137,21 @@ class NodeProcess:
         return self._ready_path.exists()
 
     @property
+    def addresses(self) -> list[str]:
+        """HOST:PORT of its listeners, as it has said when it was ready."""
+        return self._ready_path.read_text().split()
+
+    @property
     def pid(self) -> int:
-        """The process id. NodeProcessError when it does not run."""
+        """The process id. ClusterError when it does not run."""
         if self._process is None or not self.running:
-            raise NodeProcessError(f"{self.name} is not running")
+            raise ClusterError(f"{self.name} is not running")
         return self._process.pid
+
+    @property
+    def log_text(self) -> str:
+        """Its log so far, of all its lives."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     @property
     def log_tail(self) -> str:

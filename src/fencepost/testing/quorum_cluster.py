@@ -15,13 +15,9 @@ their data.
 
 from __future__ import annotations
 
-import shutil
-import socket
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fencepost.broker.config import BrokerConfig
@@ -37,17 +33,18 @@ from fencepost.client.errors import ClientError
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import LogError
 from fencepost.log.meta import decode_properties, encode_properties, read_meta_properties
-from fencepost.testing.node_process import NodeProcess, NodeProcessError
+from fencepost.testing.node_process import ClusterError, NodeProcess
+from fencepost.testing.ports import LOOPBACK as HOST, free_ports
+from fencepost.testing.process_cluster import ProcessCluster, config_text
 from fencepost.wire.api import describe_quorum as describe
 
-HOST = "127.0.0.1"
 LISTENER = "CONTROLLER"
-LEADER_TIMEOUT_S = 30.0
+LEADER_TIMEOUT_S = 60.0
 POLL_S = 0.02
 ASK_TIMEOUT_MS = 2_000
 
 
-class QuorumCluster:
+class QuorumCluster(ProcessCluster):
     """See the module. `config` are keys for all nodes, `controller_config` for controllers.
 
     Without a `directory` the cluster is in a temporary one that goes with it. Free ports are found
@@ -69,8 +66,7 @@ class QuorumCluster:
     ) -> None:
         if controllers < 1 or brokers < 0:
             raise ValueError(f"{controllers} controllers and {brokers} brokers are no cluster")
-        self.is_temporary = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="fencepost-"))
+        super().__init__(directory)
         self._config = {"group.initial.rebalance.delay.ms": 0} if config is None else dict(config)
         self._controller_config = dict(controller_config or {})
         self._static_voters = static_voters
@@ -88,22 +84,6 @@ class QuorumCluster:
         self._client_ports: dict[int, int] = {}
         self._set_up(controller_ports, broker_ports)
 
-    def __enter__(self) -> QuorumCluster:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     # -- life ------------------------------------------------------------------------------
 
     @property
@@ -112,7 +92,7 @@ class QuorumCluster:
         return {**self.controllers, **self.brokers}
 
     def start(self) -> None:
-        """Start what does not run, all at once, and wait for a leader. NodeProcessError."""
+        """Start what does not run, all at once, and wait for a leader. ClusterError."""
         started = [node for node in self.nodes.values() if not node.running]
         for node in started:
             node.start()
@@ -125,7 +105,7 @@ class QuorumCluster:
         self._given_up = True
 
     def stop(self) -> None:
-        """Stop all nodes in order, brokers first. NodeProcessError."""
+        """Stop all nodes in order, brokers first. ClusterError."""
         for nodes in (self.brokers, self.controllers):
             running = [node for node in nodes.values() if node.running]
             for node in running:
@@ -133,17 +113,6 @@ class QuorumCluster:
                 node.terminate()
             for node in running:
                 node.wait()
-
-    def close(self) -> None:
-        """End everything and remove what is temporary."""
-        try:
-            self.stop()
-        finally:
-            for node in self.nodes.values():
-                if node.running:
-                    node.kill()
-            if self.is_temporary:
-                shutil.rmtree(self.directory, ignore_errors=True)
 
     # -- looking ---------------------------------------------------------------------------
 
@@ -191,7 +160,7 @@ class QuorumCluster:
         return None
 
     def leader_id(self, *, but: int = -1, timeout_s: float = LEADER_TIMEOUT_S) -> int:
-        """The leader, once there is one that has committed something. NodeProcessError."""
+        """The leader, once there is one that has committed something. ClusterError."""
         found: list[int] = []
 
         def look() -> bool:
@@ -203,20 +172,20 @@ class QuorumCluster:
         return found[0]
 
     def leader(self) -> NodeProcess:
-        """The process of the leader. NodeProcessError."""
+        """The process of the leader. ClusterError."""
         return self.controllers[self.leader_id()]
 
     def wait_until(
         self, condition: Callable[[], bool], otherwise: str, timeout_s: float = LEADER_TIMEOUT_S
     ) -> None:
-        """Look at `condition` until it holds. NodeProcessError, with the ends of all logs."""
+        """Look at `condition` until it holds. ClusterError, with the ends of all logs."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             if self._given_up:
-                raise NodeProcessError("this cluster is not wanted any more")
+                raise ClusterError("this cluster is not wanted any more")
             if time.monotonic() > deadline:
                 tails = [f"--- {node.name}\n{node.log_tail}" for node in self.nodes.values()]
-                raise NodeProcessError(f"{otherwise} after {timeout_s} s\n" + "\n".join(tails))
+                raise ClusterError(f"{otherwise} after {timeout_s} s\n" + "\n".join(tails))
             time.sleep(POLL_S)
 
     # -- setting up ------------------------------------------------------------------------
@@ -230,24 +199,24 @@ class QuorumCluster:
         id_ = max(self.nodes) + 1
         name = f"controller-{id_}"
         self.controllers[id_] = NodeProcess(name, self.directory / name)
-        self._ports[id_] = _free_ports(1)[0]
+        self._ports[id_] = free_ports(1)[0]
         plan = FormatPlan(self.cluster_id, random_id(), self._features(), None, is_first=False)
         self._make({id_: plan})
         return id_
 
     def _set_up(self, controller_ports: list[int] | None, broker_ports: list[int] | None) -> None:
-        """Make the nodes' files, unless they are there. NodeProcessError."""
+        """Make the nodes' files, unless they are there. ClusterError."""
         present = [id_ for id_, node in self.nodes.items() if node.config_path.exists()]
         if present:
             self._take_over(present)
             return
-        free = _free_ports(len(self.nodes))
+        free = free_ports(len(self.nodes))
         for nodes, given in ((self.controllers, controller_ports), (self.brokers, broker_ports)):
             for place, id_ in enumerate(nodes):
                 self._ports[id_] = free.pop() if given is None else given[place]
         self._client_ports = {id_: self._ports[id_] for id_ in self.brokers}
         if self._combined:
-            free = _free_ports(len(self.controllers))
+            free = free_ports(len(self.controllers))
             self._client_ports.update(zip(self.controllers, free, strict=True))
         self.cluster_id = str(random_id())
         directories = {id_: random_id() for id_ in self.nodes}
@@ -265,7 +234,7 @@ class QuorumCluster:
         """The directory has a cluster; it must be the one that is meant."""
         if len(present) < len(self.nodes):
             missing = [node.name for id_, node in self.nodes.items() if id_ not in present]
-            raise NodeProcessError(
+            raise ClusterError(
                 f"{self.directory} has a cluster without {', '.join(missing)};"
                 " start it with as many controllers and brokers as it has"
             )
@@ -278,7 +247,7 @@ class QuorumCluster:
             config = BrokerConfig.load(self.nodes[present[0]].config_path, {})
             meta = read_meta_properties(OsDisk(), str(config.metadata_log_dir))
         except (LogError, OSError) as error:
-            raise NodeProcessError(f"{self.directory}: {error}") from error
+            raise ClusterError(f"{self.directory}: {error}") from error
         self.cluster_id = meta.cluster_id or ""
 
     def _features(self) -> dict[str, int]:
@@ -298,7 +267,7 @@ class QuorumCluster:
                 format_directories(OsDisk(), configs[id_], plan, int(time.time() * 1000))
                 node.config_path.write_bytes(encode_properties(texts[id_]))
             except (LogError, OSError) as error:
-                raise NodeProcessError(f"{node.name}: {error}") from error
+                raise ClusterError(f"{node.name}: {error}") from error
 
     def properties_of(self, id_: int) -> dict[str, str]:
         """The configuration of a node."""
@@ -322,20 +291,4 @@ class QuorumCluster:
             entries["controller.quorum.voters"] = ",".join(voters)
         else:
             entries["controller.quorum.bootstrap.servers"] = self.bootstrap_controllers
-        return {key: _text(value) for key, value in entries.items()}
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; held until all are found, so that they are distinct."""
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
-
-
-def _text(value: object) -> str:
-    """A config value as text."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+        return {key: config_text(value) for key, value in entries.items()}
