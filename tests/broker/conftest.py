@@ -17,7 +17,8 @@ import pytest
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.node import Node
 
-from .door import DEADLINE_S, Client, LoopThread
+from ..waiting import DEADLINE_S
+from .door import Client, LoopThread
 
 QUICK = {
     "listeners": "PLAINTEXT://127.0.0.1:0",

@@ -18,7 +18,8 @@ from fencepost.wire.api import response_class
 from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message
 
-DEADLINE_S = 10
+from ..waiting import DEADLINE_S
+
 LIMITS = ConnectionLimits(
     max_frame_bytes=1 << 20, max_connections=100, max_connections_per_ip=100, max_idle_ms=600_000
 )

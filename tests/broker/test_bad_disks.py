@@ -34,8 +34,9 @@ from fencepost.wire.api.fetch import FetchPartition, FetchTopic
 from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.errors import ErrorCode
 
+from ..waiting import DEADLINE_S, eventually
 from .door import Client
-from .hostile import DEADLINE_S, connect, eventually
+from .hostile import connect
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,7 @@ SLICE = {"offsets_topic_num_partitions": 1}
 
 def create(client: Client, name: str = TOPIC) -> None:
     asked = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    (made,) = client.ask(CreateTopicsRequest(topics=[asked], timeout_ms=5000), 7).topics
+    (made,) = client.ask(CreateTopicsRequest(topics=[asked], timeout_ms=60_000), 7).topics
     assert made.error_code == 0
 
 
@@ -57,7 +58,7 @@ def batch(*values: bytes, **kinds: int) -> bytes:
 def produce(client: Client, records: bytes, topic: str = TOPIC):
     data = PartitionProduceData(index=0, records=records)
     named = TopicProduceData(name=topic, partition_data=[data])
-    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[named])
+    request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[named])
     return client.ask(request, 9).responses[0].partition_responses[0]
 
 
@@ -165,7 +166,7 @@ def test_twenty_kills_lose_nothing_that_was_acknowledged_and_double_nothing():
                 producer.produce(TOPIC, b"%d" % number, on_delivery=delivered)
                 number += 1
                 producer.poll(0.001)
-            assert producer.flush(30) == 0
+            assert producer.flush(DEADLINE_S) == 0
 
         sender = threading.Thread(target=send)
         sender.start()
@@ -177,7 +178,7 @@ def test_twenty_kills_lose_nothing_that_was_acknowledged_and_double_nothing():
                 cluster.start()
         finally:
             stop.set()
-            sender.join(60)
+            sender.join(2 * DEADLINE_S)
         with connect(cluster) as client:
             found = [int(value) for value in read_all(client)]
         assert failed == []
@@ -355,7 +356,7 @@ def test_a_config_file_with_rubbish_is_refused_with_a_line(tmp_path, text, names
     command = [sys.executable, "-m", "fencepost.cli.main", "serve", "--config", str(path)]
     command += ["-o", f"log.dirs={tmp_path / 'data'}"] if "log.dirs" not in text else []
     command += ["-o", "listeners=PLAINTEXT://127.0.0.1:0"] if "listeners" not in text else []
-    done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert names in done.stderr
@@ -385,8 +386,6 @@ def test_what_is_in_the_way_is_named(tmp_path, name, is_directory, says):
     path.mkdir() if is_directory else path.write_text("")
     command = [sys.executable, "-m", "fencepost.cli.main", "serve"]
     command += ["--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=DEADLINE_S * 3, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 1
     assert f"cannot start: {path}: {says}\n" in done.stderr

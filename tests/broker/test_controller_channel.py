@@ -214,6 +214,35 @@ def test_it_gives_up_when_its_time_is_up(world: World) -> None:
     assert not world.sent
 
 
+def test_it_gives_up_on_the_own_controller_too(world: World) -> None:
+    """Nothing is committed while a quorum cannot be had, or a disk is slow."""
+    world.lead(OWN_ID, active=True)
+    world.ask(timeout_ms=1_000)
+    world.timers.advance(999)
+    assert not world.told
+    world.timers.advance(1)
+    assert world.told == [(ErrorCode.REQUEST_TIMED_OUT, None)]
+    world.served[0](ErrorCode.NONE, FINE)
+    assert len(world.told) == 1
+
+
+def test_the_own_controllers_answer_ends_the_waiting(world: World) -> None:
+    world.lead(OWN_ID, active=True)
+    world.ask(timeout_ms=1_000)
+    world.served[0](ErrorCode.NONE, FINE)
+    world.timers.advance(1_000)
+    assert world.told == [(ErrorCode.NONE, FINE)]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+@pytest.mark.parametrize("leader_id", [OWN_ID, 2])
+def test_who_has_no_time_is_not_served(world: World, leader_id: int, timeout_ms: int) -> None:
+    world.lead(leader_id, active=leader_id == OWN_ID)
+    world.ask(timeout_ms=timeout_ms)
+    assert world.told == [(ErrorCode.REQUEST_TIMED_OUT, None)]
+    assert not world.served and not world.sent
+
+
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
 def test_a_clock_that_is_set_takes_no_time_and_gives_none(world: World, jump_ms: int) -> None:
     world.lead(2)

@@ -4,7 +4,6 @@ node restarts, topics go, and the disk refuses."""
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,21 +54,13 @@ from fencepost.wire.records.group import (
 )
 from fencepost.wire.types import Uuid
 
+from ..waiting import eventually
 from .conftest import RunningNode
-from .door import DEADLINE_S, Client
+from .door import Client
 
 COUNTER = iter(range(1_000_000))
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 ALL_IN_PROTOCOL = "range"
-
-
-def until(condition: Callable[[], Any], what: str = "condition") -> Any:
-    """Wait until `condition()` holds; its value."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what} does not come true"
-        time.sleep(0.005)
-    return value
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +81,7 @@ def coordinated(client: Client, group: str = "any") -> None:
     """Have coordinators, and wait until the group's has loaded."""
     answer = client.ask(FindCoordinatorRequest(key=group), 3)
     assert answer.error_code == 0
-    until(lambda: client.ask(ListGroupsRequest(), 5).error_code == 0, "loading")
+    eventually(lambda: client.ask(ListGroupsRequest(), 5).error_code == 0, "loading")
 
 
 def new_group() -> str:
@@ -101,7 +92,7 @@ def make_topic(client: Client, partitions: int = 2, name: str | None = None) -> 
     topic = CreatableTopic(
         name=name or f"topic-{next(COUNTER)}", num_partitions=partitions, replication_factor=1
     )
-    (made,) = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics
+    (made,) = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
     assert made.error_code == 0
     return made
 
@@ -496,7 +487,7 @@ def test_two_members_rebalance_and_each_gets_its_own(ready: RunningNode) -> None
             )
             return first.ask(beat, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
-        until(told_to_rejoin, "the rebalance")
+        eventually(told_to_rejoin, "the rebalance")
         leader = first.ask(join_request(group, one.member_id), 9)
         _, follower = second.receive(11, 9)
         assert leader.generation_id == follower.generation_id == 2
@@ -529,13 +520,14 @@ def test_a_member_that_hangs_up_is_removed_after_its_session(
     running = node_factory(group_min_session_timeout_ms=50)
     with running.connect() as client:
         coordinated(client)
-        stable(client, "g", session_ms=100)
+        joined = stable(client, "g")
+        client.ask(join_request("g", joined.member_id, session_ms=50), 9)
 
         def is_empty() -> bool:
             (group,) = client.ask(DescribeGroupsRequest(groups=["g"]), 5).groups
             return group.group_state == "Empty"
 
-        until(is_empty, "the group's emptiness")
+        eventually(is_empty, "the group's emptiness")
 
 
 # Restarts, deleted topics, failures
@@ -572,9 +564,9 @@ def test_groups_survive_a_restart(node_factory: Callable[..., RunningNode]) -> N
 def test_offsets_of_a_deleted_topic_are_forgotten(client: Client) -> None:
     topic, group = make_topic(client), new_group()
     commit(client, group, topic, 1)
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=10_000)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=60_000)
     assert client.ask(request, 6).responses[0].error_code == 0
-    until(lambda: fetched(client, group) == {}, "the forgetting")
+    eventually(lambda: fetched(client, group) == {}, "the forgetting")
     again = make_topic(client, name=topic.name)
     assert fetched(client, group) == {}
     assert commit(client, group, again, 2) == 0
@@ -597,7 +589,7 @@ def reload(running: RunningNode, shard: GroupShard) -> None:
         shard.load()
 
     running.call(again)
-    until(lambda: running.call(lambda: shard.state) is ErrorCode.NONE, "loading")
+    eventually(lambda: running.call(lambda: shard.state) is ErrorCode.NONE, "loading")
 
 
 def test_while_a_shard_loads_clients_are_told_to_wait(
@@ -648,7 +640,7 @@ def test_losing_leadership_answers_who_waits(node_factory: Callable[..., Running
         answer = client.ask(join_request("g"), 9)
         client.send(join_request("g", answer.member_id), 9)
         shard = shard_of(running, "g")
-        until(lambda: running.call(lambda: waiting_in(shard)) == 1, "the wait")
+        eventually(lambda: running.call(lambda: waiting_in(shard)) == 1, "the wait")
         groups: GroupHost = running.node.groups
         running.call(groups.lost_leadership, shard.hosted)
         _, refused = client.receive(11, 9)
@@ -722,11 +714,11 @@ def test_a_mistake_of_ours_is_told_to_everybody_whom_the_decision_was_to_answer(
         new = follower.ask(join_request("g"), 9)
         follower.send(join_request("g", new.member_id), 9)
         shard = shard_of(running, "g")
-        until(lambda: running.call(lambda: waiting_in(shard)) == 1, "the follower's JoinGroup")
+        eventually(lambda: running.call(lambda: waiting_in(shard)) == 1, "the follower's JoinGroup")
         rejoined = leader.ask(join_request("g", joined.member_id), 9)
         assert follower.receive(11, 9)[1].generation_id == rejoined.generation_id == 2
         follower.send(sync_request("g", rejoined, new.member_id), 5)
-        until(lambda: running.call(lambda: waiting_in(shard)) == 1, "the follower's SyncGroup")
+        eventually(lambda: running.call(lambda: waiting_in(shard)) == 1, "the follower's SyncGroup")
 
         def encode(records: Any) -> Any:
             raise AssertionError("a mistake")
@@ -848,7 +840,7 @@ def test_a_log_that_makes_no_sense_takes_its_groups_out_of_service(
             shard.load()
 
         running.call(append)
-        until(lambda: running.call(lambda: shard.state) is not LOADING, "the end of loading")
+        eventually(lambda: running.call(lambda: shard.state) is not LOADING, "the end of loading")
         refused = client.ask(join_request("g"), 9)
         assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -874,7 +866,7 @@ def test_what_was_read_and_not_yet_flushed_is_waited_for(
         for _ in range(5):
             assert client.ask(join_request("g"), 9).error_code == LOADING
         running.call(lambda: running.node.ports.request_flush(shard.hosted.key))
-        until(lambda: running.call(lambda: shard.state) is ErrorCode.NONE, "loading")
+        eventually(lambda: running.call(lambda: shard.state) is ErrorCode.NONE, "loading")
         assert fetched(client, "g") == {("t", 0): 4}
 
 

@@ -10,11 +10,10 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from ..waiting import DEADLINE_S
 from .conftest import RunningNode
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
-
-DEADLINE_S = 20
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def consumer(node: RunningNode, topic: str, group: str, **settings: Any) -> Kafk
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         heartbeat_interval_ms=200,
-        session_timeout_ms=6_000,
+        session_timeout_ms=30_000,
         **settings,
     )
 

@@ -23,7 +23,8 @@ from fencepost.wire.api import (
 from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.frame import encode_request
 
-from .door import DEADLINE_S, LIMITS, open_door, route
+from ..waiting import DEADLINE_S, eventually
+from .door import LIMITS, open_door, route
 
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
@@ -32,13 +33,6 @@ ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1
 def door():
     with open_door() as opened:
         yield opened
-
-
-def eventually(condition):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.005)
 
 
 def frame(body: bytes) -> bytes:
@@ -414,17 +408,20 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(caplog):
     caplog.set_level(logging.INFO, logger="fencepost")
     parking = Parking()
     with (
-        open_door(dataclasses.replace(LIMITS, max_idle_ms=100)) as opened,
+        open_door() as opened,
         route(FetchRequest, (4, 18), parking),
+        opened.connect() as idle,
+        opened.connect() as waiting,
     ):
-        # The sweep adapts to the limit once it has run; it starts with its usual distance.
+        waiting.send(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
+        eventually(lambda: parking.contexts and opened.connection_count() == 2)
+        # Only now, or who is slow to ask would be idle. The sweep adapts once it has run.
+        opened.listener.limits = dataclasses.replace(LIMITS, max_idle_ms=100)
         opened.thread.call(opened.listener._sweep)
-        with opened.connect() as idle, opened.connect() as waiting:
-            waiting.send(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
-            assert idle.is_hung_up_on()
-            assert opened.connection_count() == 1
-            opened.thread.call(lambda: parking.contexts[0].reply(FetchResponse()))
-            assert waiting.receive(1, 12)[0] == 1
+        assert idle.is_hung_up_on()
+        assert opened.connection_count() == 1
+        opened.thread.call(lambda: parking.contexts[0].reply(FetchResponse()))
+        assert waiting.receive(1, 12)[0] == 1
     assert "connections.max.idle.ms" in caplog.text
 
 

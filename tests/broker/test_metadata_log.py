@@ -151,8 +151,8 @@ def test_either_version_is_read_back(level):
     world = MetadataWorld()
     world.disk.mkdir(LOG)
     file = QuorumStateFile(world.disk, LOG)
-    state = QuorumState(7, -1, 2, OTHER_ID if level else Uuid.ZERO)
-    file.write(stored_quorum_state(state, (1, 2, 3), level), level)
+    state = QuorumState(7, -1, 2, OTHER_ID if level else Uuid.ZERO, promised=(6, 40))
+    file.write(stored_quorum_state(state, (1, 2, 3), level))
     assert quorum_state_of(file.read()) == state
 
 
@@ -199,6 +199,7 @@ def test_nor_with_a_snapshot_and_an_empty_log():
     for name in set(world.disk.list(LOG)) - set(snapshot):
         world.disk.unlink(f"{LOG}/{name}")
     world.disk.unlink("/data/recovery-point-offset-checkpoint")
+    world.disk.unlink("/data/__cluster_metadata-0.durable-end")
     with pytest.raises(CorruptFileError, match="quorum-state: is gone"):
         world.start()
 

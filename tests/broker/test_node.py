@@ -16,17 +16,10 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import PartitionChangeRecord, RemoveTopicRecord
 from fencepost.wire.types import Uuid
 
+from ..waiting import eventually
 from .conftest import QUICK, RunningNode
-from .door import DEADLINE_S, LoopThread
+from .door import LoopThread
 from .test_produce_fetch import batch, fetch, make_topic, produce, values
-
-
-def eventually(condition):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.005)
-
 
 # -- metadata and controller ---------------------------------------------------------------------
 
@@ -205,7 +198,9 @@ def test_a_deleted_topic_can_be_made_again_under_its_name(node, node_factory):
             assert produce(client, topic, batch(b"%d" % round_)).base_offset == 0
             (part,) = fetch(client, topic, 0)
             assert values(part) == [b"%d" % round_]
-            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="again")], timeout_ms=5000)
+            request = DeleteTopicsRequest(
+                topics=[DeleteTopicState(name="again")], timeout_ms=60_000
+            )
             assert client.ask(request, 6).responses[0].error_code == 0
             assert produce(client, topic, batch(b"late")).error_code == 3
     assert not (running.data_dir / "again-0").exists()
@@ -369,7 +364,7 @@ def test_a_deleted_partition_is_emptied_after_the_delay(node_factory, monkeypatc
         running = node_factory(log_segment_delete_delay_ms=delay_ms)
         with running.connect() as client:
             make_topic(client, name="gone", partitions=30)
-            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=5000)
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=60_000)
             assert client.ask(request, 6).responses[0].error_code == 0
 
         def left(data_dir=running.data_dir):

@@ -13,8 +13,9 @@ import pytest
 
 from fencepost.testing import Cluster
 
+from ..waiting import DEADLINE_S, eventually
 from .door import Client
-from .hostile import connect, eventually
+from .hostile import connect
 from .test_bad_disks import SLICE, batch, create, produce, read_all
 
 pytestmark = pytest.mark.slow
@@ -50,7 +51,7 @@ def crowd(cluster: Cluster, stack: contextlib.ExitStack, count: int) -> list[soc
     """So many connections, held open; those that were refused are hung up on."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     return [
-        stack.enter_context(socket.create_connection((host, int(port)), timeout=15))
+        stack.enter_context(socket.create_connection((host, int(port)), timeout=DEADLINE_S))
         for _ in range(count)
     ]
 

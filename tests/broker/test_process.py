@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -25,7 +24,8 @@ from fencepost.wire.api import (
 )
 from fencepost.wire.errors import ErrorCode
 
-from .door import DEADLINE_S, Client
+from ..waiting import DEADLINE_S, eventually
+from .door import Client
 from .test_produce_fetch import batch, fetch, fetch_request, make_topic, produce, produce_request
 
 pytestmark = pytest.mark.slow
@@ -38,13 +38,6 @@ ASK = ApiVersionsRequest(client_software_name="t", client_software_version="1")
 def connect(cluster: Cluster) -> Client:
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     return Client(socket.create_connection((host, int(port)), timeout=DEADLINE_S))
-
-
-def eventually(condition):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
 
 
 def read_everything(client, topic, partitions):
@@ -104,9 +97,8 @@ def test_a_second_signal_ends_it_at_once():
         for _ in range(30):  # answers that nobody takes hold the orderly stop up for a moment
             client.send(fetch_request(topic, 0, partition_max_bytes=1 << 24), 12)
         pid = cluster.pid
-        os.kill(pid, signal.SIGTERM)
-        eventually(lambda: "stopping" in cluster.log_text)
-        os.kill(pid, signal.SIGTERM)
+        for number in (signal.SIGTERM, signal.SIGINT):  # two of one kind could become one
+            os.kill(pid, number)
         eventually(lambda: not cluster.running)
         assert "again" in cluster.log_text
 
@@ -190,7 +182,7 @@ def serve(*arguments, **kinds):
         [sys.executable, "-m", "fencepost.cli.main", "serve", *arguments],
         capture_output=True,
         text=True,
-        timeout=DEADLINE_S * 3,
+        timeout=DEADLINE_S,
         check=False,
         **kinds,
     )
@@ -275,7 +267,7 @@ def test_it_ends_with_its_parent(tmp_path):
         "print(c.pid, flush=True); os._exit(0)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, timeout=30, check=True
+        [sys.executable, "-c", script], capture_output=True, timeout=DEADLINE_S, check=True
     )
     pid = int(done.stdout)
     eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
@@ -383,7 +375,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_needed():
             [sys.executable, "-c", script.format(hard=hard)],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=DEADLINE_S,
             check=True,
         )
         assert done.stdout.strip() == expected
@@ -404,10 +396,8 @@ def test_lost_durable_records_stop_the_start_at_once_and_can_be_accepted():
         cluster.stop()
         (cluster.data_dir / MARKER).unlink()
         cut_in_half(cluster, "damaged-0")
-        began = time.monotonic()
         with pytest.raises(ClusterError) as caught:
             cluster.start()
-        assert time.monotonic() - began < DEADLINE_S
         assert "exit code 1" in str(caught.value)
         assert "damaged-0" in str(caught.value)
         assert "fencepost.accept.loss=damaged-0" in str(caught.value)

@@ -30,11 +30,11 @@ from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
+from ..waiting import DEADLINE_S, eventually
 from .door import LoopThread
 
 pytestmark = pytest.mark.slow
 
-DEADLINE_S = 30
 CONFIG = {
     "broker.heartbeat.interval.ms": 100,
     "broker.session.timeout.ms": 4_000,
@@ -81,15 +81,19 @@ class Nodes:
 
     @property
     def active(self) -> Node:
-        """The active controller."""
-        return next(n for i, n in self.nodes.items() if i <= 3 and n.controller.controller)
+        """The active controller, once there is one."""
+
+        def find() -> list[Node]:
+            return [n for i, n in self.nodes.items() if i <= 3 and n.controller.controller]
+
+        return eventually(find, "a controller is active")[0]
 
     @property
     def brokers(self) -> list[Node]:
         return [self.nodes[4], self.nodes[5]]
 
     def client(self, id_: int) -> Connection:
-        return Connection("127.0.0.1", self.nodes[id_].bound[0].port, timeout_ms=20_000)
+        return Connection("127.0.0.1", self.nodes[id_].bound[0].port, timeout_ms=60_000)
 
     def stop(self, id_: int) -> None:
         """Stop one node in order."""
@@ -123,7 +127,7 @@ def test_any_broker_creates_and_deletes_topics(cluster: Nodes) -> None:
         assert create(one, "first", "second") == [0, 0]
         assert create(other, "first") == [36]
         cluster.wait_until(lambda: known(cluster, "first"))
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="first")])
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="first")], timeout_ms=60_000)
         assert [r.error_code for r in other.request(request).responses] == [0]
         cluster.wait_until(
             lambda: not any("first" in n.image.topics_by_name for n in cluster.brokers)
@@ -181,7 +185,7 @@ def test_all_controllers_register(cluster: Nodes) -> None:
     cluster.wait_until(lambda: set(cluster.nodes[4].image.controllers) == {1, 2, 3})
     controller = cluster.active
     port = controller.controller_part.bound[0].port
-    with Connection("127.0.0.1", port, timeout_ms=20_000) as client:
+    with Connection("127.0.0.1", port, timeout_ms=60_000) as client:
         answer = client.request(DescribeClusterRequest(endpoint_type=2))
     assert answer.controller_id == controller.config.node_id
     assert [b.broker_id for b in answer.brokers] == [1, 2, 3]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 
 from fencepost.cli.main import main
 from fencepost.log.snapshots import SnapshotFileKind, SnapshotId, parse_snapshot_file
 from fencepost.testing.quorum_cluster import QuorumCluster
+from fencepost.wire.api import describe_quorum as describe
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+from ..waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 OFTEN = {
     "metadata.log.max.record.bytes.between.snapshots": 2000,
@@ -30,11 +32,9 @@ def snapshots(cluster: QuorumCluster, node_id: int) -> list[SnapshotId]:
     return sorted(one[0] for one in parsed if one and one[1] is SnapshotFileKind.WHOLE)
 
 
-def wait_until(is_so, what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.05)
+def described(cluster: QuorumCluster) -> describe.PartitionDataResponse:
+    """What the leader says of the quorum, whoever leads now."""
+    return eventually(lambda: cluster.describe(cluster.leader_id()), "the leader answers")
 
 
 def test_a_follower_that_was_away_goes_on_from_a_snapshot(capsys):
@@ -42,23 +42,25 @@ def test_a_follower_that_was_away_goes_on_from_a_snapshot(capsys):
         leader = cluster.leader_id()
         away = next(id_ for id_ in cluster.controllers if id_ != leader)
         cluster.controllers[away].kill()
-        begun = cluster.describe(leader).high_watermark
-        wait_until(
+        begun = described(cluster).high_watermark
+        eventually(
             lambda: snapshots(cluster, leader)[:1] > [SnapshotId(begun + 50, 0)],
             "the leader drops what the other one has not seen",
         )
         cluster.controllers[away].start()
         cluster.controllers[away].wait_until_ready()
 
-        def has_caught_up() -> bool:
-            described = cluster.describe(leader)
-            ends = {one.replica_id: one.log_end_offset for one in described.current_voters}
-            return ends[away] >= described.high_watermark - 5 > begun
+        target = described(cluster).high_watermark
 
-        wait_until(has_caught_up, "it catches up")
+        def has_caught_up() -> bool:
+            voters = described(cluster).current_voters
+            return any(one.replica_id == away and one.log_end_offset >= target for one in voters)
+
+        eventually(has_caught_up, "it catches up")
         assert snapshots(cluster, away)[0].end_offset > begun + 50
+        leader = cluster.leader_id()
         cluster.controllers[leader].kill()
-        wait_until(lambda: cluster.leader_id(but=leader), "the two that are left elect a leader")
+        cluster.leader_id(but=leader)
         cluster.stop()
         for node_id in cluster.controllers:
             code = main(["log", "verify", os.path.dirname(log_directory(cluster, node_id))])

@@ -29,18 +29,11 @@ from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
+from ..waiting import eventually
 from .conftest import RunningNode
 from .test_bad_disks import small_disk
 
-DEADLINE_S = 10
 NAMES = ("a", "b", "c")
-
-
-def eventually(condition):
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.005)
 
 
 def batch(value: bytes) -> bytes:
@@ -50,7 +43,7 @@ def batch(value: bytes) -> bytes:
 def produce_to(client, topic, index, records):
     data = PartitionProduceData(index=index, records=records)
     named = TopicProduceData(name=topic, partition_data=[data])
-    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[named])
+    request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[named])
     return client.ask(request, 9).responses[0].partition_responses[0]
 
 
@@ -78,7 +71,7 @@ class Dirs:
 
 def create(client, name="t", partitions=6):
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    (made,) = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics
+    (made,) = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
     assert made.error_code == 0
 
 
@@ -214,7 +207,7 @@ def test_a_topic_deleted_while_its_directory_was_away_is_set_aside(dirs):
         create(client)
         fail_dir(dirs, 1)
         assert produce_to(client, "t", 1, batch(b"x")).error_code == 56
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
         assert client.ask(request, 6).responses[0].error_code == 0
         create(client, "t", 3)
     dirs.running.restart()

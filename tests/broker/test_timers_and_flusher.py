@@ -9,7 +9,7 @@ from fencepost.broker.clock import Clock
 from fencepost.broker.flusher import Flusher
 from fencepost.broker.timers import SWEEP_AT_LEAST, Timers
 
-DEADLINE_S = 5
+from ..waiting import DEADLINE_S
 
 
 def run(coroutine):
@@ -81,6 +81,7 @@ class FakeLog:
         self.end_offset = 0
         self.flushed = 0
         self.runs = 0
+        self.begun = asyncio.Event()
         self.finished = asyncio.Event()
         self.error = error
         self.flush_is_due = False
@@ -98,6 +99,7 @@ class FakeLog:
                 raise self.log.error
 
     def begin_flush(self):
+        self.begun.set()
         return self.Job(self)
 
     def finish_flush(self, job):
@@ -199,7 +201,7 @@ def test_a_forgotten_log_is_not_reported():
         log.gate.clear()
         log.end_offset = other.end_offset = 1
         heard.flusher.request("gone", log)
-        await asyncio.sleep(0.01)
+        await log.begun.wait()
         heard.flusher.forget("gone")
         heard.flusher.request("other", other)
         log.gate.set()

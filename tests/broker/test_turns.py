@@ -8,9 +8,11 @@ from concurrent.futures import Future
 
 from fencepost.broker.turns import STEPS_AT_ONCE, STEPS_PER_TURN, Turns
 
+from ..waiting import DEADLINE_S
+
 
 def run(scenario):
-    return asyncio.run(asyncio.wait_for(scenario(), 10))
+    return asyncio.run(asyncio.wait_for(scenario(), DEADLINE_S))
 
 
 def count_to(number, done, name="work"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from fencepost.client.metadata import TopicPartition
 
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch
+from ..ports import address_of, refusing_port
 
 
 class Ran(NamedTuple):
@@ -155,9 +155,9 @@ def test_wrong_command_lines_exit_with_2(run: Fencepost, words: tuple[str, ...])
 
 
 def test_nobody_listening_exits_with_1(run: Fencepost):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-    ran = run("topics", "list", "-X", "default.api.timeout.ms=200", bootstrap=address)
+    with refusing_port() as held:
+        address = address_of(held)
+        ran = run("topics", "list", "-X", "default.api.timeout.ms=200", bootstrap=address)
     assert ran.code == 1
     assert address in ran.err
 
@@ -278,11 +278,10 @@ def test_offsets_beyond_the_end(run: Fencepost, topic: str, produce: Callable[..
     assert f"nothing to read: {topic}-0 ends at offset 2, {topic}-1 ends at offset 0" in ran.err
 
 
-def test_mistakes_are_told_at_once(run: Fencepost, topic: str):
-    began = time.monotonic()
-    assert run("topics", "describe", f"{topic}-not").code == 1
-    assert run("consume", f"{topic}-not").code == 1
-    assert time.monotonic() - began < 2
+def test_mistakes_are_not_tried_until_time_is_up(run: Fencepost, topic: str):
+    patient = ("-X", "default.api.timeout.ms=2000000000")  # longer than any test may take
+    assert run("topics", "describe", f"{topic}-not", *patient).code == 1
+    assert run("consume", f"{topic}-not", *patient).code == 1
 
 
 def test_epochs_of_a_young_topic(run: Fencepost, topic: str, produce: Callable[..., Ran]):

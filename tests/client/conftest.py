@@ -30,8 +30,8 @@ def connect() -> Iterator[Callable[..., Cluster]]:
         settings = {
             "retry_backoff_ms": 1,
             "retry_backoff_max_ms": 20,
-            "api_timeout_ms": 10_000,
-            "request_timeout_ms": 5_000,
+            "api_timeout_ms": 60_000,
+            "request_timeout_ms": 30_000,
             "fetch_max_wait_ms": 50,
             **properties,
         }

@@ -31,6 +31,8 @@ from fencepost.wire.api.metadata import MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import encode_response_parts
 
+from ..ports import address_of, refusing_port
+from ..waiting import DEADLINE_S
 from .fake_broker import FakeBroker, framed
 
 METADATA = 3
@@ -50,7 +52,7 @@ def answer_with_cluster_id(request: Any, version: int, correlation_id: int) -> A
 
 def connect(broker: FakeBroker, **settings: Any) -> Connection:
     return Connection(
-        "127.0.0.1", broker.port, timeout_ms=settings.pop("timeout_ms", 3000), **settings
+        "127.0.0.1", broker.port, timeout_ms=settings.pop("timeout_ms", 60_000), **settings
     )
 
 
@@ -214,9 +216,9 @@ def test_silence_is_a_timeout_that_names_what_was_awaited():
     def answer(request: Any, version: int, correlation_id: int) -> Any:
         return NotImplemented if isinstance(request, ApiVersionsRequest) else b""
 
-    with FakeBroker(answer, {METADATA: (0, 9)}) as broker, connect(broker, timeout_ms=100) as it:
+    with FakeBroker(answer, {METADATA: (0, 9)}) as broker, connect(broker) as it:
         with pytest.raises(RequestTimedOut, match="no MetadataResponse within 100 ms"):
-            it.request(named("a"))
+            it.request(named("a"), timeout_ms=100)
         assert not it.is_open
 
 
@@ -233,9 +235,9 @@ def test_an_answer_that_comes_byte_by_byte_is_put_together():
 
     thread = threading.Thread(target=drip)
     thread.start()
-    with listener, Connection("127.0.0.1", listener.getsockname()[1], timeout_ms=3000) as it:
+    with listener, Connection("127.0.0.1", listener.getsockname()[1], timeout_ms=60_000) as it:
         assert it.api_versions == {METADATA: (0, 9)}
-    thread.join(5)
+    thread.join(DEADLINE_S)
 
 
 class _Offer:
@@ -244,10 +246,11 @@ class _Offer:
 
 
 def test_nobody_listening_is_told_with_the_address():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}: cannot connect") as caught:
-        Connection("127.0.0.1", port, timeout_ms=1000)
+    with (
+        refusing_port() as held,
+        pytest.raises(ConnectionFailed, match=f"{address_of(held)}: cannot connect") as caught,
+    ):
+        Connection(*held.getsockname(), timeout_ms=60_000)
     assert caught.value.retriable
 
 

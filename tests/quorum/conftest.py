@@ -16,6 +16,8 @@ from fencepost.client.errors import BrokerError, ClientError
 from fencepost.testing.quorum_cluster import QuorumCluster
 from fencepost.wire.errors import ErrorCode
 
+from ..waiting import DEADLINE_S
+
 QUICK = {
     "controller.quorum.election.timeout.ms": 300,
     "controller.quorum.fetch.timeout.ms": 600,
@@ -77,7 +79,7 @@ class TopicWriter(threading.Thread):
                     self.acknowledged.append(name)
                     self._progress.notify_all()
 
-    def wait_for_more(self, count: int = 5, timeout_s: float = 30.0) -> None:
+    def wait_for_more(self, count: int = 5, timeout_s: float = DEADLINE_S) -> None:
         """Wait until so many more topics have been confirmed."""
         with self._progress:
             wanted = len(self.acknowledged) + count
@@ -87,7 +89,7 @@ class TopicWriter(threading.Thread):
     def stop(self) -> list[str]:
         """Stop; the names of the topics that must be there."""
         self._stopping.set()
-        self.join(60)
+        self.join(2 * DEADLINE_S)  # a request may be under way, and be tried again
         assert not self.is_alive()
         return self.acknowledged
 

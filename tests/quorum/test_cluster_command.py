@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +15,12 @@ import pytest
 
 from fencepost.testing.quorum_cluster import QuorumCluster
 
+from ..waiting import DEADLINE_S, eventually
 from .conftest import QUICK, topic_names
 
 pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-m", "fencepost.cli.main"]
-DEADLINE_S = 60
 
 
 def fencepost(*arguments: str, code: int = 0) -> str:
@@ -153,10 +152,7 @@ def test_the_nodes_end_with_the_command(tmp_path: Path, started: list[Up]):
     up.read_until("ready")
     up.process.kill()
     up.process.communicate(timeout=DEADLINE_S)
-    deadline = time.monotonic() + DEADLINE_S
-    while is_alive(up.pids["controller-1"]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_alive(up.pids["controller-1"])
+    eventually(lambda: not is_alive(up.pids["controller-1"]), "the node ends with the command")
 
 
 @pytest.mark.parametrize(
@@ -207,10 +203,10 @@ def test_nobody_leads():
     with QuorumCluster(2, 1, config=QUICK) as few:
         few.controllers[1].kill()
         servers = few.bootstrap_servers
-        by_broker = fencepost("quorum", "describe", "-b", servers, "--timeout", "2", code=1)
-        assert f"no controller leads, as far as the broker at {servers} can tell" in by_broker
-        asked = ("--bootstrap-controller", few.bootstrap_controllers, "--timeout", "4")
         few.wait_until(lambda: few.find_leader() is None, "it leads on")
+        by_broker = fencepost("quorum", "describe", "-b", servers, "--timeout", "5", code=1)
+        assert f"no controller leads, as far as the broker at {servers} can tell" in by_broker
+        asked = ("--bootstrap-controller", few.bootstrap_controllers, "--timeout", "5")
         by_controllers = fencepost("quorum", "describe", *asked, code=1)
         assert "no controller leads; 1 of 2 answer" in by_controllers
         topics = fencepost("topics", "create", "t", "-b", servers, "--timeout", "1", code=1)

@@ -38,8 +38,9 @@ from fencepost.wire.header import RequestHeader, ResponseHeader
 from fencepost.wire.types import Uuid
 
 from ..broker.conftest import RunningNode
-from ..broker.door import DEADLINE_S, Client
+from ..broker.door import Client
 from ..broker.test_produce_fetch import make_topic
+from ..waiting import DEADLINE_S
 
 ASK = ApiVersionsRequest(client_software_name="t", client_software_version="1")
 DRAFT_KEY = 4711

@@ -47,6 +47,7 @@ class StillNode:
 
     def __post_init__(self) -> None:
         self.controller = PromptController(self)
+        self.timers = StillTimers()
         self.service = ControllerService(
             self.controller,
             lambda: 0,
@@ -54,7 +55,9 @@ class StillNode:
             lambda request, on_response: None,
             NoOtherNode(),
         )
-        self.channel = ControllerChannel(self.service, NoOtherNode(), NoTimers(), lambda: 0)
+        self.channel = ControllerChannel(
+            self.service, NoOtherNode(), self.timers, lambda: self.timers.now_ms
+        )
         self.forwarder = Forwarder(self.channel)
 
     def learn(self, *records: Message) -> StillNode:
@@ -74,11 +77,36 @@ class NoOtherNode:
         return None
 
 
-class NoTimers:
-    """Timers nobody arms: without other nodes nothing is tried twice."""
+class StillTimers:
+    """Timers on a clock that stands still but for `advance`."""
 
-    def after(self, delay_ms: int, callback: Callable[[], None]) -> Any:
-        raise AssertionError("nothing is tried twice")
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self._armed: list[tuple[int, StillTimer]] = []
+
+    def after(self, delay_ms: int, callback: Callable[[], None]) -> StillTimer:
+        timer = StillTimer(callback)
+        self._armed.append((self.now_ms + delay_ms, timer))
+        return timer
+
+    def advance(self, by_ms: int) -> None:
+        """Let time pass, and what is due happen."""
+        self.now_ms += by_ms
+        due = [timer for at_ms, timer in self._armed if at_ms <= self.now_ms]
+        self._armed = [entry for entry in self._armed if entry[0] > self.now_ms]
+        for timer in due:
+            if timer.callback is not None:
+                timer.callback()
+
+
+@dataclass(eq=False)
+class StillTimer:
+    """A timer of `StillTimers`."""
+
+    callback: Callable[[], None] | None
+
+    def cancel(self) -> None:
+        self.callback = None
 
 
 class PromptController:

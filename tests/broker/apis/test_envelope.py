@@ -96,7 +96,7 @@ def test_what_is_inside_is_served_at_its_version(version: int) -> None:
 
 
 def test_errors_of_the_request_are_inside() -> None:
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="missing")])
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="missing")], timeout_ms=60_000)
     response = deliver(a_controller(), envelope(inside(request, 6)))
     answer = opened(response, api.DeleteTopicsResponse, 6)
     assert [t.error_code for t in answer.responses] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -130,7 +130,7 @@ def test_a_broker_that_hangs_up_meanwhile_is_no_mistake() -> None:
     "request_inside",
     [
         CREATE,
-        DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]),
+        DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000),
         IncrementalAlterConfigsRequest(
             resources=[
                 AlterConfigsResource(

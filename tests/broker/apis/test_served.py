@@ -49,7 +49,7 @@ def cluster():
 
 def connect(cluster) -> Connection:
     host, _, port = cluster.bootstrap_servers.rpartition(":")
-    return Connection(host, int(port), timeout_ms=20_000)
+    return Connection(host, int(port), timeout_ms=60_000)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def produce(broker, name, *times):
         builder.append(b"key", b"value", timestamp_ms=time)
     partition = PartitionProduceData(index=0, records=builder.build())
     data = TopicProduceData(name=name, partition_data=[partition])
-    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data])
+    request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data])
     (answer,) = broker.request(request, 9).responses[0].partition_responses
     return answer.error_code
 
@@ -132,7 +132,7 @@ def test_what_is_answered_has_happened_and_outlives_a_kill(cluster, broker):
     made = create(broker, "events", 2)
     assert produce(broker, "events", 10, 20, 30) == 0
     grow = CreatePartitionsTopic(name="events", count=3, assignments=None)
-    broker.request(CreatePartitionsRequest(topics=[grow]))
+    broker.request(CreatePartitionsRequest(topics=[grow], timeout_ms=60_000))
     assert alter(broker, 2, "events", "retention.bytes", "4096") == 0
     assert alter(broker, 4, "", "log.segment.bytes", "2097152") == 0
     trim = DeleteRecordsPartition(partition_index=0, offset=1)
@@ -161,7 +161,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_empty(broker):
     first = create(broker, "events")
     produce(broker, "events", 10, 20)
     assert offset_at(broker, "events", -1) == 2
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="events")])
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="events")], timeout_ms=60_000)
     assert broker.request(request).responses[0].error_code == 0
     assert partitions_of(broker, "events")[0] == 3
     assert end_of_epoch(broker, "events", 0) == (3, -1, -1)

@@ -192,7 +192,7 @@ def test_the_answer_waits_for_the_commit():
 
 
 def delete(node, *names, ids=(), version=6):
-    request = DeleteTopicsRequest()
+    request = DeleteTopicsRequest(timeout_ms=60_000)
     if version >= 6:
         request.topics = [DeleteTopicState(name=name) for name in names]
         request.topics += [DeleteTopicState(name=None, topic_id=id_) for id_ in ids]
@@ -236,7 +236,7 @@ def test_topics_are_deleted_by_id():
 )
 def test_deletions_that_are_refused(asked, code):
     node = a_node()
-    answers = ask(node, DeleteTopicsRequest(topics=asked)).responses
+    answers = ask(node, DeleteTopicsRequest(topics=asked, timeout_ms=60_000)).responses
     assert {t.error_code for t in answers} == {code}
     assert "old" in node.image.topics_by_name
 
@@ -281,7 +281,8 @@ def grow(node, *topics, version=3, **options):
         )
         for name, count, placed in topics
     ]
-    return ask(node, CreatePartitionsRequest(topics=asked, **options), version).results
+    request = CreatePartitionsRequest(topics=asked, **{"timeout_ms": 60_000, **options})
+    return ask(node, request, version).results
 
 
 @pytest.mark.parametrize("version", GROW)
@@ -341,3 +342,55 @@ def test_without_a_controller_nothing_grows(version):
     node.controller.error = ErrorCode.NOT_CONTROLLER
     (answer,) = grow(node, ("old", 2, None), version=version)
     assert (answer.name, answer.error_code) == ("old", 41)
+
+
+# -- How long it may take ------------------------------------------------------------------------
+
+LISTENERS = pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
+
+
+def timed(timeout_ms):
+    return [
+        CreateTopicsRequest(topics=[new()], timeout_ms=timeout_ms),
+        DeleteTopicsRequest(topics=[DeleteTopicState(name="old")], timeout_ms=timeout_ms),
+        CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="old", count=3, assignments=None)],
+            timeout_ms=timeout_ms,
+        ),
+    ]
+
+
+def codes(answer):
+    for items in ("topics", "responses", "results"):
+        if hasattr(answer, items):
+            return [(item.name, item.error_code) for item in getattr(answer, items)]
+    raise AssertionError(answer)
+
+
+@LISTENERS
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_without_time_nothing_happens(listener, timeout_ms):
+    """Apache Kafka's controllers look at the time before they look at the request."""
+    node = a_node()
+    before = node.image
+    answers = [ask(node, request, listener=listener) for request in timed(timeout_ms)]
+    assert [codes(answer) for answer in answers] == [[("new", 7)], [("old", 7)], [("old", 7)]]
+    assert node.image is before
+
+
+@LISTENERS
+def test_with_a_little_time_it_does(listener):
+    answers = [ask(a_node(), request, listener=listener) for request in timed(1)]
+    assert [codes(answer) for answer in answers] == [[("new", 0)], [("old", 0)], [("old", 0)]]
+
+
+def test_a_broker_waits_as_long_as_the_client_and_not_longer_than_a_minute():
+    node = a_node()
+    node.controller.held = True
+    waiting = [send(node, timed(ms)[0], 7) for ms in (50, 2_000, 100_000)]
+    for passed_ms, answered in ((49, 0), (1, 1), (1_949, 1), (1, 2), (57_999, 2), (1, 3)):
+        node.timers.advance(passed_ms)
+        assert [context.answered for context in waiting] == [n < answered for n in range(3)]
+    assert [codes(answer_of(context)) for context in waiting] == [[("new", 7)]] * 3
+    node.controller.release()
+    assert "new" in node.image.topics_by_name, "the first was under way, and goes on"
