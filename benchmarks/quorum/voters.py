@@ -19,10 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
 from fencepost.wire.api import incremental_alter_configs as alter
-from interop.apache import BROKER_JVM
+from interop.apache import BROKER_JVM, HOST
 from interop.quorum import APACHE, FENCEPOST, Node, NodeError, Quorum
 
-HOST = "127.0.0.1"
 VOTERS = 3
 BROKER_RESOURCE = 4
 SET = 0

@@ -21,6 +21,8 @@ from fencepost.spark.java import ensure_java_home
 from .maven import JarSet
 
 KAFKA_VERSION = "4.3.0"
+CLUSTER_ID = "fencepostInteropTestsQ"
+HOST = "127.0.0.1"
 KAFKA = JarSet(
     f"kafka-{KAFKA_VERSION}",
     (
@@ -125,7 +127,7 @@ def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
-            one.bind(("127.0.0.1", 0))
+            one.bind((HOST, 0))
         return [one.getsockname()[1] for one in sockets]
     finally:
         for one in sockets:
@@ -155,10 +157,9 @@ def apache_broker(
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{client_port},"
-        f"CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client_port}",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "listeners": f"PLAINTEXT://{HOST}:{client_port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{client_port}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(data_dir),
         "offsets.topic.replication.factor": "1",
@@ -171,7 +172,7 @@ def apache_broker(
     config = directory / "server.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     if not (data_dir / "meta.properties").exists():
-        run_tool("storage", "format", "-t", "fencepostInteropTestsQ", "-c", str(config))
+        run_tool("storage", "format", "-t", CLUSTER_ID, "-c", str(config))
     jvm = BROKER_JVM if tuned_jvm else QUICK_JVM
     with run_broker(config, client_port, data_dir, jvm) as broker:
         yield broker
@@ -193,7 +194,7 @@ def run_broker(
                 raise ToolFailedError((config.parent / "broker.log").read_text()[-4000:])
             time.sleep(0.05)
         took = time.monotonic() - started
-        yield ApacheBroker(f"127.0.0.1:{port}", data_dir, process, took)
+        yield ApacheBroker(f"{HOST}:{port}", data_dir, process, took)
     finally:
         if process.poll() is None:
             os.kill(process.pid, signal.SIGTERM)
@@ -207,4 +208,4 @@ def run_broker(
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(0.5)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((HOST, port)) == 0

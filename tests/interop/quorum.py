@@ -20,22 +20,16 @@ from pathlib import Path
 
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
-from fencepost.wire.api.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    PartitionDataRequest,
-    PartitionDataResponse,
-    TopicDataRequest,
-)
+from fencepost.machines.quorum.messages import TOPIC as METADATA_TOPIC
+from fencepost.wire.api.describe_quorum import PartitionDataResponse
 from fencepost.wire.types import Uuid
 
 from . import apache
+from .apache import CLUSTER_ID, HOST
+from .quorum_words import describes
 
-CLUSTER_ID = "fencepostInteropTestsQ"
-METADATA_TOPIC = "__cluster_metadata"
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 SMALL_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-HOST = "127.0.0.1"
 STOP_TIMEOUT_S = 30
 APACHE, FENCEPOST = "apache", "fencepost"
 # Quick elections, and no records that nobody asked for.
@@ -225,16 +219,10 @@ class Node:
         """What it says about the quorum; None when it cannot be asked or does not lead."""
         try:
             with Connection(HOST, self.port, timeout_ms=timeout_ms) as connection:
-                partition = describe_quorum(connection).topics[0].partitions[0]
+                partition = connection.request(describes()).topics[0].partitions[0]
         except (ClientError, OSError):
             return None
         return partition if partition.error_code == 0 else None
-
-
-def describe_quorum(connection: Connection) -> DescribeQuorumResponse:
-    """The answer to DescribeQuorum about the metadata log."""
-    topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionDataRequest()])
-    return connection.request(DescribeQuorumRequest(topics=[topic]))
 
 
 class Quorum:

@@ -17,7 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from fencepost.wire.api import api_name, begin_quorum_epoch as begin
+from fencepost.machines.quorum.messages import begin_response, vote_response
+from fencepost.machines.quorum.state import NOBODY
+from fencepost.wire.api import api_name
 from fencepost.wire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -29,14 +31,12 @@ from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest
 from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
-from fencepost.wire.api.vote import (
-    PartitionDataResponse,
-    TopicDataResponse,
-    VoteRequest,
-    VoteResponse,
-)
+from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_request, encode_response
 from fencepost.wire.message import Message
+
+from .apache import HOST
 
 SPOKEN: tuple[type[Message], ...] = (
     FetchRequest,
@@ -64,7 +64,7 @@ class Heard:
 class ScriptedVoters:
     """The voters of these ids, each on a port of its own; close it when the test is done."""
 
-    def __init__(self, voter_ids: tuple[int, ...], host: str = "127.0.0.1") -> None:
+    def __init__(self, voter_ids: tuple[int, ...]) -> None:
         self.grants = False
         self._turned_away: Callable[[FetchRequest], Message] | None = None
         self._inbox: queue.Queue[Heard] = queue.Queue()
@@ -72,7 +72,7 @@ class ScriptedVoters:
         self._open: list[socket.socket] = []
         self.ports: dict[int, int] = {}
         for voter_id in voter_ids:
-            listener = socket.create_server((host, 0))
+            listener = socket.create_server((HOST, 0))
             self.ports[voter_id] = listener.getsockname()[1]
             self._open.append(listener)
             threading.Thread(target=self._accept, args=(voter_id, listener), daemon=True).start()
@@ -137,7 +137,7 @@ class ScriptedVoters:
         if isinstance(request, ApiVersionsRequest):
             heard.answer(_api_versions())
         elif isinstance(request, VoteRequest) and self.grants:
-            heard.answer(granted(request))
+            heard.answer(_granted(request))
         elif isinstance(request, BeginQuorumEpochRequest) and self.grants:
             heard.answer(_followed(request))
         elif isinstance(request, FetchRequest) and self._turned_away and _looks_for_leader(request):
@@ -150,14 +150,10 @@ class ScriptedVoters:
         return f"ScriptedVoters({self.ports}, kept: {waiting})"
 
 
-def granted(request: VoteRequest) -> VoteResponse:
+def _granted(request: VoteRequest) -> VoteResponse:
     """A yes."""
     asked = request.topics[0].partitions[0]
-    partition = PartitionDataResponse(
-        leader_id=-1, leader_epoch=asked.replica_epoch, vote_granted=True
-    )
-    topic = TopicDataResponse(topic_name=request.topics[0].topic_name, partitions=[partition])
-    return VoteResponse(topics=[topic])
+    return vote_response(ErrorCode.NONE, NOBODY, asked.replica_epoch, granted=True)
 
 
 def _looks_for_leader(request: FetchRequest) -> bool:
@@ -166,11 +162,7 @@ def _looks_for_leader(request: FetchRequest) -> bool:
 
 def _followed(request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
     said = request.topics[0].partitions[0]
-    partition = begin.PartitionDataResponse(
-        leader_id=said.leader_id, leader_epoch=said.leader_epoch
-    )
-    topic = begin.TopicDataResponse(topic_name=request.topics[0].topic_name, partitions=[partition])
-    return BeginQuorumEpochResponse(topics=[topic])
+    return begin_response(ErrorCode.NONE, said.leader_id, said.leader_epoch)
 
 
 def _api_versions() -> ApiVersionsResponse:

@@ -16,7 +16,8 @@ from fencepost.wire.message import Message, Request
 from fencepost.wire.types import Uuid
 
 from . import apache
-from .quorum import HOST, Node
+from .apache import HOST
+from .quorum import Node
 from .quorum_peers import ScriptedVoters
 
 R = TypeVar("R", bound=Message)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from fencepost.batch.header import iter_headers
+from fencepost.machines.quorum.messages import TOPIC as METADATA_TOPIC
 from fencepost.wire.api import (
     add_raft_voter as add,
     begin_quorum_epoch as begin,
@@ -18,9 +22,9 @@ from fencepost.wire.errors import error_name
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
-from .quorum import CLUSTER_ID, METADATA_TOPIC
+from .apache import CLUSTER_ID, HOST
 
-NOBODY = -1
+L = TypeVar("L")
 
 
 def vote(
@@ -69,12 +73,11 @@ def begins(
         leader_epoch=epoch,
         voter_directory_id=voter_directory,
     )
-    endpoints = [begin.LeaderEndpoint(name="CONTROLLER", host="127.0.0.1", port=port)]
     return begin.BeginQuorumEpochRequest(
         cluster_id=cluster,
         voter_id=voter,
         topics=[begin.TopicDataRequest(topic_name=topic, partitions=[said])],
-        leader_endpoints=endpoints if port else [],
+        leader_endpoints=_listeners(begin.LeaderEndpoint, "CONTROLLER" if port else "", port),
     )
 
 
@@ -180,13 +183,12 @@ def adds(
     at_once: bool = False,
 ) -> add.AddRaftVoterRequest:
     """A voter on a port of this machine; `at_once` does not wait for the commit."""
-    listeners = [add.Listener(name=listener, host="127.0.0.1", port=port)] if listener else []
     return add.AddRaftVoterRequest(
         cluster_id=cluster,
         timeout_ms=timeout_ms,
         voter_id=voter,
         voter_directory_id=directory,
-        listeners=listeners,
+        listeners=_listeners(add.Listener, listener, port),
         ack_when_committed=not at_once,
     )
 
@@ -211,18 +213,22 @@ def updates(
     versions: tuple[int, int] = (0, 1),
 ) -> update.UpdateRaftVoterRequest:
     """A voter's new port; `versions` are those of kraft.version that it can."""
-    listeners = [update.Listener(name=listener, host="127.0.0.1", port=port)] if listener else []
     low, high = versions
     return update.UpdateRaftVoterRequest(
         cluster_id=cluster,
         current_leader_epoch=epoch,
         voter_id=voter,
         voter_directory_id=directory,
-        listeners=listeners,
+        listeners=_listeners(update.Listener, listener, port),
         k_raft_version_feature=update.KRaftVersionFeature(
             min_supported_version=low, max_supported_version=high
         ),
     )
+
+
+def _listeners(kind: Callable[..., L], name: str, port: int) -> list[L]:
+    """One on this machine, or none without a name."""
+    return [kind(name=name, host=HOST, port=port)] if name else []
 
 
 def shown(response: Message) -> str:

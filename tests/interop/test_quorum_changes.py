@@ -72,13 +72,19 @@ class Leader:
         """Ask for a change on a connection of its own, and see it in the log."""
         before = len(self.voters_records())
         token = self.subject.send(request, by="changes")
-        wait_until(lambda: len(self.voters_records()) > before, "the change is in the log", 10)
+        wait_until(lambda: len(self.voters_records()) > before, "the change is in the log")
         return token
 
     def change(self, request: Request[Any], *heard_of: int) -> str:
-        """Begin a change, let these replicas take it, and say what it is answered with."""
+        """Make a change that these replicas take, until it is committed; what it is answered.
+
+        Some changes are answered before, and the next is refused until then: the leader's own disk
+        counts, too, and may be slow.
+        """
         token = self.begin(request)
         self.hear_of(*heard_of)
+        end = self.end_offset
+        wait_until(lambda: self.described().high_watermark >= end, "the change is committed")
         return self.answer(token)
 
     def answer(self, token: Token[Any]) -> str:
@@ -239,7 +245,7 @@ def test_a_leader_is_removed(leader: Leader) -> None:
     commits = fetch(EPOCH, end, EPOCH, replica=3, directory=directory_of(3))
     leader.subject.ask(commits)
     assert leader.answer(change) == "NONE"
-    wait_until(lambda: not leader.says(describes()).startswith("NONE"), "it has resigned", 10)
+    wait_until(lambda: not leader.says(describes()).startswith("NONE"), "it has resigned")
     assert not leader.says(commits).startswith("NONE")
 
 

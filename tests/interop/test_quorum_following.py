@@ -15,13 +15,15 @@ import pytest
 from fencepost.batch.control import build_leader_change
 from fencepost.batch.header import stamp
 from fencepost.batch.records import build_batch
+from fencepost.machines.quorum.messages import TOPIC as METADATA_TOPIC
 from fencepost.wire.api import fetch as f
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-from .quorum import APACHE, CLUSTER_ID, FENCEPOST, METADATA_TOPIC
+from .apache import CLUSTER_ID
+from .quorum import APACHE, FENCEPOST
 from .quorum_peers import Heard
 from .quorum_subjects import Subject, scripted_quorum
 from .quorum_words import begins, shown, vote
