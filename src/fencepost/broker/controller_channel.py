@@ -222,22 +222,31 @@ class ControllerChannel:
         """Ask the controller that is active now, or wait until there is one."""
         self._disarm(asked)
         asked.attempt += 1
-        attempt = asked.attempt
         left_ms = asked.deadline_ms - self._now_ms()
-        if self._service is not None and self._service.is_active:
-            asked.sent_to = self._quorum.node_id
-
-            def on_served(error: ErrorCode, response: Message | None) -> None:
-                self._answered(asked, attempt, error, response)
-
-            self._service.serve(asked.request, on_served, asked.api_version)
+        if left_ms <= 0:
+            self._time_is_up(asked)
+        elif self._service is not None and self._service.is_active:
+            self._ask_here(asked, self._service, left_ms)
         elif self._peers is None:
             self._finish(asked, ErrorCode.NOT_CONTROLLER, None)
-        elif left_ms <= 0:
-            probe("channel.timed.out")
-            self._finish(asked, ErrorCode.REQUEST_TIMED_OUT, None)
         else:
             self._send(asked, self._peers, left_ms)
+
+    def _ask_here(self, asked: _Asked, service: ControllerService, left_ms: int) -> None:
+        """The controller answers when its decision is committed, which may take too long."""
+        attempt = asked.attempt
+        asked.sent_to = self._quorum.node_id
+
+        def on_served(error: ErrorCode, response: Message | None) -> None:
+            self._answered(asked, attempt, error, response)
+
+        service.serve(asked.request, on_served, asked.api_version)
+        if asked in self._asked and attempt == asked.attempt and asked.timer is None:
+            asked.timer = self._timers.after(left_ms, lambda: self._time_is_up(asked))
+
+    def _time_is_up(self, asked: _Asked) -> None:
+        probe("channel.timed.out")
+        self._finish(asked, ErrorCode.REQUEST_TIMED_OUT, None)
 
     def _send(self, asked: _Asked, peers: PeerSender, left_ms: int) -> None:
         """Over the network, if it is known where to."""

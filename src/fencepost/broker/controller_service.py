@@ -43,8 +43,23 @@ AskQuorum = Callable[[Message, Callable[[Message], None]], None]
 """Takes a request and whom to tell the response."""
 
 FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
+FOREVER_MS = 1 << 31
 NEWEST = 1 << 15
 """As an API version: whatever the newest is."""
+
+
+TIMED: frozenset[type[Message]] = frozenset(
+    {CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest}
+)
+"""The requests whose `timeout_ms` Kafka's controllers heed."""
+
+
+def client_timeout_ms(request: Message) -> int:
+    """How long a client waits for the answer, in milliseconds."""
+    if type(request) in TIMED:
+        timeout_ms: int = request.timeout_ms  # type: ignore[attr-defined]
+        return timeout_ms
+    return FOREVER_MS
 
 
 class Host(Protocol):
@@ -110,8 +125,12 @@ class ControllerService:
         """Decide over `request`; call back when that is committed, perhaps at once.
 
         `api_version` is the one the response will have. The error is NOT_CONTROLLER if another node
-        is the active controller. Raises KeyError for a request that no controller serves.
+        is the active controller. It is REQUEST_TIMED_OUT, and nothing happens, if a client gave
+        the request no time. Raises KeyError for a request that no controller serves.
         """
+        if client_timeout_ms(request) <= 0:
+            on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
+            return
         if type(request) in OF_THE_QUORUM:
             self._ask_quorum(request, lambda response: on_reply(ErrorCode.NONE, response))
             return

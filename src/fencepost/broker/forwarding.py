@@ -6,6 +6,10 @@ Clients ask any broker. If the active controller is in this process it decides o
 it is. If not, the request travels in an Envelope: the very header and body of the client, who the
 client is and where it is. What comes back is the controller's response at the client's version.
 
+A request that says how long it may take (`controller_service.TIMED`) is given up when that is over,
+any request after a minute. The client then hears REQUEST_TIMED_OUT: what it asked for may have
+happened, may still happen, or not.
+
 The envelope's own errors are not for clients. NOT_CONTROLLER is tried again by the channel; a
 controller that finds out only while it works on the request also says so on the envelope. A client
 whose request the controller cannot read hears UNSUPPORTED_VERSION, all else is
@@ -19,7 +23,7 @@ import logging
 from typing import Final
 
 from fencepost.broker.controller_channel import ControllerChannel
-from fencepost.broker.controller_service import OnReply
+from fencepost.broker.controller_service import OnReply, client_timeout_ms
 from fencepost.broker.registry import RequestContext
 from fencepost.wire.api import response_class
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
@@ -31,7 +35,7 @@ from fencepost.wire.records.principal import DefaultPrincipalData, encode_princi
 log = logging.getLogger(__name__)
 
 FORWARDING_TIMEOUT_MS: Final = 60_000
-"""How long a client's request is tried; Kafka's brokers give up after as long."""
+"""How long a client's request is tried at most; Kafka's brokers give up after as long."""
 PURPOSE: Final = "forwarding"
 _LENGTH_PREFIX_BYTES: Final = 4
 
@@ -103,7 +107,7 @@ class Forwarder:
         self._channel.ask(
             request,
             on_reply,
-            timeout_ms=FORWARDING_TIMEOUT_MS,
+            timeout_ms=min(client_timeout_ms(request), FORWARDING_TIMEOUT_MS),
             purpose=PURPOSE,
             api_version=context.api_version,
             wrapping=Envelope(context, request),

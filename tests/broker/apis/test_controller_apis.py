@@ -82,8 +82,8 @@ REQUESTS: list[Message] = [
     CreateTopicsRequest(
         topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)]
     ),
-    DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"]),
-    CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=2)]),
+    DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"], timeout_ms=60_000),
+    CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=2)], timeout_ms=60_000),
     config_change(2, "t", "retention.ms", "5"),
     alter_configs.AlterConfigsRequest(
         resources=[alter_configs.AlterConfigsResource(resource_type=2, resource_name="t")]
@@ -109,9 +109,9 @@ def test_a_controller_that_is_not_active_answers_41(request_: Message) -> None:
         sent = request_
         if isinstance(request_, DeleteTopicsRequest):
             sent = (
-                DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+                DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
                 if version >= 6
-                else DeleteTopicsRequest(topic_names=["t"])
+                else DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000)
             )
         response = ask(node, sent, version, listener=C)
         assert errors_of(response) == [ErrorCode.NOT_CONTROLLER]
@@ -331,9 +331,9 @@ def test_topics_are_not_deleted_where_that_is_switched_off(version: int) -> None
 
     node = StillNode(config=BrokerConfig.load(None, {"delete.topic.enable": "false"}))
     request = (
-        DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+        DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
         if version >= 6
-        else DeleteTopicsRequest(topic_names=["t"])
+        else DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000)
     )
     code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
     assert errors_of(ask(node, request, version, C)) == [code]

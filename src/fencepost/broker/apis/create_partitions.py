@@ -2,10 +2,8 @@
 
 The rules are the controller's (`machines.controller.topics`). The answer comes when the new
 partitions are committed and, with the controller in this process, this node's metadata has them. A
-controller that is not the active one answers 41 for every topic; a broker looks for the active one
-and answers 7 if it finds none in a minute.
-
-Deviation: `timeout_ms` is not looked at; see `create_topics`.
+controller that is not the active one answers 41 for every topic. `timeout_ms` is what it is for
+`create_topics`: when it is over, every topic is 7.
 """
 
 from __future__ import annotations

@@ -3,12 +3,14 @@
 The rules are the controller's (`machines.controller.topics`); this is its door. Topics succeed or
 fail alone, and the answer comes when those that succeed are committed and, if the controller is in
 this process, this node's metadata has them. A controller that is not the active one answers 41 for
-every topic; a broker looks for the active one and answers 7 if it finds none in a minute.
+every topic.
+
+A broker looks for the active controller and waits for its answer as long as `timeout_ms` says, at
+most a minute. Then it answers 7 for every topic: they may exist, may come to be later, or not.
+Without time (0 or less) the answer is 7 at once, on either listener, and nothing happens.
 
 From v5 on the answer has the topic's configs in force, those of the controller's node under its own
 ones.
-
-Deviation: `timeout_ms` is not looked at, because the controller answers as soon as its log does.
 """
 
 from __future__ import annotations

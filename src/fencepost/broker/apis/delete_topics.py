@@ -3,10 +3,8 @@
 The rules are the controller's (`machines.controller.topics`). The answer comes when the removal is
 committed and this node has given up the partitions; their files are removed later, after
 `file.delete.delay.ms`. With `delete.topic.enable=false` every topic is 73, before v3 42. A
-controller that is not the active one answers 41 for every topic; a broker looks for the active one
-and answers 7 if it finds none in a minute.
-
-Deviation: `timeout_ms` is not looked at; see `create_topics`.
+controller that is not the active one answers 41 for every topic. `timeout_ms` is what it is for
+`create_topics`: when it is over, every topic is 7.
 """
 
 from __future__ import annotations
