@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
+from fencepost.batch.crc import crc32c
 from fencepost.log.checkpoints import OffsetCheckpoint
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import CorruptFileError, LogDirNotFormattedError, LogError
@@ -32,6 +33,7 @@ from fencepost.log.names import (
 )
 from fencepost.log.quorum_state import (
     QuorumStateFile,
+    StoredQuorumState,
     decode_quorum_state,
     encode_quorum_state,
 )
@@ -260,16 +262,19 @@ def test_partition_metadata(disk: SimDisk):
 def test_quorum_state_is_kafkas(disk: SimDisk):
     file = QuorumStateFile(disk, "/data")
     assert file.read() is None
-    new = QuorumStateData(leader_epoch=3, voted_id=2, voted_directory_id=DIRECTORY_ID)
-    file.write(new, 1)
+    state = QuorumStateData(leader_epoch=3, voted_id=2, voted_directory_id=DIRECTORY_ID)
+    new = StoredQuorumState(state, 1)
+    file.write(new)
     assert disk.read("/data/quorum-state").split(b"\n")[0] == (
         b'{"leaderId":-1,"leaderEpoch":3,"votedId":2,'
         b'"votedDirectoryId":"AAECAwQFBgcICQoLDA0ODw","data_version":1}'
     )
     assert file.read() == new
     voters = [QuorumVoter(voter_id=voter) for voter in (1, 2, 3)]
-    old = QuorumStateData(leader_epoch=9, leader_id=1, current_voters=voters)
-    file.write(old, 0)
+    old = StoredQuorumState(
+        QuorumStateData(leader_epoch=9, leader_id=1, current_voters=voters), 0, (8, 77)
+    )
+    file.write(old)
     assert disk.read("/data/quorum-state").split(b"\n")[0] == (
         b'{"clusterId":"","leaderId":1,"leaderEpoch":9,"votedId":-1,"appliedOffset":0,'
         b'"currentVoters":[{"voterId":1},{"voterId":2},{"voterId":3}],"data_version":0}'
@@ -302,17 +307,23 @@ def new_state(**changes: object) -> bytes:
     return json.dumps(content | changes | {"data_version": 1}).encode()
 
 
+def checked(lines: bytes) -> bytes:
+    """The file with these lines, and their checksum."""
+    return lines + b"\ncrc32c %08x\n" % crc32c(lines)
+
+
 def test_quorum_state_as_kafka_leaves_it():
     found = decode_quorum_state(
         "file",
         b'{"clusterId":"","leaderId":0,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
         b'"currentVoters":[],"data_version":0}',
     )
-    assert found == QuorumStateData(leader_epoch=2, leader_id=0)
+    assert found == StoredQuorumState(QuorumStateData(leader_epoch=2, leader_id=0), 0)
     assert decode_quorum_state("file", old_state()) == found
     nobody = decode_quorum_state("file", old_state(currentVoters=None))
-    assert nobody.current_voters is None
-    assert decode_quorum_state("file", new_state()) == QuorumStateData(leader_epoch=1, leader_id=0)
+    assert nobody.state.current_voters is None
+    new = StoredQuorumState(QuorumStateData(leader_epoch=1, leader_id=0), 1)
+    assert decode_quorum_state("file", new_state()) == new
 
 
 @pytest.mark.parametrize(
@@ -348,6 +359,13 @@ def test_quorum_state_as_kafka_leaves_it():
         old_state(leader_id=0),
         b"[" * 100_000,
         b" " * ((1 << 20) + 1),
+        new_state() + b"\npromised 1 2\n",
+        checked(new_state() + b"\npromised 1"),
+        checked(new_state() + b"\npromised 1 -2"),
+        checked(new_state() + b"\npromised 2147483648 2"),
+        checked(new_state() + b"\npromised 1 9223372036854775808"),
+        checked(new_state() + b"\nmore"),
+        checked(new_state() + b"\npromised 1 2\npromised 1 2"),
     ],
 )
 def test_a_damaged_quorum_state_is_refused(content: bytes):
@@ -355,15 +373,17 @@ def test_a_damaged_quorum_state_is_refused(content: bytes):
         decode_quorum_state("file", content)
 
 
-def test_every_cut_and_flipped_bit_of_quorum_state_is_noticed():
+@pytest.mark.parametrize("promised", [(0, 0), (7, 0), (6, 12_345), ((1 << 31) - 1, (1 << 63) - 1)])
+def test_every_cut_and_flipped_bit_of_quorum_state_is_noticed(promised: tuple[int, int]):
     state = QuorumStateData(
         leader_epoch=7, leader_id=3, voted_id=2, voted_directory_id=DIRECTORY_ID
     )
-    data = encode_quorum_state(state, 1)
+    data = encode_quorum_state(StoredQuorumState(state, 1, promised))
+    assert decode_quorum_state("file", data).promised == promised
     line_bytes = data.index(b"\n")
     for size in range(len(data)):
         if size in (line_bytes, line_bytes + 1):  # whole JSON without its checksum, as Kafka's
-            assert decode_quorum_state("file", data[:size]) == state
+            assert decode_quorum_state("file", data[:size]) == StoredQuorumState(state, 1)
             continue
         with pytest.raises(CorruptFileError):
             decode_quorum_state("file", data[:size])

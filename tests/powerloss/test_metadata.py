@@ -126,7 +126,7 @@ class Voter:
         keeper._feed = lambda input_: None  # the log is changed under the machine: it starts anew
         self.tell("will be", topics)
         for at in range(0, len(data), 500):
-            keeper.store(StoreSnapshot(snapshot_id, at, data[at : at + 500]))
+            keeper.store(StoreSnapshot(snapshot_id, at, data[at : at + 500], len(data)))
         keeper.install(InstallSnapshot(snapshot_id))
         self.tell("is", topics)
         world.stop()
@@ -183,7 +183,8 @@ def live_until_cut(
 
 def check(path: str, told: Told, tally: Tally) -> None:
     """Look at what the cut has left. AssertionError, LogError."""
-    state = QuorumStateFile(OsDisk(), f"{path}/__cluster_metadata-0").read()
+    stored = QuorumStateFile(OsDisk(), f"{path}/__cluster_metadata-0").read()
+    state = None if stored is None else stored.state
     assert told.epoch == 0 or (state is not None and state.leader_epoch >= told.epoch)
     world = world_on(OsDisk(), path)
     world.start()

@@ -24,6 +24,7 @@ from typing import Final
 
 from fencepost.broker.machine_ports import MachinePorts
 from fencepost.broker.metadata import METADATA_TOPIC, MetadataHost
+from fencepost.broker.metadata_damage import FORGOTTEN, Owner, open_despite_damage
 from fencepost.broker.metadata_replay import snapshot_records
 from fencepost.broker.snapshotting import SnapshotRules, history_of
 from fencepost.log.config import LogConfig
@@ -31,7 +32,7 @@ from fencepost.log.errors import CorruptFileError, LogError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.names import partition_dir
 from fencepost.log.partition_log import PartitionLog
-from fencepost.log.quorum_state import QuorumStateFile
+from fencepost.log.quorum_state import QuorumStateFile, StoredQuorumState
 from fencepost.log.snapshots import BOOTSTRAP_FILE, BOOTSTRAP_ID, SnapshotStore
 from fencepost.log.snapshots.opening import open_snapshots
 from fencepost.machines.quorum import QuorumConfig, QuorumMachine, QuorumState
@@ -47,13 +48,6 @@ log = logging.getLogger(__name__)
 
 DYNAMIC_SINCE: Final = 1
 """The level of kraft.version, and the data version of `quorum-state`, with voters in the log."""
-
-FORGOTTEN: Final = (
-    "a controller that has forgotten its commits and votes must not vote under its directory id:"
-    " move the log directory away, format it anew (a new directory id), take the old voter out"
-    " (fencepost quorum remove-voter) and the new one in (add-voter). Only a cluster's single"
-    f" controller may go on with what is left: -o fencepost.accept.loss={METADATA_TOPIC}-0"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +79,28 @@ def open_metadata(
     all the same, which is safe for a lone voter that can do without what is lost.
     """
     may_forget = accept_loss or not config.can_become_voter
+    log_dir.keep_durable_end(METADATA_TOPIC, 0)
     if not may_forget:
         _check_log_is_there(log_dir)
-    metadata_log = log_dir.create(
-        METADATA_TOPIC, 0, Uuid.METADATA_TOPIC_ID, settings.log, now_ms=now_ms
-    )
+    state_file = QuorumStateFile(log_dir.disk, f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}")
+
+    def open_log() -> PartitionLog:
+        return log_dir.create(
+            METADATA_TOPIC,
+            0,
+            Uuid.METADATA_TOPIC_ID,
+            settings.log,
+            now_ms=now_ms,
+            accept_loss=accept_loss,
+        )
+
+    owner = Owner(node_id, static, config.can_become_voter)
+    metadata_log = open_despite_damage(open_log, log_dir, METADATA_TOPIC, owner, state_file)
     store = open_snapshots(metadata_log)
     if metadata_log.recovery_point < metadata_log.end_offset:
         metadata_log.flush()
     # A vote that is written into a directory which a power cut may take would be forgotten with it.
-    log_dir.disk.sync_dir(log_dir.path)
-    state_file = QuorumStateFile(log_dir.disk, metadata_log.directory)
+    log_dir.begin_durable_end(metadata_log)
     stored_state = state_file.read()
     if stored_state is None and not may_forget:
         _check_nothing_was_promised(state_file, metadata_log, store)
@@ -103,13 +108,13 @@ def open_metadata(
         node_id,
         read_history(static, metadata_log, store),
         SnapshottedLog(metadata_log, store),
-        quorum_state_of(stored_state),
+        quorum_state_of(stored_state, keeps_promise=not accept_loss),
         config,
     )
 
     def write_state(state: QuorumState) -> None:
         level = machine.kraft_version
-        state_file.write(stored_quorum_state(state, machine.voters, level), min(level, 1))
+        state_file.write(stored_quorum_state(state, machine.voters, level))
 
     host = MetadataHost(
         ports,
@@ -127,11 +132,15 @@ def open_metadata(
 
 
 def _check_log_is_there(log_dir: LogDir) -> None:
-    """Refuse to make the log anew where the checkpoints know of one. CorruptFileError."""
+    """Refuse to make the log anew where there was one. CorruptFileError."""
     directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
-    offset = log_dir.known_offset(METADATA_TOPIC, 0)
-    if offset > 0 and not log_dir.disk.exists(directory):
+    if log_dir.was_there(METADATA_TOPIC, 0) and not log_dir.disk.exists(directory):
+        offset = log_dir.known_offset(METADATA_TOPIC, 0)
         reason = f"is gone, and had been written up to offset {offset}"
+        raise CorruptFileError(directory, f"{reason}; {FORGOTTEN}")
+    topic_id = log_dir.topic_id_on_disk(METADATA_TOPIC, 0)
+    if topic_id not in (None, Uuid.METADATA_TOPIC_ID):
+        reason = f"belongs to topic id {topic_id}, which is not the metadata log's"
         raise CorruptFileError(directory, f"{reason}; {FORGOTTEN}")
 
 
@@ -199,21 +208,25 @@ def read_bootstrap(log_dir: LogDir, store: SnapshotStore) -> Sequence[Message]:
     return ()
 
 
-def quorum_state_of(stored: QuorumStateData | None) -> QuorumState:
-    """The machine's state from what the file says; nothing stored is the beginning."""
+def quorum_state_of(stored: StoredQuorumState | None, *, keeps_promise: bool = True) -> QuorumState:
+    """The machine's state from what the file says; nothing stored is the beginning.
+
+    Without `keeps_promise` it is forgotten that the log has lost anything.
+    """
     if stored is None:
         return QuorumState()
     return QuorumState(
-        epoch=max(stored.leader_epoch, 0),
-        leader_id=stored.leader_id,
-        voted_id=stored.voted_id,
-        voted_directory_id=stored.voted_directory_id,
+        epoch=max(stored.state.leader_epoch, 0),
+        leader_id=stored.state.leader_id,
+        voted_id=stored.state.voted_id,
+        voted_directory_id=stored.state.voted_directory_id,
+        promised=stored.promised if keeps_promise else (0, 0),
     )
 
 
 def stored_quorum_state(
     state: QuorumState, voters: Sequence[int], kraft_version: int
-) -> QuorumStateData:
+) -> StoredQuorumState:
     """What the file says of the machine's state at this level of kraft.version."""
     stored = QuorumStateData(
         leader_epoch=state.epoch, leader_id=state.leader_id, voted_id=state.voted_id
@@ -222,4 +235,4 @@ def stored_quorum_state(
         stored.voted_directory_id = state.voted_directory_id
     else:
         stored.current_voters = [QuorumVoter(voter_id=voter) for voter in voters]
-    return stored
+    return StoredQuorumState(stored, min(kraft_version, DYNAMIC_SINCE), state.promised)

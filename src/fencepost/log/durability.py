@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 
 from fencepost.log.disk import Disk
+from fencepost.log.durable_end import DurableEnd
 from fencepost.log.flush import FlushJob, sync_path
 from fencepost.log.health import Health
 from fencepost.log.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE
@@ -37,6 +38,8 @@ class Durability:
         """Everything below is durable."""
         self.dirty_since_ms: int | None = None
         """When the first append was made that no job covers; None if there is none."""
+        self.durable_end: DurableEnd | None = None
+        """Where it is written down after each flush, of a log for which that is done."""
         self._jobs: list[FlushJob] = []
         self._names_synced = 0
         self._parent_synced = not loaded.is_new
@@ -81,6 +84,10 @@ class Durability:
             job.directories.append(self._directory)
         if not self._parent_synced:
             job.directories.append(self._parent)
+        if job.files and self.durable_end is not None:
+            file = self.durable_end.file_to_sync()
+            if file is not None:
+                job.files.append((None, file))
         self._jobs.append(job)
         return job
 
@@ -107,6 +114,8 @@ class Durability:
             self._names_synced = max(self._names_synced, job.names_changed)
             self._parent_synced = True
         self.recovery_point = max(self.recovery_point, job.end_offset)
+        if self.durable_end is not None:
+            self.durable_end.note(self.recovery_point)
 
     def take_back(self, offset: int) -> None:
         """What lies from `offset` on is about to go; no checkpoint promises it any more."""

@@ -56,8 +56,20 @@ class DurableDataLostError(CorruptFileError):
     """Records that had been made durable are gone or damaged.
 
     A crash cannot do that, so the log is not opened: whoever is in charge decides whether to
-    restore it from another replica or to give the records up (`accept_loss=True`).
+    restore it from another replica or to give the records up (`accept_loss=True`). `sound_end` is
+    the offset below which everything is there and sound, where that is known.
     """
+
+    def __init__(
+        self,
+        path: str,
+        reason: str,
+        position: int | None = None,
+        *,
+        sound_end: int | None = None,
+    ) -> None:
+        super().__init__(path, reason, position)
+        self.sound_end = sound_end
 
 
 class InconsistentTopicIdError(LogError):

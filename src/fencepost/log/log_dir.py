@@ -11,6 +11,9 @@ each compaction) and may be behind the truth, never ahead of it:
 * before a partition is created whose name stands in the files from an earlier life, it is struck
   out of them.
 
+Of a log whose owner has made promises about it, a file more says so to the last flush
+(`keep_durable_end`); what it says goes with the recovery point.
+
 A file that cannot be read is as good as none: everything is then recovered from its beginning.
 
 The marker of a clean shutdown is taken away when the directory is opened, and put back by `close`
@@ -37,6 +40,7 @@ from fencepost.log.checkpoints import OffsetCheckpoint, TopicPartition
 from fencepost.log.cleaner.job import Cleaning
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
+from fencepost.log.durable_end import DurableEnd
 from fencepost.log.errors import CorruptFileError, InconsistentTopicIdError, LogError
 from fencepost.log.flush import FlushJob
 from fencepost.log.meta import (
@@ -49,6 +53,7 @@ from fencepost.log.meta import (
 )
 from fencepost.log.names import (
     CLEANER_FILE,
+    DURABLE_END_SUFFIX,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_OFFSET_FILE,
@@ -187,6 +192,8 @@ class LogDir:
         """Whether the directory had been closed cleanly."""
         self.previous_broker_epoch = -1 if broker_epoch is None else broker_epoch
         """The epoch of the broker that closed it cleanly; -1 if it was not, or did not say."""
+        self._ends: dict[TopicPartition, DurableEnd] = {}
+        self._given_up: set[TopicPartition] = set()
         self._untouched = set(self.partitions_on_disk())
         self._deleted_ms: dict[str, int] = {}
         self._left: set[str] = set()
@@ -209,6 +216,21 @@ class LogDir:
         return cls(disk, path.rstrip("/") or "/", cache, producer_id_expiration_ms)
 
     # ---- logs
+
+    def keep_durable_end(self, topic: str, partition: int) -> None:
+        """Write down after each flush how far this log is durable; see `durable_end`. OSError.
+
+        To be called before the log is opened, and `begin_durable_end` after it.
+        """
+        path = f"{self.path}/{partition_dir(topic, partition)}{DURABLE_END_SUFFIX}"
+        self._ends[topic, partition] = DurableEnd(self.disk, path)
+
+    def begin_durable_end(self, partition_log: PartitionLog) -> None:
+        """From now on; makes the log's directory durable, and then the file. OSError."""
+        self.disk.sync_dir(self.path)
+        end = self._ends[partition_log.topic, partition_log.partition]
+        end.begin()
+        partition_log.keep_durable_end(end)
 
     def partitions_on_disk(self) -> list[TopicPartition]:
         """The partitions that have a directory here. OSError."""
@@ -304,6 +326,8 @@ class LogDir:
                 log.warning("%s is gone; it begins anew", directory)
             for checkpoint in (self._points, self._starts, self._high_watermarks, self._cleaned):
                 checkpoint.strike(key, self._is_there)
+            if key in self._ends:
+                self._ends[key].lower(0)
 
         def load() -> PartitionLog:
             return PartitionLog.open(
@@ -312,10 +336,10 @@ class LogDir:
                 topic,
                 partition,
                 config,
-                recovery_point=self._points.offsets.get(key, 0),
+                recovery_point=self._recovery_point(key),
                 start_offset=self._starts.offsets.get(key, 0),
                 cleaned_offset=self._cleaned.offsets.get(key, 0),
-                clean_shutdown=self.was_clean and not is_new,
+                clean_shutdown=self.was_clean and not is_new and key not in self._given_up,
                 now_ms=now_ms,
                 topic_id=topic_id,
                 cache=SegmentCache(_FILES_WHILE_LOADING),
@@ -357,13 +381,29 @@ class LogDir:
     def _is_there(self, key: TopicPartition) -> bool:
         return key in self.logs or key in self._untouched
 
+    def _recovery_point(self, key: TopicPartition) -> int:
+        """Everything below had been durable."""
+        point = self._points.offsets.get(key, 0)
+        return max(point, self._ends[key].offset) if key in self._ends else point
+
     def _lower(self, key: TopicPartition, recovery_point: int, start_offset: int) -> None:
+        if key in self._ends:
+            self._ends[key].lower(recovery_point)
         for checkpoint, offset in (
             (self._points, recovery_point),
             (self._starts, start_offset),
             (self._cleaned, recovery_point),
         ):
             checkpoint.lower(key, offset)
+
+    def give_up_from(self, topic: str, partition: int, offset: int) -> None:
+        """Have nothing promise, durably, that there is anything from there on. OSError.
+
+        The log is not open; when it is opened, it ends there or where its files do before.
+        """
+        key = topic, partition
+        self._lower(key, offset, offset)
+        self._given_up.add(key)
 
     def delete(self, partition_log: PartitionLog, unique: str | None = None) -> None:
         """Close the log and delete it: its directory is renamed now and emptied later. OSError.
@@ -430,8 +470,17 @@ class LogDir:
     def known_offset(self, topic: str, partition: int) -> int:
         """How far the checkpoints say that the partition's log reached; 0 if they say nothing."""
         key = topic, partition
+        known = (self._starts, self._high_watermarks)
+        return max(
+            self._recovery_point(key), *(checkpoint.offsets.get(key, 0) for checkpoint in known)
+        )
+
+    def was_there(self, topic: str, partition: int) -> bool:
+        """Whether anything but the partition's own directory tells of a log of it."""
+        key = topic, partition
         known = (self._points, self._starts, self._high_watermarks)
-        return max(checkpoint.offsets.get(key, 0) for checkpoint in known)
+        is_marked = key in self._ends and self._ends[key].is_there
+        return is_marked or any(key in checkpoint.offsets for checkpoint in known)
 
     def checkpoint_recovery_points(self) -> None:
         """Write down how far every log is durable. OSError."""
@@ -502,6 +551,8 @@ class LogDir:
                 if not self.failed and (self.was_clean or not self._untouched):
                     write_clean_shutdown(self.disk, self.path, broker_epoch)
         finally:
+            for end in self._ends.values():
+                end.close()
             self._lock.release()
         if problem is not None:
             raise problem

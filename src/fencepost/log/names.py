@@ -40,6 +40,7 @@ RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+DURABLE_END_SUFFIX: Final = ".durable-end"
 
 TOPIC_NAME_MAX: Final = 249
 FILE_NAME_MAX: Final = 255

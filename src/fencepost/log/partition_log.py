@@ -43,6 +43,7 @@ from fencepost.log.cleaner.swap import Swap
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Buffer, Disk
 from fencepost.log.durability import Durability
+from fencepost.log.durable_end import DurableEnd
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.log.errors import (
     CorruptFileError,
@@ -638,6 +639,11 @@ class PartitionLog:
         job = self.begin_flush()
         job.run()
         self.finish_flush(job)
+
+    def keep_durable_end(self, end: DurableEnd) -> None:
+        """Have `end` say from now on how far the log is durable."""
+        end.note(self.recovery_point)
+        self._durability.durable_end = end
 
     # ---- the end
 

@@ -5,14 +5,21 @@ an epoch leaves the process, and one that cannot be read stops the node rather t
 clean slate. Its fields and their JSON are `fencepost.wire.records.quorum_state`; here are the file,
 and the rules that no type expresses.
 
-The JSON is one line, and Kafka reads no further; behind it we keep a second one,
-`crc32c <8 hex digits>`, the checksum of the first, so that a rotten digit is not taken for a vote.
-A file without it, such as Kafka writes, is read on trust.
+The JSON is one line, and Kafka reads no further. What stands behind it is ours:
+
+    promised <epoch> <end offset>   only of a voter whose log lost an end that others may count on:
+                                    where that end was, until it is there again
+    crc32c <8 hex digits>           the checksum of what stands before this line and the newline in
+                                    front of it, so that a rotten digit is not taken for a vote
+
+A file without them, such as Kafka writes, is read on trust.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass
 from typing import Final
 
 from fencepost.batch.crc import crc32c
@@ -22,6 +29,21 @@ from fencepost.log.names import QUORUM_STATE_FILE
 from fencepost.wire.records.quorum_state import NOBODY, QuorumStateData, from_file, to_file
 
 _FILE_BYTES_MAX: Final = 1 << 20
+_PROMISED: Final = re.compile(rb"\npromised ([0-9]{1,10}) ([0-9]{1,19})")
+_EPOCH_MAX: Final = (1 << 31) - 1
+_OFFSET_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuorumState:
+    """What the file says: Kafka's fields, in which data version of theirs, and what is ours.
+
+    `promised` is (epoch, end offset) of a log that lost its end; (0, 0) if it did not.
+    """
+
+    state: QuorumStateData
+    version: int
+    promised: tuple[int, int] = (0, 0)
 
 
 class QuorumStateFile:
@@ -31,7 +53,7 @@ class QuorumStateFile:
         self._disk = disk
         self.path = f"{directory}/{QUORUM_STATE_FILE}"
 
-    def read(self) -> QuorumStateData | None:
+    def read(self) -> StoredQuorumState | None:
         """The state, or None if none was ever written. CorruptFileError, OSError."""
         try:
             data = self._disk.read(self.path, _FILE_BYTES_MAX)
@@ -39,31 +61,47 @@ class QuorumStateFile:
             return None
         return decode_quorum_state(self.path, data)
 
-    def write(self, state: QuorumStateData, version: int) -> None:
+    def write(self, stored: StoredQuorumState) -> None:
         """Replace the state; durable when this returns. OSError."""
-        self._disk.write_atomic(self.path, encode_quorum_state(state, version))
+        self._disk.write_atomic(self.path, encode_quorum_state(stored))
 
 
-def encode_quorum_state(state: QuorumStateData, version: int) -> bytes:
-    """The file's content at this data version, keys in Kafka's order."""
-    line = json.dumps(to_file(state, version), separators=(",", ":")).encode()
-    return line + b"\ncrc32c %08x\n" % crc32c(line)
+def encode_quorum_state(stored: StoredQuorumState) -> bytes:
+    """The file's content, keys in Kafka's order."""
+    content = to_file(stored.state, stored.version)
+    checked = json.dumps(content, separators=(",", ":")).encode()
+    if stored.promised != (0, 0):
+        checked += b"\npromised %d %d" % stored.promised
+    return checked + b"\ncrc32c %08x\n" % crc32c(checked)
 
 
-def decode_quorum_state(path: str, data: bytes) -> QuorumStateData:
+def decode_quorum_state(path: str, data: bytes) -> StoredQuorumState:
     """The content of the file at `path`, in either version. CorruptFileError."""
     if len(data) > _FILE_BYTES_MAX:
         raise CorruptFileError(path, f"has {len(data)} bytes, more than {_FILE_BYTES_MAX}")
-    line, newline, rest = data.partition(b"\n")
-    if newline and rest and rest != b"crc32c %08x\n" % crc32c(line):
-        raise CorruptFileError(path, "does not have the content its checksum was made of")
+    line, _, ours = data.partition(b"\n")
+    promised = _decode_ours(path, line, ours) if ours else (0, 0)
     try:
         content = json.loads(line)
-        state, _ = from_file(content)
+        state, version = from_file(content)
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(path, f"is no quorum state: {error}") from None
     _check(path, state)
-    return state
+    return StoredQuorumState(state, version, promised)
+
+
+def _decode_ours(path: str, line: bytes, ours: bytes) -> tuple[int, int]:
+    """What is promised in the lines behind Kafka's; (0, 0) if nothing is. CorruptFileError."""
+    promise, separator, checksum = (b"\n" + ours).rpartition(b"\ncrc32c ")
+    if not separator or checksum != b"%08x\n" % crc32c(line + promise):
+        raise CorruptFileError(path, "does not have the content its checksum was made of")
+    if not promise:
+        return 0, 0
+    found = _PROMISED.fullmatch(promise)
+    epoch, offset = (int(found[1]), int(found[2])) if found else (_EPOCH_MAX, _OFFSET_MAX + 1)
+    if epoch > _EPOCH_MAX or offset > _OFFSET_MAX:
+        raise CorruptFileError(path, f"has {promise[:40]!r} behind its first line")
+    return epoch, offset
 
 
 def _check(path: str, state: QuorumStateData) -> None:

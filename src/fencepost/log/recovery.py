@@ -326,6 +326,7 @@ class _Loader:
                     f"the log ends at offset {end_offset}, but had been durable up to"
                     f" {recovery_point}",
                     scanned[-1].size_bytes,
+                    sound_end=end_offset,
                 )
             self.report.lost_from_offset = end_offset
         if scanned[-1] is self.segments[-1] and not accept_loss:
@@ -374,6 +375,7 @@ class _Loader:
             raise DurableDataLostError(
                 self.segments[-1].path(),
                 f"the log ends at offset {end_offset}, but was closed at {recovery_point}",
+                sound_end=min(end_offset, recovery_point),
             )
 
     def _check_empty(self, recovery_point: int, start_offset: int, accept_loss: bool) -> None:
@@ -389,7 +391,7 @@ class _Loader:
             is_thinned = self._config.is_compacted or end_offset <= self.cleaned_offset
             is_leap = end_offset - segment.base_offset > RELATIVE_MAX + 1
             if not (is_thinned or is_leap or accept_loss):
-                raise DurableDataLostError(segment.path(), reason, 0)
+                raise DurableDataLostError(segment.path(), reason, 0, sound_end=segment.base_offset)
             log.warning("%s %s", segment.path(), reason)
 
     def _check_start(self, last: Segment, start_offset: int, accept_loss: bool) -> None:
@@ -406,7 +408,7 @@ class _Loader:
             f" {start_offset}: one of them is wrong"
         )
         if not accept_loss:
-            raise DurableDataLostError(last.path(), reason, last.size_bytes)
+            raise DurableDataLostError(last.path(), reason, last.size_bytes, sound_end=end_offset)
         log.warning("%s: %s; the log starts where its files do", self._directory, reason)
         if self.report.lost_from_offset is None:
             self.report.lost_from_offset = end_offset

@@ -277,8 +277,8 @@ class PartitionVerifier:
         state = self._document(path, decode_quorum_state)
         if isinstance(state, Problem):
             yield state
-        elif state is not None and state.leader_epoch < self._latest_epoch:
-            reason = f"epoch {state.leader_epoch}, but the log has {self._latest_epoch}"
+        elif state is not None and state.state.leader_epoch < self._latest_epoch:
+            reason = f"epoch {state.state.leader_epoch}, but the log has {self._latest_epoch}"
             yield Problem(path, None, Severity.ERROR, "document", reason)
 
     def _document(self, path: str, decode: Callable[[str, bytes], T]) -> T | Problem | None:

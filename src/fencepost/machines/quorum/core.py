@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fencepost.batch.errors import BatchError
@@ -93,7 +94,6 @@ class QuorumCore(ABC):
         self._not_before: dict[int, int] = {}
         self._installing: SnapshotId | None = None
         self._damaged: frozenset[int] = frozenset()
-        self._promised_log_end = (0, 0)
 
     # -- what others may look at ---------------------------------------------------------------
 
@@ -326,8 +326,12 @@ class QuorumCore(ABC):
         return ending_here[-1] if ending_here else 0
 
     def _remember(self, state: QuorumState) -> None:
-        """Change the durable state. Within an epoch a leader and a vote are set at most once."""
+        """Change the durable state. Within an epoch a leader and a vote are set at most once.
+
+        What was promised of the log is another matter, and stays; see `_promise_log_end`.
+        """
         old = self._state
+        state = replace(state, promised=old.promised)
         if state == old:
             return
         assert state.epoch >= old.epoch, "epochs do not fall"
@@ -336,6 +340,12 @@ class QuorumCore(ABC):
             assert old.voted_id in (NOBODY, state.voted_id), "a voter votes once per epoch"
         self._state = state
         self._state_unwritten = True
+
+    def _promise_log_end(self, log_end: tuple[int, int]) -> None:
+        """Have the durable state say what others may count on; (0, 0): the log has all of it."""
+        if log_end != self._state.promised:
+            self._state = replace(self._state, promised=log_end)
+            self._state_unwritten = True
 
     def _advance_high_watermark(self, offset: int) -> None:
         """The high watermark never falls, whatever an old or late answer says."""
@@ -471,7 +481,7 @@ class QuorumCore(ABC):
         A damaged end that was cut off counts until it is there again: a leader may have committed
         records because we said that we hold them.
         """
-        return max(self._log_end, self._promised_log_end)
+        return max(self._log_end, self._state.promised)
 
     def _may_stand(self) -> bool:
         """Whether this node could lead with the log that it has.
@@ -480,9 +490,7 @@ class QuorumCore(ABC):
         log has batches that cannot be read, or lacks some that it had promised to hold.
         """
         return (
-            self._installing is None
-            and not self._damaged
-            and self._promised_log_end <= self._log_end
+            self._installing is None and not self._damaged and self._state.promised <= self._log_end
         )
 
     @property

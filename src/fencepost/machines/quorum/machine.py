@@ -117,6 +117,7 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
             self._answer_committed(leader)
             self._answer_parked(leader)
             self._settle_change(leader)
+        self._maybe_keep_promise()
         self._arm_introduction()
         self._expire_requests()
         self._pump()
@@ -152,6 +153,13 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         latest = log.snapshots.latest()
         self._high_watermark = max(log.start_offset, latest.end_offset if latest else 0)
         self._last_epoch = self._epoch_before(log.end_offset)
+        if self.is_voter and not self._others and not self._may_stand():
+            epoch, offset = self._state.promised
+            self.become_failed(
+                f"the log lacks records below offset {offset} (epoch {epoch}) that were lost to"
+                " damage, and nobody else has them"
+            )
+            return
         if self._last_epoch > self._state.epoch:
             # The quorum-state is older than the log, so the vote in it is of an epoch long past.
             self._remember(QuorumState(self._last_epoch))

@@ -45,9 +45,10 @@ or the shell takes one of its image. Else the leader is asked for the very batch
 snapshot beyond it; the one is written over the damage, the other put beside the log, which keeps
 what lies behind. Where it does not, the log is cut
 there and fetched again; until then votes go only to candidates whose logs are as long as ours was,
-because somebody may have counted on it. (That promise does not outlive the process: a recovery that
-cuts a torn log cannot tell what was promised either.) A lone voter has nobody to fetch from, and
-stops.
+because somebody may have counted on it, and we do not stand. That promise is a part of the durable
+state (`QuorumState.promised`), written before the log is cut: a node that is killed meanwhile keeps
+it, and one that finds at its start what had rotted begins with it. A lone voter has nobody to fetch
+from, and stops.
 """
 
 from __future__ import annotations
@@ -350,12 +351,25 @@ class Snapshots(Transitions):
         if not isinstance(leader, Leader):
             return self._vote_floor
         start = leader.epoch_start_offset
-        return max(self._promised_log_end, (self._epoch_before(start), start))
+        return max(self._state.promised, (self._epoch_before(start), start))
 
     def _cut_damaged(self, offset: int, promised: tuple[int, int]) -> None:
         """Nobody has told us that it is committed: have it fetched again."""
-        self._promised_log_end = promised
+        if promised > (self._epoch_before(offset), offset):
+            self._promise_log_end(promised)
         self._truncate(offset)
+
+    def _maybe_keep_promise(self) -> None:
+        """What was promised of the log is there again, durably: nothing need be remembered.
+
+        A record of a later epoch will do, too: who led that epoch had all that was committed, and
+        our log has what came before the record.
+        """
+        is_whole = self._installing is None and not self._damaged and self.role is not Role.FAILED
+        is_durable = self._durable_end_offset == self._end_offset
+        if is_whole and is_durable and (0, 0) < self._state.promised <= self._log_end:
+            probe("quorum.log.promise.kept")
+            self._promise_log_end((0, 0))
 
     @property
     def _fetch_end(self) -> tuple[int, int]:

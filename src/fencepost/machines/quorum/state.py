@@ -1,4 +1,5 @@
-"""What a voter must not forget: the latest epoch, its leader, and the vote given in it.
+"""What a voter must not forget: the latest epoch, its leader, the vote given in it, and a log that
+it has said to hold and has lost the end of.
 
 It is written, and synced, before anything that depends on it leaves the node. The file it goes to,
 `quorum-state`, is the log package's (`fencepost.log.quorum_state`).
@@ -27,13 +28,16 @@ EPOCH_STEP_MAX = 1_000
 class QuorumState:
     """The latest epoch, its leader (or NOBODY), and who got this node's vote in it (or NOBODY).
 
-    `voted_directory_id` is zero when the vote did not name a directory.
+    `voted_directory_id` is zero when the vote did not name a directory. `promised` is (epoch of the
+    last record, end offset) of a log that others may count on and of which a damaged end was cut
+    off; (0, 0) once it is there again, and if nothing was lost.
     """
 
     epoch: int = 0
     leader_id: int = NOBODY
     voted_id: int = NOBODY
     voted_directory_id: Uuid = Uuid.ZERO
+    promised: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         least = min(self.leader_id, self.voted_id)
