@@ -24,8 +24,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.control import ControlType, KRaftVersionRecord, VotersRecord
 from fencepost.wire.types import Uuid
 
+from .quorum_bench import CONFIG, EPOCH, NODE, Bench, follower
 from .quorum_log import ListLog
-from .test_quorum_table import CONFIG, EPOCH, NODE, Bench, follower
 from .voters_stage import STAGES, add, ask, update
 
 

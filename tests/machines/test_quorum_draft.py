@@ -30,17 +30,7 @@ from fencepost.wire.errors import ErrorCode
 
 from .quorum_checks import Violation
 from .quorum_world import World
-from .test_quorum_snapshots import (
-    CONFIG,
-    DROPPED,
-    END,
-    EPOCH,
-    WHOLE,
-    Bench,
-    leader,
-    take,
-    works,
-)
+from .snapshots_bench import CONFIG, DROPPED, END, EPOCH, LATER, WHOLE, Bench, leader, take, works
 
 BARE: dict[str, Any] = {"epochs": (1, 1, 2, 3, 3)}
 
@@ -323,7 +313,7 @@ def test_a_voter_that_is_told_that_it_is_none_steps_down_and_keeps_the_records()
     says(bench, NOT_FOLLOWER, records=new_batch(), high_watermark=5)
     assert (bench.machine.end_offset, bench.machine.high_watermark) == (6, 5)
     for _ in range(3):
-        bench.step(TimerFired(inputs.FETCH), CONFIG.fetch_timeout_ms)
+        bench.step(TimerFired(inputs.FETCH), LATER)
         assert bench.machine.role is Role.FOLLOWER, "it does not stand in this epoch"
     begin = messages.begin_request(CONFIG, 1, QuorumState(EPOCH + 1, 3))
     bench.step(inputs.received("t", begin))

@@ -28,9 +28,9 @@ from fencepost.wire.api.begin_quorum_epoch import LeaderEndpoint
 from fencepost.wire.errors import EncodeError
 from fencepost.wire.message import Message
 
+from .quorum_bench import describe
 from .quorum_log import ListLog
 from .quorum_world import KEY
-from .test_quorum_table import describe
 from .voters_stage import ask, describe_request, follower, led
 from .voters_world import VotersWorld
 

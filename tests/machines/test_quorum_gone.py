@@ -6,9 +6,9 @@ import pytest
 
 from fencepost.machines.effects import Reply, SetTimer, TimerFired
 from fencepost.machines.quorum import RequestFailed, Role, inputs, messages, received
-from fencepost.machines.quorum.following import SUCCESSION_STEP_MS
+from fencepost.machines.quorum.transitions import SUCCESSION_STEP_MS
 
-from .test_quorum_table import CONFIG, EPOCH, NODE, Bench, fetched, follower
+from .quorum_bench import CONFIG, EPOCH, NODE, Bench, fetched, follower
 
 LEADER = 2
 

@@ -172,7 +172,7 @@ class Trouble:
 
 def is_short(machine: QuorumMachine) -> bool:
     """Whether it has cut off what it had told others it holds, and not got it back yet."""
-    return machine._promised_log_end > machine._log_end
+    return machine.state.promised > machine._log_end
 
 
 def run(seed: int, voters: int, machine_class: type[QuorumMachine] = QuorumMachine) -> World:

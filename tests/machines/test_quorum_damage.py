@@ -1,0 +1,129 @@
+"""Batches that cannot be read: who leads, who votes, how a log heals."""
+
+from __future__ import annotations
+
+from fencepost.batch.records import build_batch
+from fencepost.machines.effects import DropPrefix, TimerFired
+from fencepost.machines.quorum import (
+    FetchBounds,
+    QuorumState,
+    Role,
+    answered,
+    fetch_response,
+    inputs,
+    messages,
+)
+from fencepost.wire.errors import ErrorCode
+
+from .snapshots_bench import (
+    BARE,
+    CONFIG,
+    DROPPED,
+    END,
+    EPOCH,
+    LATER,
+    NODE,
+    WHOLE,
+    Bench,
+    again,
+    damage,
+    leader,
+    take,
+    works,
+)
+
+
+def test_a_leader_with_a_damaged_log_resigns_and_is_healed_by_a_snapshot() -> None:
+    bench = leader(**BARE)
+    effects = bench.step(damage(2))
+    assert bench.machine.role is Role.RESIGNED and bench.machine.damaged_at == 2
+    assert not works(effects), "what is committed is not cut"
+    bench.step(TimerFired(inputs.ELECTION), LATER)
+    assert bench.machine.role is Role.RESIGNED, "who cannot read its log does not stand"
+    assert DropPrefix(4) in works(take(bench, 4))
+    assert bench.machine.damaged_at is None
+    bench.step(TimerFired(inputs.ELECTION), LATER)
+    assert bench.machine.role is Role.PROSPECTIVE
+
+
+def test_a_snapshot_that_is_there_heals_at_once() -> None:
+    bench = leader(**WHOLE)
+    effects = bench.step(damage(1))
+    assert works(effects) == [DropPrefix(3)]
+    assert bench.machine.role is Role.LEADER and bench.machine.damaged_at is None
+
+
+def test_a_snapshot_that_ends_below_the_damage_does_not_heal() -> None:
+    bench = leader(**BARE)
+    bench.step(damage(4))
+    take(bench, 3)
+    assert bench.machine.damaged_at == 4
+
+
+def test_a_damaged_end_is_fetched_again_and_votes_remember_it() -> None:
+    bench = Bench()
+    bench.step(damage(3))
+    assert (bench.machine.end_offset, bench.machine.damaged_at) == (3, None)
+    bench.step(TimerFired(inputs.FETCH), LATER)
+    assert bench.machine.role is Role.FOLLOWER, "it does not stand with less than it had promised"
+
+    def is_granted(log_end: tuple[int, int]) -> bool:
+        request = messages.vote_request(CONFIG, NODE, 3, EPOCH, log_end, True)
+        said = bench.reply(request)
+        return bool(said.topics[0].partitions[0].vote_granted)
+
+    assert not is_granted((3, 4)), "longer than ours, shorter than ours was"
+    assert is_granted((3, 5))
+    assert bench.machine.damaged_at is None
+
+
+def test_a_leaders_own_records_are_no_promise() -> None:
+    bench = leader(**BARE)
+    bench.step(inputs.AppendRecords([build_batch([(None, b"new")])], "t", EPOCH))
+    bench.flush()
+    bench.step(damage(6))
+    assert (bench.machine.role, bench.machine.end_offset) == (Role.RESIGNED, 6)
+    bench.step(TimerFired(inputs.ELECTION), LATER)
+    assert bench.machine.role is Role.PROSPECTIVE
+
+
+def test_a_nominee_with_a_damaged_log_stands_down() -> None:
+    bench = Bench(state=QuorumState(EPOCH))
+    bench.step(TimerFired(inputs.ELECTION), LATER)
+    assert bench.machine.role is Role.PROSPECTIVE
+    bench.step(damage(2))
+    assert bench.machine.role is Role.UNATTACHED
+    bench.step(TimerFired(inputs.ELECTION), LATER)
+    assert bench.machine.role is Role.UNATTACHED
+
+
+def test_a_lone_voter_cannot_be_repaired_by_anybody() -> None:
+    bench = Bench(voters=(NODE,), state=QuorumState(EPOCH))
+    assert bench.machine.role is Role.LEADER and bench.machine.high_watermark == 0
+    bench.step(damage(2))
+    assert bench.machine.role is Role.FAILED
+
+
+def test_damage_that_is_no_longer_in_the_log_is_none() -> None:
+    bench = leader(**DROPPED)
+    for offset in (0, 1, END, 99):
+        bench.step(damage(offset))
+        assert bench.machine.role is Role.LEADER and bench.machine.damaged_at is None
+
+
+def test_a_fetched_batch_with_a_wrong_checksum_is_fetched_again() -> None:
+    bench = Bench()
+    batch = build_batch([(None, b"new")], base_offset=5, leader_epoch=5)
+    batch[-1] ^= 1
+    asked = bench.machine._in_flight[2][0]
+    bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 5, 6, 5)
+    effects = bench.step(answered(2, asked, fetch_response(bounds, batch)))
+    assert not works(effects) and bench.machine.end_offset == 5
+    assert again(bench) == "FetchRequest"
+
+
+def test_what_cannot_be_read_is_answered_with_an_error() -> None:
+    bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 5, 6, 5)
+    answer = messages.unreadable(bounds)
+    assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert answer.upper_bound_offset == answer.offset == 5
