@@ -69,12 +69,14 @@ class StoreSnapshot:
     """Write `data` at `position_bytes` of the partial file of a snapshot that is being fetched.
 
     Position 0 starts anew, throwing away what there was of this or another snapshot; any other is
-    the size that the partial file has.
+    the size that the partial file has. `size_bytes` is what the leader says it has in all. Where
+    that cannot be, the machine is told with `SnapshotRefused`.
     """
 
     snapshot_id: SnapshotId
     position_bytes: int
     data: Buffer
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

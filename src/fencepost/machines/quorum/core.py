@@ -341,6 +341,11 @@ class QuorumCore(ABC):
         self._state = state
         self._state_unwritten = True
 
+    def _forget_leader(self) -> None:
+        """The leader on record is not believed any more; the vote of the epoch stays given."""
+        self._state = replace(self._state, leader_id=NOBODY)
+        self._state_unwritten = True
+
     def _promise_log_end(self, log_end: tuple[int, int]) -> None:
         """Have the durable state say what others may count on; (0, 0): the log has all of it."""
         if log_end != self._state.promised:
@@ -454,6 +459,11 @@ class QuorumCore(ABC):
         """The role is left: answers to its requests are late from now on."""
         self._in_flight.clear()
         self._not_before.clear()
+
+    def _forget_peer(self, peer: int) -> None:
+        """Nothing is asked of it any more: its answer is late from now on."""
+        self._in_flight.pop(peer, None)
+        self._not_before.pop(peer, None)
 
     def _settle_request(self, peer: int, request: Message, retry_later: bool) -> bool:
         """Take note that `request` has its answer; whether that is the answer waited for."""

@@ -125,7 +125,7 @@ class Elections(Transitions):
         if said is None:
             return
         endpoints = leader_in(input_.response, said.leader_id, self._config.listener)
-        if self._observe(said.leader_epoch, said.leader_id, endpoints):
+        if self._observe(said.leader_epoch, said.leader_id, endpoints, source=input_.source):
             return
         nominee = self._body
         if (
@@ -151,6 +151,23 @@ class Elections(Transitions):
             self._give_up_asking()
         # A candidate that has lost sits out its election timeout, for others to win.
 
+    def _maybe_stand_alone(self) -> None:
+        """A lone voter that has heard of another epoch leads again in the same step.
+
+        Nobody can have been elected without its vote, so there is nobody to wait for: whoever has
+        said so is out of its mind, or was removed and does not know. Only to whom it gave its vote
+        it leaves an election timeout, for that one may know of a second voter (itself).
+        """
+        if (
+            self.role in (Role.UNATTACHED, Role.FOLLOWER)
+            and self.is_voter
+            and not self._others
+            and self._state.voted_id in (NOBODY, self._node_id)
+            and self._may_stand()
+        ):
+            probe("quorum.election.alone")
+            self.become_prospective()
+
     def _forget_leadership(self) -> None:
         """It led, and was removed from the voters. Whoever still fetches from it asks in an epoch
         that is over from now on, and looks for the next leader."""
@@ -161,7 +178,8 @@ class Elections(Transitions):
         if self.role is Role.PROSPECTIVE:
             self._give_up_asking()
         elif not self.is_electable:
-            self._forget_leadership()
+            if self.role is Role.RESIGNED:
+                self._forget_leadership()
         elif not self._may_stand():
             probe("quorum.election.cannot_stand")
             self._set_timer(inputs.ELECTION, self._random_election_deadline())

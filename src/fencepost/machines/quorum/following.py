@@ -29,9 +29,6 @@ from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
-SUCCESSION_STEP_MS = 50
-"""Between two voters that stand because their leader is gone: enough for one to be elected."""
-
 
 class Following(Snapshots):
     """Handlers of what leaders say."""
@@ -147,14 +144,8 @@ class Following(Snapshots):
         self._hurried_in_epoch = self._state.epoch
         follower.has_fetched = False  # others may hope for our pre-vote
         if self.is_electable:
-            due = self._now_ms + self._place_behind(peer) * SUCCESSION_STEP_MS
+            due = self._now_ms + self._succession_delay_ms(peer)
             self._set_timer(inputs.FETCH, min(due, self._deadlines.get(inputs.FETCH, due)))
-
-    def _place_behind(self, leader_id: int) -> int:
-        """This node's place among the other voters, by ids from the leader's on, in a ring."""
-        others = [voter for voter in self.voters if voter != leader_id]
-        ring = [v for v in others if v > leader_id] + [v for v in others if v < leader_id]
-        return ring.index(self._node_id) if self._node_id in ring else len(ring)
 
     # -- fetching ------------------------------------------------------------------------------
 
@@ -224,7 +215,7 @@ class Following(Snapshots):
             return
         current = said.current_leader
         endpoints = leader_in(response, current.leader_id, self._config.listener)
-        if self._observe(current.leader_epoch, current.leader_id, endpoints):
+        if self._observe(current.leader_epoch, current.leader_id, endpoints, source=source):
             return
         if not is_awaited or current.leader_epoch != self._state.epoch:
             self._probe_next()
@@ -286,7 +277,7 @@ class Following(Snapshots):
         if self.role is Role.FOLLOWER:
             follower.has_fetched = True
             follower.misses = 0
-            self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
+            self._await_leader(follower.leader_id)
 
     def _cut_to(self, epoch: int, end_offset: int) -> None:
         """Truncate to where the logs part, by the leader's word and by our own epochs."""

@@ -318,7 +318,11 @@ class SnapshotInstalled:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused:
-    """`InstallSnapshot` found the partial file not whole or not sound, and removed it."""
+    """`InstallSnapshot` found the partial file not whole or not sound, and removed it.
+
+    Or `StoreSnapshot` did not store a piece: there is no room for so much, or the beginning is none
+    of a snapshot.
+    """
 
     snapshot_id: SnapshotId
     reason: str

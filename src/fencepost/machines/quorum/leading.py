@@ -119,7 +119,7 @@ class Leading(Serving):
         if said is None:
             return
         endpoints = leader_in(input_.response, said.leader_id, self._config.listener)
-        if self._observe(said.leader_epoch, said.leader_id, endpoints):
+        if self._observe(said.leader_epoch, said.leader_id, endpoints, source=input_.source):
             return
         if isinstance(self._body, Leader) and is_awaited and not flawed:
             self._body.unacknowledged.discard(input_.source)
@@ -135,7 +135,7 @@ class Leading(Serving):
         if said is None:
             return
         endpoints = leader_in(input_.response, said.leader_id, self._config.listener)
-        if self._observe(said.leader_epoch, said.leader_id, endpoints):
+        if self._observe(said.leader_epoch, said.leader_id, endpoints, source=input_.source):
             return
         if isinstance(self._body, Resigned) and is_awaited and not flawed:
             self._body.unacknowledged.discard(input_.source)

@@ -111,6 +111,7 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
 
     def _settle(self) -> None:
         """What follows from whatever has just happened."""
+        self._maybe_stand_alone()
         leader = self._body
         if isinstance(leader, Leader):
             self._maybe_commit(leader)

@@ -50,11 +50,12 @@ def add_request(config: QuorumConfig, voter: Voter) -> AddRaftVoterRequest:
     """Ask the leader to make this node a voter.
 
     The answer must not wait for the commit: that may need the fetches that this node puts off as
-    long as it waits for the answer (KIP-1186).
+    long as it waits for the answer (KIP-1186). Nor must it wait so long, for a leader that cannot
+    reach this node, that the node takes its leader for silent.
     """
     return AddRaftVoterRequest(
         cluster_id=config.cluster_id,
-        timeout_ms=config.request_timeout_ms,
+        timeout_ms=min(config.request_timeout_ms, config.fetch_timeout_ms) // 2,
         voter_id=voter.key.id,
         voter_directory_id=voter.key.directory_id,
         listeners=listeners(add.Listener, voter.endpoints),

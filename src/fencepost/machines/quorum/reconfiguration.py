@@ -49,7 +49,14 @@ from fencepost.machines.quorum import inputs, membership
 from fencepost.machines.quorum.membership import DYNAMIC
 from fencepost.machines.quorum.roles import Follower, Leader, PendingAppend, Role, VoterChange
 from fencepost.machines.quorum.transitions import Transitions
-from fencepost.machines.quorum.voters import VOTERS_MAX, ReplicaKey, Voter, VoterSet, on_listener
+from fencepost.machines.quorum.voters import (
+    VOTERS_MAX,
+    Endpoint,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+    on_listener,
+)
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
@@ -270,6 +277,9 @@ class Reconfiguration(Transitions):
         assert change is not None
         leader.change = None
         self._set_timer(inputs.VOTER_CHANGE, None)
+        if change.added is not None and change.record_offset < 0:
+            # What it was asked is of no interest any more: the next may be another, elsewhere.
+            self._forget_peer(change.added.id)
         self._answer_change(change, error, message)
 
     def _step_change_timeout(self) -> None:
@@ -388,7 +398,9 @@ class Reconfiguration(Transitions):
         response = input_.response
         is_awaited = self._settle_request(input_.source, input_.request, retry_later=False)
         current = response.current_leader
-        if self._observe(current.leader_epoch, current.leader_id):
+        where = (Endpoint(self._config.listener, current.host, current.port),)
+        endpoints = where if current.host else ()
+        if self._observe(current.leader_epoch, current.leader_id, endpoints, source=input_.source):
             return
         # Leaders before 4.1 take no updates where the voters are static.
         understood = response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)

@@ -112,6 +112,7 @@ class Leader:
     """Leads the epoch; its first record, the LeaderChange, stands at `epoch_start_offset`.
 
     `followers` are the other voters by node id, `observers` everybody else that fetches.
+    `parked_news` is what there was to hear when the parked fetches were last looked at.
     `described` are the voters that have told this leader their directory and endpoints: what a
     static voter set lacks to become a dynamic one.
     """
@@ -124,6 +125,7 @@ class Leader:
     observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
     pending: deque[PendingAppend] = field(default_factory=deque)
     parked: list[ParkedFetch] = field(default_factory=list)
+    parked_news: tuple[int, ...] = ()
     change: VoterChange | None = None
     described: dict[int, Voter] = field(default_factory=dict)
 
@@ -163,6 +165,10 @@ class Follower:
     fetching: FetchingSnapshot | None = None
     is_introduction_due: bool = False
     is_introduced: bool = False
+
+    def is_fetching(self, snapshot_id: SnapshotId) -> bool:
+        """Whether it asks for pieces of this snapshot."""
+        return self.fetching is not None and self.fetching.snapshot_id == snapshot_id
 
 
 @dataclass(slots=True)

@@ -92,8 +92,12 @@ class Serving(Transitions):
         ):
             self._reply_bounds(token, bounds)
             return
-        deadline = self._now_ms + request.max_wait_ms
+        # Who waits for longer than that takes its leader for dead; and it may have hung up.
+        deadline = self._now_ms + min(request.max_wait_ms, self._config.fetch_timeout_ms)
         leader.parked.append(ParkedFetch(token, replica_id, asked, request.max_bytes, deadline))
+        self._set_timer(
+            inputs.FETCH_WAIT, min(deadline, self._deadlines.get(inputs.FETCH_WAIT, deadline))
+        )
 
     def _refuse_whole(self, token: Any, error: ErrorCode) -> None:
         self._reply_bounds(token, inputs.FetchBounds(error, -1, -1, is_whole_request=True))
@@ -229,7 +233,19 @@ class Serving(Transitions):
         return bounds.high_watermark > asked.high_watermark
 
     def _answer_parked(self, leader: Leader) -> None:
-        """Answer the parked fetches that have something to hear, or have waited long enough."""
+        """Answer the parked fetches that have something to hear, or have waited long enough.
+
+        There may be thousands, and every fetch is a step: they are looked at when there is news.
+        """
+        news = (
+            self._end_offset,
+            self._high_watermark,
+            self._told_high_watermark,
+            self._log.start_offset,
+        )
+        if news == leader.parked_news and self._now_ms < self._deadlines.get(inputs.FETCH_WAIT, 0):
+            return
+        leader.parked_news = news
         still: list[ParkedFetch] = []
         for parked in leader.parked:
             if not self._may_have_news(parked):

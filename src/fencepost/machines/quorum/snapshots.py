@@ -19,6 +19,8 @@ them, has the snapshot installed in place of its log. What happens in between:
 | i | another leader or epoch, in any message        | given up with the role             |
 | j | installed: sound and in place                  | the log begins and ends at its end |
 | k | refused: not whole, or a checksum is wrong     | thrown away; Fetch says what to do |
+| l | refused while it is fetched: no room for it,   | given up; Fetch says what to do    |
+|   | or its beginning is not one                    |                                    |
 
 Nothing of a snapshot is visible before j. Between b and j or k the log is left alone: this node
 neither fetches nor stands for election, so a leader never loads a snapshot (I28). It still votes,
@@ -78,6 +80,9 @@ from fencepost.wire.message import Message
 MAX_SNAPSHOT_BYTES: Final = 1 << 34
 """No snapshot is larger; a leader that says so is not believed."""
 
+_LEADERS_ERRORS: Final = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE)
+"""What only a leader says that knows its log."""
+
 
 class Snapshots(Transitions):
     """Handlers of snapshots; see the module docstring."""
@@ -125,21 +130,28 @@ class Snapshots(Transitions):
         if said is not None:
             current = said.current_leader
             endpoints = leader_in(input_.response, current.leader_id, self._config.listener)
-            if self._observe(current.leader_epoch, current.leader_id, endpoints):
+            if self._observe(
+                current.leader_epoch, current.leader_id, endpoints, source=input_.source
+            ):
                 return
         follower = self._body
-        if not is_awaited or not isinstance(follower, Follower) or follower.fetching is None:
+        if not is_awaited or not isinstance(follower, Follower):
+            return
+        if follower.fetching is None:  # it was refused while this was asked for
+            self._wait_for_another(follower)
             return
         if said is None or unusable:
             probe("quorum.snapshot.fetch.refused")
             self._give_up_snapshot(follower)
+            if said is None or said.error_code not in _LEADERS_ERRORS:
+                return  # it is there, but does not lead
         elif self._is_next_piece(follower.fetching, said):
             self._take_piece(follower, follower.fetching, said)
         else:
             probe("quorum.snapshot.fetch.other_piece")
             self._give_up_snapshot(follower)
         follower.has_fetched = True
-        self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
+        self._await_leader(follower.leader_id)
 
     def _is_next_piece(self, fetching: FetchingSnapshot, said: PartitionSnapshotResponse) -> bool:
         """Whether this is a piece of our snapshot, at our place, fits, and is our leader's."""
@@ -158,7 +170,7 @@ class Snapshots(Transitions):
     ) -> None:
         data = said.unaligned_records
         position = fetching.position_bytes
-        self._emit(Persist(StoreSnapshot(fetching.snapshot_id, position, data)))
+        self._emit(Persist(StoreSnapshot(fetching.snapshot_id, position, data, said.size)))
         fetching.position_bytes += len(data)
         fetching.size_bytes = said.size
         if self._is_whole(fetching):
@@ -234,18 +246,27 @@ class Snapshots(Transitions):
                 self.become_failed(flaw)
                 return
             self._voters_changed()
-        if self.role is Role.FOLLOWER:
-            self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
+        if isinstance(self._body, Follower):
+            self._await_leader(self._body.leader_id)
 
     def _step_snapshot_refused(self, input_: inputs.SnapshotRefused) -> None:
-        if self.role is Role.FAILED or input_.snapshot_id != self._installing:
+        if self.role is Role.FAILED:
+            return
+        follower = self._body
+        if input_.snapshot_id == self._installing:
+            self._installing = None
+        elif isinstance(follower, Follower) and follower.is_fetching(input_.snapshot_id):
+            follower.fetching = None
+        else:
             return
         probe("quorum.snapshot.refused")
-        self._installing = None
-        if isinstance(self._body, Follower):
-            # All of it was fetched for nothing: the leader gets time to have another.
-            wait_ms = self._config.fetch_timeout_ms // 2
-            self._not_before[self._body.leader_id] = self._now_ms + wait_ms
+        if isinstance(follower, Follower):
+            self._wait_for_another(follower)
+
+    def _wait_for_another(self, follower: Follower) -> None:
+        """What was fetched was fetched for nothing: the leader gets time to have another."""
+        wait_ms = self._config.fetch_timeout_ms // 2
+        self._not_before[follower.leader_id] = self._now_ms + wait_ms
 
     # -- taking and retaining ------------------------------------------------------------------
 
@@ -357,6 +378,7 @@ class Snapshots(Transitions):
         """Nobody has told us that it is committed: have it fetched again."""
         if promised > (self._epoch_before(offset), offset):
             self._promise_log_end(promised)
+        self._forget_requests()  # a fetch that waits for the flush of what is cut never leaves
         self._truncate(offset)
 
     def _maybe_keep_promise(self) -> None:

@@ -41,6 +41,9 @@ from fencepost.wire.message import Message
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.types import Uuid
 
+SUCCESSION_STEP_MS = 50
+"""Between two voters that stand because their leader is gone: enough for one to be elected."""
+
 _EPOCHS_FREE = EPOCH_MAX - EPOCHS_KEPT_BACK
 _ELECTION_ROLES = (Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED)
 
@@ -78,7 +81,28 @@ class Transitions(QuorumCore):
         self._leave_role()
         self._body = Follower(leader_id)
         self._set_timer(inputs.ELECTION, None)
-        self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
+        self._await_leader(leader_id)
+
+    def _await_leader(self, leader_id: int) -> None:
+        """The leader has spoken: it has a fetch timeout to speak again.
+
+        Its followers hear of it in the same moment, and would all stand in the same moment, when it
+        is silent: each with its own vote, and none elected. So one after the other stands.
+        """
+        delay_ms = self._succession_delay_ms(leader_id) if self.is_electable else 0
+        self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms + delay_ms)
+
+    def _succession_delay_ms(self, leader_id: int) -> int:
+        """How long to leave it to others to stand, when this leader is found to be gone."""
+        timeout_ms = self._config.fetch_timeout_ms
+        step_ms = min(SUCCESSION_STEP_MS, timeout_ms // 20)
+        return min(self._place_behind(leader_id) * step_ms, timeout_ms // 2)
+
+    def _place_behind(self, leader_id: int) -> int:
+        """This node's place among the other voters, by ids from the leader's on, in a ring."""
+        others = [voter for voter in self.voters if voter != leader_id]
+        ring = [v for v in others if v > leader_id] + [v for v in others if v < leader_id]
+        return ring.index(self._node_id) if self._node_id in ring else len(ring)
 
     def become_prospective(self) -> None:
         """Ask the voters whether an election would be won, without a new epoch (KIP-996)."""
@@ -245,6 +269,8 @@ class Transitions(QuorumCore):
 
     def _voters_changed(self) -> None:
         leader = self._body
+        if isinstance(leader, Unattached):
+            self.become_unattached(self._state.epoch)  # voters wait for an election, others ask
         if not isinstance(leader, Leader):
             return  # the other roles look at the set when they need it
         before = leader.followers
@@ -256,9 +282,8 @@ class Transitions(QuorumCore):
             if progress.last_fetch_ms >= 0:
                 leader.observers[progress.key] = progress
         leader.unacknowledged &= set(leader.followers)
-        for waiting in (self._in_flight, self._not_before):
-            for peer in [peer for peer in waiting if peer not in leader.followers]:
-                del waiting[peer]
+        for peer in {*self._in_flight, *self._not_before} - set(leader.followers):
+            self._forget_peer(peer)
         self._watch_over_others()
 
     def _progress_taken_over(
@@ -346,15 +371,14 @@ class Transitions(QuorumCore):
         leader_id: int,
         endpoints: tuple[Endpoint, ...] = (),
         from_leader: bool = False,
+        source: int = NOBODY,
     ) -> bool:
         """Take note that `leader_id` (or NOBODY) leads `epoch`; whether that ends the matter.
 
-        `endpoints` are where it is reached, if that was said, and `from_leader` says that it speaks
-        for itself. Hearsay of a leader that a prospective knows
-        does not make it follow again: it asks around because that leader is silent.
-
-        When a node answers that an epoch has two leaders, somebody has lost its quorum-state. Then
-        this node stops, before it adds to the harm.
+        `endpoints` are where it is reached, if that was said; `from_leader` says that it comes and
+        speaks for itself, `source` who says so in answer to us. Hearsay of a leader that a
+        prospective knows does not make it follow again: it asks around because that leader is
+        silent.
         """
         if self.role is Role.FAILED:
             return True  # nothing brings it back
@@ -376,13 +400,40 @@ class Transitions(QuorumCore):
         if leader_id in (NOBODY, self._node_id):
             return False
         if known not in (NOBODY, leader_id):
-            self.become_failed(f"epoch {epoch} is led by {known} and by {leader_id}")
-            return True
+            return self._weigh_rival(leader_id, source)
         if self.role is Role.FOLLOWER:
             return False
         if self.role is Role.PROSPECTIVE and known == leader_id and not from_leader:
             return False
         self.become_follower(epoch, leader_id)
+        return True
+
+    def _weigh_rival(self, rival: int, source: int) -> bool:
+        """`source` answers that `rival` leads our epoch, and we know another leader; as `_observe`.
+
+        One of the two is none, or somebody has lost its quorum-state and voted twice. Who told us
+        of the first may have lied, and so may this one: anybody can send a voter one message. So
+        what counts is what the two say of themselves, where we have asked them:
+
+        | who says it           | we led, or hold records of the epoch | we have nothing of it   |
+        |-----------------------|--------------------------------------|-------------------------|
+        | the rival, of itself  | we stop, before we add to the harm   | the rival is the leader |
+        | whom we took for it   | (the same)                           | (the same)              |
+        | another               | it is hearsay, and ignored           | ignored, by voters      |
+
+        A leader has asked all voters, so that two that were elected hear of each other first hand.
+        """
+        known = self._state.leader_id
+        is_ours = known == self._node_id
+        if source != rival and (is_ours or (source != known and self.is_voter)):
+            probe("quorum.leader.rival.hearsay")
+            return False
+        if is_ours or self._last_epoch == self._state.epoch:
+            self.become_failed(f"epoch {self._state.epoch} is led by {known} and by {rival}")
+            return True
+        probe("quorum.leader.rival.believed")
+        self._forget_leader()
+        self.become_follower(self._state.epoch, rival)
         return True
 
     def _disclaim(self, epoch: int) -> None:
