@@ -195,7 +195,8 @@ def fetch(world, data=SNAPSHOT, piece=700):
     """Have the snapshot stored, piece by piece."""
     keeper = world.host._keeper
     for position in range(0, len(data), piece):
-        keeper.store(StoreSnapshot(SNAPSHOT_ID, position, data[position : position + piece]))
+        part = data[position : position + piece]
+        keeper.store(StoreSnapshot(SNAPSHOT_ID, position, part, len(data)))
 
 
 def heard(world):
@@ -430,6 +431,6 @@ def test_the_driver_carries_snapshot_work_to_the_keeper():
     world = MetadataWorld()
     world.start()
     heard(world)
-    world.ports.store_snapshot(METADATA_KEY, StoreSnapshot(SNAPSHOT_ID, 0, SNAPSHOT))
+    world.ports.store_snapshot(METADATA_KEY, StoreSnapshot(SNAPSHOT_ID, 0, SNAPSHOT, len(SNAPSHOT)))
     world.ports.install_snapshot(METADATA_KEY, InstallSnapshot(SNAPSHOT_ID))
     assert world.host.snapshots.latest() == SNAPSHOT_ID

@@ -34,12 +34,8 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import check_crc, iter_headers
 from fencepost.broker.machine_ports import MachinePorts
 from fencepost.broker.metadata_replay import Replay, newer_snapshot, no_collections
-from fencepost.broker.snapshotting import (
-    SnapshotKeeper,
-    SnapshotRules,
-    SnapshotTaker,
-    header_at,
-)
+from fencepost.broker.snapshot_keeper import SnapshotKeeper
+from fencepost.broker.snapshotting import SnapshotRules, SnapshotTaker, header_at
 from fencepost.log.errors import describe
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import SnapshotError, SnapshotStore
@@ -98,12 +94,13 @@ class MetadataHost:
         self._on_broken = on_broken
         self._draw = draw
         self._keeper = SnapshotKeeper(
+            ports,
             partition_log,
             store,
             machine.voter_history.static,
             self._feed,
-            ports.now_ms,
-            write_starts,
+            on_disk_failed=lambda reason: ports.driver.disk_failed(METADATA_KEY, reason),
+            write_starts=write_starts,
         )
         self._taker = SnapshotTaker(ports, store, rules, self._feed)
         self._on_image: list[OnImage] = []
@@ -124,6 +121,7 @@ class MetadataHost:
 
     def start(self) -> None:
         """Give the machine its first input; a lone voter then elects itself."""
+        self._keeper.load_ahead()
         # A vote and a commitment are promises: the metadata log is fsynced in Kafka, too.
         self._ports.host(
             METADATA_KEY,
@@ -140,6 +138,7 @@ class MetadataHost:
     def close(self) -> None:
         """Stop; the log stays open for whoever opened it."""
         self._taker.close()
+        self._keeper.close()
         self._ports.unhost(METADATA_KEY)
         self.snapshots.close()
 
@@ -168,7 +167,7 @@ class MetadataHost:
     def _apply(self, replay: Replay) -> None:
         """Take over what is committed; everybody hears of it."""
         old = self.image
-        new = self._replayed(self._image_below(replay), replay)
+        new = self._replayed(replay)
         if new is None:
             return
         self.image = new
@@ -183,17 +182,11 @@ class MetadataHost:
         if replay.damage is not None:
             self._meet_damage(replay)
 
-    def _image_below(self, replay: Replay) -> ClusterImage:
-        """The image that what is replayed is applied to."""
-        if replay.snapshot is None:
-            return self.image
-        loaded = self._keeper.take_image(replay.snapshot)
-        replay.is_loaded = loaded is not None
-        return ClusterImage() if loaded is None else loaded
-
-    def _replayed(self, image: ClusterImage, replay: Replay) -> ClusterImage | None:
-        """`image` with everything that is replayed; None if that is impossible."""
+    def _replayed(self, replay: Replay) -> ClusterImage | None:
+        """The image with everything that is replayed; None if that is impossible."""
         try:
+            snapshot = replay.snapshot
+            image = self.image if snapshot is None else self._keeper.take_image(snapshot)
             with no_collections():
                 draft = apply_records(image, replay)
                 return draft.standing_at(replay.next_offset - 1, replay.epoch)

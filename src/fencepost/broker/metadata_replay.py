@@ -1,4 +1,4 @@
-"""Reads what is committed of the metadata, from a snapshot and the log behind it, as records.
+"""Reads what is committed of the metadata: a snapshot as an image, the log behind it as records.
 
 One pass, in bulk: what makes an image of it (`machines.image.apply_records`) costs little more for
 a hundred thousand records at once than for one at a time, and much less than for each by itself.
@@ -23,34 +23,32 @@ from fencepost.wire.records.metadata import decode_record
 
 
 class Replay:
-    """The records between two offsets; iterate once, then look at how far it came.
+    """The records of the log between two offsets; iterate once, then look at how far it came.
 
-    It begins with the newest snapshot if that ends behind `from_offset`, since the log then need
-    not have what lies between. Damage ends it early, in front of the batch that cannot be read, and
-    is told by `damage`; what was read until then is whole and sound. Iterating raises ReplayError,
-    WireError and BatchError for records that are none of ours, SnapshotError, and OSError.
+    If the newest snapshot ends behind `from_offset`, they are those behind the snapshot, since the
+    log then need not have what lies between. Damage ends it early, in front of the batch that
+    cannot be read, and is told by `damage`; what was read until then is whole and sound. Iterating
+    raises ReplayError, WireError and BatchError for records that are none of ours, and OSError.
     """
 
     def __init__(
         self, metadata_log: PartitionLog, store: SnapshotStore, from_offset: int, end_offset: int
     ) -> None:
         self._log = metadata_log
-        self._store = store
         self._end_offset = end_offset
         self.snapshot = newer_snapshot(store, from_offset)
-        """What it begins with, or None if that is the log."""
-        self.is_loaded = False
-        """Whether the snapshot's records are in the image already, and only the log's are read."""
+        """Whose image these records are for; None: that of what lies below `from_offset`."""
         self.next_offset = from_offset
         self.epoch = 0
         self.timestamp_ms = -1
         self.log_bytes = 0
         self.damage: CorruptFileError | None = None
+        if self.snapshot is not None:
+            self.next_offset, self.epoch = self.snapshot
+            self.timestamp_ms = store.timestamp_ms(self.snapshot) or -1
 
     def __iter__(self) -> Iterator[Message]:
         """All records, in order."""
-        if self.snapshot is not None:
-            yield from self._from_snapshot(self.snapshot)
         batches = self._log.read_all_batches(self.next_offset, self._end_offset)
         while True:
             try:
@@ -67,16 +65,6 @@ class Replay:
             self.epoch = header.partition_leader_epoch
             self.timestamp_ms = header.max_timestamp
             self.log_bytes += header.size_bytes
-
-    def _from_snapshot(self, snapshot_id: SnapshotId) -> Iterator[Message]:
-        if not self.is_loaded:
-            file = self._store.open(snapshot_id)
-            try:
-                yield from snapshot_records(file, self._store.path(snapshot_id))
-            finally:
-                file.close()
-        self.next_offset, self.epoch = snapshot_id
-        self.timestamp_ms = self._store.timestamp_ms(snapshot_id) or -1
 
 
 def newer_snapshot(store: SnapshotStore, offset: int) -> SnapshotId | None:

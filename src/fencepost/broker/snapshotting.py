@@ -1,4 +1,4 @@
-"""Snapshots of the metadata log in a running node: taken of the image, taken over from a leader.
+"""Snapshots of the metadata log that a running node takes of its image.
 
 Theory of operation
 -------------------
@@ -9,10 +9,6 @@ name on the node's own thread, and only if it is still of use; then the machine 
 decides what the log may forget. A snapshot that cannot be written is no reason to stop: the log has
 everything that it would have had.
 
-`SnapshotKeeper` carries out what the machine wants done with snapshots (KIP-630): pieces of a
-leader's snapshot are collected, checked and put in place of the log; a prefix of the log is
-dropped together with the snapshots that end in it.
-
 A snapshot's header tells the voters as of its end (KIP-853).
 """
 
@@ -22,29 +18,21 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from fencepost.batch.errors import BatchError
 from fencepost.broker.machine_ports import ArmedTimer, MachinePorts
-from fencepost.broker.metadata_replay import load_snapshot
-from fencepost.log.disk import File
 from fencepost.log.errors import describe
-from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import (
-    SnapshotError,
     SnapshotHeader,
     SnapshotId,
     SnapshotStore,
     SnapshotWriter,
 )
-from fencepost.machines.effects import DropPrefix, InstallSnapshot, StoreSnapshot
-from fencepost.machines.image import ClusterImage, ReplayError
+from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.records import image_values
 from fencepost.machines.probes import probe
-from fencepost.machines.quorum.inputs import SnapshotInstalled, SnapshotRefused, SnapshotTaken
+from fencepost.machines.quorum.inputs import SnapshotTaken
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
-from fencepost.wire.errors import WireError
 
 log = logging.getLogger(__name__)
 
@@ -57,80 +45,6 @@ class SnapshotRules:
 
     max_bytes: int = 20 << 20
     interval_ms: int = 3_600_000
-
-
-class SnapshotKeeper:
-    """`machine_ports.SnapshotPort` over a log and its snapshots; see the module docstring.
-
-    `write_starts` makes it durable where the logs of the directory start. OSError.
-    """
-
-    def __init__(
-        self,
-        metadata_log: PartitionLog,
-        store: SnapshotStore,
-        static: VoterSet,
-        feed: Callable[[Any], None],
-        now_ms: Callable[[], int],
-        write_starts: Callable[[], None],
-    ) -> None:
-        self._log = metadata_log
-        self._write_starts = write_starts
-        self._store = store
-        self._static = static
-        self._feed = feed
-        self._now_ms = now_ms
-        self._loaded: tuple[SnapshotId, ClusterImage] | None = None
-
-    def store(self, work: StoreSnapshot) -> None:
-        """Write a piece of the snapshot that is being fetched. OSError."""
-        self._store.store_chunk(work.snapshot_id, work.position_bytes, work.data)
-
-    def install(self, work: InstallSnapshot) -> None:
-        """Put the fetched snapshot in place of the log, and tell the machine. OSError.
-
-        Everything that it says is read before it counts, and made into the image that goes on from
-        it: one that cannot be understood must not take the place of a log that can.
-        """
-        snapshot_id = work.snapshot_id
-        images: list[ClusterImage] = []
-        histories: list[VoterHistory] = []
-
-        def check(file: File, path: str) -> SnapshotHeader:
-            header, image = load_snapshot(file, path)
-            images.append(image)
-            histories.append(history_of(self._static, snapshot_id, header))
-            return header
-
-        try:
-            header = self._store.install(snapshot_id, check)
-        except (SnapshotError, ReplayError, WireError, BatchError, ValueError) as error:
-            probe("metadata.snapshot.refused")
-            log.error("the snapshot %s that was fetched is refused: %s", snapshot_id, error)
-            self._feed(SnapshotRefused(snapshot_id, str(error)))
-            return
-        self._loaded = snapshot_id, images[0]
-        if not work.keeps_log:
-            self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
-            self._store.drop_before(snapshot_id.end_offset)
-        log.info("the log goes on from snapshot %s", snapshot_id)
-        self._feed(SnapshotInstalled(snapshot_id, histories[0] if header.kraft_version else None))
-
-    def take_image(self, snapshot_id: SnapshotId) -> ClusterImage | None:
-        """The image of a snapshot that has just been taken over, once; None for any other."""
-        loaded, self._loaded = self._loaded, None
-        return loaded[1] if loaded is not None and loaded[0] == snapshot_id else None
-
-    def drop_prefix(self, work: DropPrefix) -> None:
-        """Let the log start there; files that hold nothing else go. OSError."""
-        self._log.advance_start_offset(work.start_offset)
-        self._write_starts()  # or a crash would bring back what the epochs no longer tell of
-        dropped = self._store.drop_before(work.start_offset)
-        self._log.delete_old_files(self._now_ms())
-        probe("metadata.prefix.dropped")
-        log.info(
-            "the metadata log starts at %d; snapshots dropped: %d", work.start_offset, len(dropped)
-        )
 
 
 class SnapshotTaker:

@@ -162,6 +162,10 @@ class Disk(Protocol):
         """Make the directory's entries durable: what was created, renamed, removed in it."""
         ...
 
+    def free_bytes(self, directory: str) -> int:
+        """How many bytes can still be written to files in the directory."""
+        ...
+
     def lock(self, path: str) -> Lock:
         """Lock `path` (made if missing) against everyone else. LogDirLockedError."""
         ...
@@ -402,6 +406,11 @@ class OsDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def free_bytes(self, directory: str) -> int:
+        """See `Disk`; what is kept for the superuser is not counted."""
+        volume = os.statvfs(directory)
+        return volume.f_bavail * volume.f_frsize
 
     def lock(self, path: str) -> OsLock:
         """See `Disk`."""

@@ -42,7 +42,8 @@ Faults:
 * `fault`: a function of (operation, path, count) that may return an OSError to raise. A write that
   fails leaves half of its bytes; a sync that fails throws the pending data away for good, and the
   next one succeeds, as Linux does.
-* `flip_bit` damages what is stored.
+* `flip_bit` damages what is stored, `misplace` has a write go to the wrong place.
+* `restore` and `restore_file` put back what was stored at the time of a `backup`.
 """
 
 from __future__ import annotations
@@ -144,6 +145,20 @@ class Directory:
         self.pending.clear()
 
 
+def _as_durable(directory: Directory) -> Directory:
+    """Another directory of what would be left of this one if nothing that waits survived."""
+    made = Directory()
+    for name, node in directory.durable.items():
+        if isinstance(node, Directory):
+            made.durable[name] = _as_durable(node)
+        else:
+            copy = made.durable[name] = Inode()
+            copy.durable, copy.modified_ms = bytearray(node.durable), node.modified_ms
+            copy.cached = bytearray(node.durable)
+    made.cached = dict(made.durable)
+    return made
+
+
 class SimFile:
     """See `fencepost.log.disk.File`."""
 
@@ -243,6 +258,8 @@ class SimDisk:
         self.now_ms = 1_700_000_000_000
         self.life = 0
         self.open_files = 0
+        self.free = 1 << 40
+        """What `free_bytes` says; nothing gets less of it."""
         self.changes = 0
         self.crash_at: int | None = None
         self.keeps_operations = True
@@ -382,6 +399,35 @@ class SimDisk:
         inode.cached[bit // 8] ^= 1 << bit % 8
         inode.durable[:] = inode.cached
 
+    def misplace(self, path: str, position: int, size: int, target: int) -> None:
+        """A write of these bytes went to `target` in the stored file; here nothing ever came."""
+        inode = self._inode(path)
+        inode.sync()
+        piece = bytes(inode.cached[position : position + size])
+        inode.apply(inode.cached, position, bytes(size))
+        inode.apply(inode.cached, target, piece)
+        inode.durable[:] = inode.cached
+
+    def backup(self) -> Directory:
+        """What is stored now, for `restore`: the caches of a running machine are not part of it."""
+        return _as_durable(self.root)
+
+    def restore(self, backup: Directory) -> None:
+        """Everything is as it was when `backup` was taken; the machine has been off."""
+        self.root = _as_durable(backup)
+        self.process_death()
+
+    def restore_file(self, backup: Directory, path: str) -> None:
+        """One file is as it was then, under its name; FileNotFoundError if it was not there."""
+        other = SimDisk()
+        other.root = backup
+        content = other.read(path)
+        directory, name = self._parent(path)
+        inode = Inode()
+        inode.cached, inode.durable = bytearray(content), bytearray(content)
+        directory.change({name: inode})
+        directory.sync()
+
     # ---- paths
 
     def _walk(self, path: str) -> Directory:
@@ -514,6 +560,9 @@ class SimDisk:
         self.count("sync_dir", path)
         self.maybe_crash()
         directory.sync()
+
+    def free_bytes(self, directory: str) -> int:
+        return self.free
 
     def lock(self, path: str) -> SimLock:
         if path in self.locks:

@@ -172,9 +172,13 @@ def test_pieces_have_to_follow_each_other(disk):
     store.store_chunk(other, 0, b"x")
     assert names(disk) == [f"{other}.checkpoint.part"], "the first one was given up"
     with pytest.raises(TruncatedSnapshotError):
-        store.install(one)
+        store.take_fetched(one)
+    assert names(disk) == [], "and what there is of another is of no use"
+    store.store_chunk(other, 0, b"x")
+    fetched = store.take_fetched(other)
     with pytest.raises(TruncatedSnapshotError):
-        store.install(other)
+        fetched.seal()
+    store.discard(fetched)
     assert names(disk) == [] and store.ids() == ()
 
 
@@ -188,7 +192,8 @@ def test_a_snapshot_that_is_begun_anew_forgets_the_first_try(disk):
     store = SnapshotStore(disk, PATH)
     store.store_chunk(SnapshotId(4, 2), 0, bytes(5000))
     store.store_chunk(SnapshotId(4, 2), 0, data)
-    store.install(SnapshotId(4, 2))
+    fetched = store.take_fetched(SnapshotId(4, 2))
+    store.place(fetched, fetched.seal())
     assert read_values(disk, store.path(SnapshotId(4, 2))) == values_of(9)
 
 

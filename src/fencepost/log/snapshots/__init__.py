@@ -21,13 +21,14 @@ from fencepost.log.snapshots.reader import (
     TruncatedSnapshotError,
     check_whole,
 )
-from fencepost.log.snapshots.store import SnapshotStore
+from fencepost.log.snapshots.store import FetchedSnapshot, SnapshotStore
 from fencepost.log.snapshots.writer import SnapshotWriter
 
 __all__ = [
     "BOOTSTRAP_FILE",
     "BOOTSTRAP_ID",
     "DamagedSnapshotError",
+    "FetchedSnapshot",
     "SnapshotError",
     "SnapshotFileKind",
     "SnapshotHeader",

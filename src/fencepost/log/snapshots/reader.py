@@ -28,6 +28,10 @@ from fencepost.wire.records.control import (
 )
 
 BATCH_BYTES_MAX: Final = 64 << 20
+OPENING_BYTES_MAX: Final = 8 << 20
+"""Of the first batch of one that is still being fetched: the largest voter sets fit."""
+WHOLE_BYTES_MIN: Final = 2 * HEADER_BYTES
+"""No snapshot is smaller: it has a header and a footer, a batch each."""
 CHUNK_BYTES: Final = 1 << 20
 
 
@@ -72,13 +76,14 @@ class SnapshotReader:
     """The batches of one snapshot: iterate once for those with records.
 
     Making one reads the header. Raises TruncatedSnapshotError, DamagedSnapshotError and OSError,
-    at any step; the last step is the one that knows whether the file is whole.
+    at any step; the last step is the one that knows whether the file is whole. `size_bytes` is what
+    the file is to have once it is whole, if it is not.
     """
 
-    def __init__(self, file: Readable, path: str) -> None:
+    def __init__(self, file: Readable, path: str, size_bytes: int | None = None) -> None:
         self._file = file
         self._path = path
-        self._size = file.size()
+        self._size = file.size() if size_bytes is None else size_bytes
         self._position = 0
         self._next_offset = 0
         self._chunk = memoryview(b"")
@@ -153,6 +158,35 @@ def check_whole(file: Readable, path: str) -> SnapshotHeader:
     for _ in reader:
         continue
     return reader.header
+
+
+def begins_well(file: Readable, path: str, size_bytes: int) -> bool:
+    """Whether a file that is still being fetched begins like a snapshot of `size_bytes`.
+
+    False: there is too little of it to tell. What cannot become one raises DamagedSnapshotError,
+    before all of it has been fetched for nothing: its first batch must be a control batch of the
+    current format with a snapshot header, at offset 0, not larger than the file is to be, nor than
+    `OPENING_BYTES_MAX`. OSError.
+    """
+    have_bytes = file.size()
+    if not max(have_bytes, WHOLE_BYTES_MIN) <= size_bytes:
+        reason = f"{have_bytes} bytes are not the beginning of a snapshot of {size_bytes}"
+        raise DamagedSnapshotError(path, reason, 0)
+    if have_bytes < HEADER_BYTES:
+        return False
+    try:
+        header = read_header(memoryview(file.read_at(HEADER_BYTES, 0)))
+    except BatchError as error:
+        raise DamagedSnapshotError(path, str(error), 0) from None
+    if header.magic != MAGIC or not header.is_control or header.base_offset != 0:
+        raise DamagedSnapshotError(path, "does not begin with a snapshot header", 0)
+    if header.size_bytes > min(size_bytes, OPENING_BYTES_MAX):
+        reason = f"begins with {header.size_bytes} bytes of header, and has {size_bytes} in all"
+        raise DamagedSnapshotError(path, reason, 0)
+    if have_bytes < header.size_bytes:
+        return False
+    SnapshotReader(file, path, size_bytes)
+    return True
 
 
 def _header_of(said: list[Message]) -> SnapshotHeader:

@@ -3,15 +3,16 @@
 Theory of operation
 -------------------
 A snapshot is visible when its file has its final name, and it gets that name only once its content
-is durable: written here, it is synced by the writer; fetched from a leader, it is read from end to
-end and synced by `install`. What a crash leaves under a partial name counts for nothing and is
-removed at the next start.
+is durable: written here, it is synced by the writer (`SnapshotWriter`, then `publish`); fetched
+from a leader, it is read from end to end and synced (`FetchedSnapshot`, then `place`). What a crash
+leaves under a partial name counts for nothing and is removed at the next start.
 
 Whoever drops a prefix of the log or empties it does so behind a snapshot that is durable, name and
 all. So there is always one from which the log goes on; `open_snapshots` refuses a log for which
 that is not true (KAFKA-14240).
 
-One thread owns the store; a `SnapshotWriter` may work on another until it is published.
+One thread owns the store; a `SnapshotWriter` may work on another until it is published, and so may
+a `FetchedSnapshot` until it is placed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from fencepost.log.snapshots.reader import (
     SnapshotError,
     SnapshotHeader,
     TruncatedSnapshotError,
+    begins_well,
     check_whole,
 )
 from fencepost.log.snapshots.writer import SnapshotWriter
@@ -42,6 +44,28 @@ class _Known:
 
     header: SnapshotHeader
     size_bytes: int
+
+
+class FetchedSnapshot:
+    """All the pieces of a fetched snapshot, to be looked at; one thread at a time."""
+
+    def __init__(self, snapshot_id: SnapshotId, file: File, path: str, size_bytes: int) -> None:
+        self.snapshot_id = snapshot_id
+        self.path = path
+        self.size_bytes = size_bytes
+        self._file = file
+
+    def seal(self, check: Callable[[File, str], SnapshotHeader] = check_whole) -> SnapshotHeader:
+        """Have `check(file, path)` find that the pieces are a snapshot, and make them durable.
+
+        Raises SnapshotError, whatever else `check` raises, OSError. The file is closed after it.
+        """
+        try:
+            header = check(self._file, self.path)
+            self._file.sync()
+        finally:
+            self._file.close()
+        return header
 
 
 class SnapshotStore:
@@ -150,30 +174,35 @@ class SnapshotStore:
         file.write_at(data, position)
         self._fetched = snapshot_id, file, position + len(data)
 
-    def install(
-        self,
-        snapshot_id: SnapshotId,
-        check: Callable[[File, str], SnapshotHeader] = check_whole,
-    ) -> SnapshotHeader:
-        """Make a snapshot of the pieces, durably, if `check(file, path)` finds them to be one.
+    def fetched_begins_well(self, snapshot_id: SnapshotId, size_bytes: int) -> bool:
+        """Whether the pieces so far begin like a snapshot that has `size_bytes` in all.
 
-        Raises SnapshotError, and whatever else `check` raises; the pieces are gone then.
+        False: there is too little to tell. Raises DamagedSnapshotError for what cannot become one.
+        """
+        assert self._fetched is not None, "a piece has just been stored"
+        return begins_well(self._fetched[1], self._partial_path(snapshot_id), size_bytes)
+
+    def take_fetched(self, snapshot_id: SnapshotId) -> FetchedSnapshot:
+        """The pieces, of which nothing is missing; `seal` them, then `place` or `discard` them.
+
+        Raises TruncatedSnapshotError if nothing of it has been fetched.
         """
         path = self._partial_path(snapshot_id)
         if self._fetched is None or self._fetched[0] != snapshot_id:
+            self.forget_fetched()
             raise TruncatedSnapshotError(path, "nothing of it has been fetched")
         _, file, size_bytes = self._fetched
-        try:
-            header = check(file, path)
-            file.sync()
-        except BaseException:
-            self.forget_fetched()
-            raise
         self._fetched = None
-        file.close()
-        self._name(path, snapshot_id)
-        self.note(snapshot_id, header, size_bytes)
-        return header
+        return FetchedSnapshot(snapshot_id, file, path, size_bytes)
+
+    def place(self, fetched: FetchedSnapshot, header: SnapshotHeader) -> None:
+        """Give what was sealed its name, durably. Its header is what sealing it has found."""
+        self._name(fetched.path, fetched.snapshot_id)
+        self.note(fetched.snapshot_id, header, fetched.size_bytes)
+
+    def discard(self, fetched: FetchedSnapshot) -> None:
+        """Remove what turned out to be no snapshot."""
+        self.disk.unlink(fetched.path)
 
     def note(self, snapshot_id: SnapshotId, header: SnapshotHeader, size_bytes: int) -> None:
         """Take up a snapshot whose file is in place."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker import snapshotting
+from fencepost.broker import snapshot_keeper
 from fencepost.log.snapshots import SnapshotReader, store
 from fencepost.machines.image import ClusterImage
 from fencepost.sim.ablations import Ablation
@@ -24,7 +24,7 @@ ABLATION = Ablation(
     Rules(
         patches=(
             (store, "check_whole", _read_header_only),
-            (snapshotting, "load_snapshot", _load_header_only),
+            (snapshot_keeper, "load_snapshot", _load_header_only),
         )
     ),
     scenarios=("S41",),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotStore
+from fencepost.log.snapshots import FetchedSnapshot, SnapshotHeader
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
-_install = SnapshotStore.install
+_seal = FetchedSnapshot.seal
 
 
 class _Unsynced:
@@ -24,16 +24,14 @@ class _Unsynced:
         return getattr(self._file, name)
 
 
-def _without_sync(self: SnapshotStore, snapshot_id: SnapshotId, check: Any) -> SnapshotHeader:
-    assert self._fetched is not None
-    fetched, file, size_bytes = self._fetched
-    self._fetched = fetched, _Unsynced(file), size_bytes
-    return _install(self, snapshot_id, check)
+def _without_sync(self: FetchedSnapshot, check: Any) -> SnapshotHeader:
+    self._file = _Unsynced(self._file)
+    return _seal(self, check)
 
 
 ABLATION = Ablation(
     "a power cut leaves a snapshot without bytes, and no log before it",
-    Rules(patches=((SnapshotStore, "install", _without_sync),)),
+    Rules(patches=((FetchedSnapshot, "seal", _without_sync),)),
     scenarios=("S42",),
     is_found_by_search=False,
 )

@@ -1,0 +1,323 @@
+"""A leader that offers snapshots which are none: what a follower keeps of them, and what it says.
+
+The follower is a whole metadata log on a simulated disk; the leader is this test, which answers
+what the follower asks.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import struct
+from typing import Any
+
+import pytest
+
+from fencepost.batch.control import build_control_batch
+from fencepost.batch.header import HEADER_BYTES
+from fencepost.batch.records import build_batch
+from fencepost.broker.metadata import METADATA_KEY
+from fencepost.broker.snapshot_keeper import FREE_KEPT_BYTES
+from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotStore
+from fencepost.machines.quorum import (
+    FetchBounds,
+    QuorumState,
+    answered,
+    fetch_response,
+    messages,
+    received,
+)
+from fencepost.machines.quorum.inputs import SnapshotBounds
+from fencepost.machines.quorum.voters import VoterSet
+from fencepost.sim.disk import SimDisk
+from fencepost.wire.api.fetch import FetchRequest
+from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.control import ControlType, LeaderChangeMessage
+from fencepost.wire.records.metadata import encode_record
+
+from .metadata_world import LOG, MetadataWorld, topic_records
+
+EPOCH = 4
+OFFERED = SnapshotId(50, 3)
+PIECE_BYTES = 300
+
+
+def sound_snapshot() -> bytes:
+    """One with 25 topics."""
+    disk = SimDisk(0)
+    disk.mkdir(LOG)
+    writer = SnapshotStore(disk, LOG).begin(OFFERED, SnapshotHeader(5), 5)
+    writer.extend(encode_record(record) for n in range(25) for record in topic_records(n))
+    writer.finish()
+    return disk.read(writer.path)
+
+
+SOUND = sound_snapshot()
+
+
+class Follower:
+    """A voter that follows node 2, which this class speaks for."""
+
+    def __init__(self) -> None:
+        self.world = MetadataWorld(voters=VoterSet.of_ids((1, 2)))
+        self.world.start()
+        begin = messages.begin_request(self.world.config, 1, QuorumState(EPOCH, 2))
+        self.feed(received(lambda _: None, begin))
+
+    @property
+    def machine(self) -> Any:
+        return self.world.host.machine
+
+    def feed(self, input_: Any) -> None:
+        self.world.ports.driver.feed(METADATA_KEY, input_)
+
+    @property
+    def asks(self) -> Any:
+        """The request that waits for an answer; None while it pauses."""
+        waiting = self.machine._in_flight.get(2)
+        return None if waiting is None else waiting[0]
+
+    def offer(self) -> None:
+        """Answer its Fetch with the snapshot's id."""
+        assert isinstance(self.asks, FetchRequest), self.asks
+        bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 0, 0, 50, 50, snapshot_id=OFFERED)
+        self.feed(answered(2, self.asks, fetch_response(bounds)))
+
+    def give(self, data: bytes, size_bytes: int) -> None:
+        """Answer its FetchSnapshot with the piece of `data` that it asks for."""
+        asked = self.asks
+        assert isinstance(asked, FetchSnapshotRequest), asked
+        position = asked.topics[0].partitions[0].position
+        bounds = SnapshotBounds(ErrorCode.NONE, 2, EPOCH, OFFERED, size_bytes, position)
+        part = data[position : position + PIECE_BYTES]
+        self.feed(answered(2, asked, messages.fetch_snapshot_response(bounds, part)))
+
+    def give_all(self, data: bytes = SOUND) -> None:
+        """Answer until it has all of it."""
+        while isinstance(self.asks, FetchSnapshotRequest):
+            self.give(data, len(data))
+
+    def pass_pause(self) -> None:
+        self.world.timers.advance(self.world.config.fetch_timeout_ms // 2)
+
+
+def refused(caplog: pytest.LogCaptureFixture) -> list[str]:
+    texts = [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
+    return [text for text in texts if "is refused" in text]
+
+
+def claims_more(batch: bytes, more: int) -> bytes:
+    """The batch with another length in its header."""
+    (length,) = struct.unpack_from(">i", batch, 8)
+    return batch[:8] + struct.pack(">i", length + more) + batch[12:]
+
+
+OTHER_CONTROL = bytes(
+    build_control_batch(
+        [(ControlType.LEADER_CHANGE, LeaderChangeMessage(version=0))],
+        timestamp_ms=5,
+        base_offset=0,
+        leader_epoch=3,
+    )
+)
+LIES = {
+    "rubbish": (bytes(range(256)) * 8, 2048),
+    "zeros": (bytes(2048), 2048),
+    "records at first": (bytes(build_batch([(None, b"v" * 900)])), 1 << 20),
+    "another control record": (OTHER_CONTROL + SOUND, len(OTHER_CONTROL) + len(SOUND)),
+    "behind its beginning": (SOUND[HEADER_BYTES + 40 :], len(SOUND) - HEADER_BYTES - 40),
+    "an older format": (SOUND[:16] + b"\x01" + SOUND[17:], len(SOUND)),
+    "a header that rotted": (SOUND[:-1][:70] + b"\xff" + SOUND[71:], len(SOUND)),
+    "a first batch larger than all": (claims_more(SOUND, len(SOUND)), len(SOUND)),
+    "a first batch without end": (claims_more(SOUND, 1 << 30), 1 << 34),
+    "one byte": (b"\x00", 1),
+    "too small for header and footer": (SOUND, 2 * HEADER_BYTES - 1),
+}
+
+
+@pytest.mark.parametrize("lie", LIES, ids=str)
+def test_what_does_not_begin_like_a_snapshot_is_not_fetched(lie, caplog):
+    data, size_bytes = LIES[lie]
+    follower = Follower()
+    follower.offer()
+    follower.give(
+        data[:PIECE_BYTES] if size_bytes >= PIECE_BYTES else data[:size_bytes], size_bytes
+    )
+    assert refused(caplog), "after its first piece"
+    assert follower.world.checkpoints() == [], "and nothing of it is left"
+    assert not follower.machine.is_electable or follower.machine._installing is None
+    if follower.asks is not None:  # the next piece was asked for before it was looked at
+        follower.give(data, size_bytes)
+    assert follower.asks is None, "the leader is not asked again at once"
+    follower.pass_pause()
+    follower.offer()
+    follower.give_all()
+    assert follower.world.host.snapshots.latest() == OFFERED, "one that is sound is taken"
+    assert follower.world.topics_in_image == 25
+    assert not follower.world.broken and not follower.world.ports.failures
+
+
+def test_one_that_comes_byte_by_byte_is_looked_at_as_soon_as_that_can_be():
+    follower = Follower()
+    follower.offer()
+    data = b"\x00" * 400
+    for end in range(1, HEADER_BYTES):
+        follower.give(data[:end], 1 << 30)
+        assert isinstance(follower.asks, FetchSnapshotRequest)
+    assert follower.world.checkpoints() == [f"{OFFERED}.checkpoint.part"]
+    follower.give(data[:HEADER_BYTES], 1 << 30)
+    assert follower.world.checkpoints() == []
+
+
+def test_a_sound_one_may_come_byte_by_byte():
+    follower = Follower()
+    follower.offer()
+    for end in range(1, len(SOUND) + 1):
+        follower.give(SOUND[:end], len(SOUND))
+    assert follower.world.host.snapshots.latest() == OFFERED
+
+
+def test_one_that_there_is_no_room_for_is_not_begun(caplog):
+    follower = Follower()
+    disk = follower.world.disk
+    disk.free = FREE_KEPT_BYTES + len(SOUND) - 1
+    for _ in range(5):
+        follower.offer()
+        follower.give(SOUND, len(SOUND))
+        assert follower.world.checkpoints() == []
+        if follower.asks is not None:
+            follower.give(SOUND, len(SOUND))
+        assert follower.asks is None
+        follower.pass_pause()
+    (told,) = refused(caplog)
+    assert str(len(SOUND)) in told and str(disk.free) in told and LOG in told
+    disk.free += 1
+    follower.offer()
+    follower.give_all()
+    assert follower.world.host.snapshots.latest() == OFFERED
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_fills_up_meanwhile_gives_back_what_was_taken(number, caplog):
+    follower = Follower()
+    follower.offer()
+    follower.give(SOUND, len(SOUND))
+
+    def full(operation: str, path: str, _: int) -> OSError | None:
+        is_ours = operation == "write" and path.endswith(".part")
+        return OSError(number, "no room") if is_ours else None
+
+    follower.world.disk.fault = full
+    follower.give(SOUND, len(SOUND))
+    assert "no room" in refused(caplog)[0]
+    assert follower.world.checkpoints() == []
+    assert not follower.world.ports.failures, "and the log goes on"
+    follower.world.disk.fault = None
+    follower.give(SOUND, len(SOUND))
+    follower.pass_pause()
+    follower.offer()
+    follower.give_all()
+    assert follower.world.topics_in_image == 25
+
+
+def test_a_disk_that_refuses_ends_it():
+    follower = Follower()
+    follower.offer()
+
+    def refuses(operation: str, path: str, _: int) -> OSError | None:
+        is_ours = operation == "write" and path.endswith(".part")
+        return OSError(errno.EIO, "broken") if is_ours else None
+
+    follower.world.disk.fault = refuses
+    follower.give(SOUND, len(SOUND))
+    assert "broken" in follower.world.ports.failures[0]
+
+
+# -- looked at aside -------------------------------------------------------------------------------
+
+
+def all_given() -> Follower:
+    """One that has all pieces, and a thread that is about to look at them."""
+    follower = Follower()
+    follower.world.ports.waits_aside = True
+    follower.offer()
+    follower.give_all()
+    assert len(follower.world.ports.aside) == 1
+    return follower
+
+
+def look_aside(follower: Follower) -> None:
+    (work,) = follower.world.ports.aside
+    work()
+
+
+def test_nothing_of_it_is_seen_while_it_is_looked_at():
+    follower = all_given()
+    world = follower.world
+    assert follower.asks is None, "the log is left alone"
+    assert world.host.snapshots.latest() is None and world.topics_in_image == 0
+    assert (world.host.log.end_offset, world.images) == (0, [])
+    look_aside(follower)
+    assert world.host.snapshots.latest() == OFFERED
+    assert len(world.images) == 1 and world.topics_in_image == 25
+    assert isinstance(follower.asks, FetchRequest), "and it goes on behind it"
+
+
+def test_it_may_take_longer_than_the_leader_may_be_silent():
+    """Who cannot stand for election yet does not, however long it takes, nor asks anybody."""
+    follower = all_given()
+    epoch = follower.machine.epoch
+    follower.world.timers.advance(10 * follower.world.config.fetch_timeout_ms)
+    assert follower.machine.epoch == epoch
+    look_aside(follower)
+    assert follower.world.topics_in_image == 25
+
+
+def test_another_leader_may_come_meanwhile():
+    follower = all_given()
+    begin = messages.begin_request(follower.world.config, 1, QuorumState(EPOCH + 1, 2))
+    follower.feed(received(lambda _: None, begin))
+    assert follower.machine.epoch == EPOCH + 1
+    look_aside(follower)
+    assert follower.world.topics_in_image == 25
+    assert isinstance(follower.asks, FetchRequest)
+
+
+def test_a_stop_meanwhile_leaves_the_log_as_it_was():
+    follower = all_given()
+    (work,) = follower.world.ports.aside
+    follower.world.stop()
+    work()
+    assert follower.world.host.snapshots.latest() is None
+    follower.world.start()
+    assert follower.world.checkpoints() == [] and follower.machine.end_offset == 0
+
+
+def test_a_disk_that_refuses_meanwhile_ends_it():
+    follower = all_given()
+
+    def refuses(operation: str, path: str, _: int) -> OSError | None:
+        return OSError(errno.EIO, "broken") if operation == "rename" else None
+
+    follower.world.disk.fault = refuses
+    look_aside(follower)
+    assert "broken" in follower.world.ports.failures[0]
+
+
+def test_what_nobody_has_foreseen_is_told_and_no_end(caplog, monkeypatch):
+    follower = all_given()
+
+    def fail(*_: Any) -> None:
+        raise RecursionError("unforeseen")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fencepost.broker.snapshot_keeper.load_snapshot", fail)
+        look_aside(follower)
+    assert "unforeseen" in refused(caplog)[0]
+    assert any(one.exc_info for one in caplog.records)
+    follower.world.ports.waits_aside = False
+    follower.pass_pause()
+    follower.offer()
+    follower.give_all()
+    assert follower.world.topics_in_image == 25
