@@ -16,7 +16,7 @@ A new connection asks for ApiVersions first, and every request goes in the newes
 sides have. A peer that cannot be reached is left alone for a while, longer from time to time; what
 is sent meanwhile fails at once, so that who can ask another node does. One that answers what cannot
 be read, or out of turn, is hung up on and left alone likewise, with one log line until it has
-answered as it should.
+answered as it should; so is one that hangs up on new connections, over and over, when it is asked.
 """
 
 from __future__ import annotations
@@ -178,6 +178,7 @@ class _Peer:
         self._connecting: set[asyncio.Task[None]] = set()
         self._failures = 0
         self._refusals = 0
+        self._hang_ups = 0
         self._not_before = 0.0
         self._last_failure = ""
 
@@ -225,9 +226,9 @@ class _Peer:
 
     def has_answered(self) -> None:
         """A request was answered as it should be: what was wrong with the peer is over."""
-        if self._refusals:
+        if self._refusals or self._hang_ups > 1:
             log.info("%s answers as it should again", self)
-        self._refusals = 0
+        self._refusals = self._hang_ups = 0
 
     def has_misbehaved(self, reason: str) -> None:
         """A connection hangs up on the peer, which does not speak as it should."""
@@ -236,6 +237,15 @@ class _Peer:
         self._leave_alone(self._refusals)
         self._refusals += 1
         self._last_failure = f"{self} was hung up on: {reason}"
+
+    def has_hung_up(self) -> None:
+        """A new connection ended with its first request: again and again, that is no chance."""
+        if self._hang_ups:
+            if self._hang_ups == 1:
+                log.info("%s hangs up when it is asked; it is asked less often now", self)
+            self._leave_alone(self._hang_ups - 1)
+            self._last_failure = f"{self} hung up when it was asked"
+        self._hang_ups += 1
 
     def is_lost(self, connection: _Connection, reason: str, *, was_usable: bool) -> None:
         """A connection is gone; one that was never usable counts as an attempt that failed."""
@@ -253,8 +263,8 @@ class _Peer:
         """Give waiting requests to idle connections, and make as many new ones as are missing."""
         while self._waiting and self._idle:
             ask = self._waiting.popleft()
-            if not ask.done:
-                self._idle.pop().send(ask)
+            if not ask.done and self._idle[-1].send(ask):
+                self._idle.pop()
         unready = len(self._connecting) + sum(not one.usable for one in self._connections)
         wanted = min(len(self._waiting) - unready, MAX_CONNECTIONS - self._count)
         if wanted <= 0 or self.owner.closed:
@@ -329,6 +339,7 @@ class _Connection(asyncio.Protocol):
         self._correlation_id = 0
         self._expected: tuple[type[Message], int] | None = None
         self._ask: _Ask | None = None
+        self._has_answered = False
         self._lost = False
         self._handshake_timer: asyncio.TimerHandle | None = None
 
@@ -362,12 +373,17 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone."""
+        if self._ask is not None and not self._has_answered:
+            self._peer.has_hung_up()
         self.drop("it hung up" if exc is None else str(exc))
 
     # -- what the peer says --------------------------------------------------------------------
 
-    def send(self, ask: _Ask) -> None:
-        """Send in the newest version that both sides have."""
+    def send(self, ask: _Ask) -> bool:
+        """Send in the newest version that both sides have; whether there is one.
+
+        If not, the ask has failed, and the connection can take another.
+        """
         assert self.usable and self._ask is None, "a connection takes one request at a time"
         request = ask.request
         key = request.api_key
@@ -377,15 +393,14 @@ class _Connection(asyncio.Protocol):
         if theirs is None or version < max(theirs[0], request.min_version):
             name = type(request).__name__
             ask.fail(Unserved(f"{self._peer} does not serve {name} in a version of ours"))
-            self._peer.is_ready(self)
-            return
-        self._ask, ask.connection = ask, self
+            return False
         try:
             self._write(request, version)
         except WireError as error:
-            self._ask = ask.connection = None
             ask.fail(Unserved(f"{self._peer}: {error}"))
-            self._peer.is_ready(self)
+            return False
+        self._ask, ask.connection = ask, self
+        return True
 
     def drop(self, reason: str) -> None:
         """Hang up; a request on its way has failed."""
@@ -436,6 +451,7 @@ class _Connection(asyncio.Protocol):
         ask, self._ask = self._ask, None
         assert ask is not None, "a response that is expected has its request"
         ask.connection = None
+        self._has_answered = True
         self._peer.has_answered()
         self._peer.is_ready(self)  # first: what the answer leads to may go the same way
         ask.answer(response)
