@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 from pathlib import Path
 
 import pytest
 
 from fencepost.cli.main import main
+from fencepost.sim.listing import first_words
 
 STORY = """\
 > voters 1
@@ -142,3 +145,14 @@ def test_what_there_is_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None
     assert all(says for kind in said.values() for says in kind.values())
     assert main(["sim", "list"]) == 0
     assert "grants-two-votes" in capsys.readouterr().out
+
+
+def test_a_fault_of_ones_own_needs_no_words_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("of_ones_own")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    told = type("Told", (), {"__module__": module.__name__, "__doc__": "By its class.\n\nMore."})
+    silent = type("Silent", (), {"__module__": module.__name__})
+    assert first_words(told) == "By its class."
+    assert first_words(silent) == "(says nothing of itself)"
+    module.__doc__ = "By its file."
+    assert first_words(told) == "By its file."

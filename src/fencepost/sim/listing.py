@@ -14,9 +14,9 @@ from fencepost.sim.script import commands
 def everything() -> dict[str, dict[str, str]]:
     """By kind and name, what each is, from its own words."""
     return {
-        "faults": {name: _first_line(_module(kind)) for name, kind in fault_classes().items()},
+        "faults": {name: first_words(kind) for name, kind in fault_classes().items()},
         "checks": {
-            check.kind: _first_line(_module(type(check))).partition(": ")[2]
+            check.kind: first_words(type(check)).removeprefix(f"{check.kind}: ")
             for check in load_checks()
         },
         "ablations": {name: load_ablation(name).says for name in ablation_names()},
@@ -24,12 +24,12 @@ def everything() -> dict[str, dict[str, str]]:
     }
 
 
-def _module(kind: type) -> str:
-    return sys.modules[kind.__module__].__doc__ or ""
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0]
+def first_words(kind: type) -> str:
+    """The first line that a fault's or check's file, or else its class, says of itself."""
+    for text in (sys.modules[kind.__module__].__doc__, kind.__dict__.get("__doc__")):
+        if text and text.strip():
+            return text.strip().splitlines()[0]
+    return "(says nothing of itself)"
 
 
 def _usage(text: str) -> str:
