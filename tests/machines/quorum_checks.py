@@ -36,7 +36,7 @@ class Flight:
 
     def __str__(self) -> str:
         name = type(self.message or self.request).__name__
-        shown = name if self.kind != "failure" else f"no answer to {name}"
+        shown = name if self.message is not None else f"no answer to {name}"
         return f"{self.source}->{self.target} {shown}"
 
 

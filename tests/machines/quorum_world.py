@@ -133,7 +133,8 @@ class _Ports:
 class World(Checks):
     """Nodes 1 to n, of which all but the last `observers` vote.
 
-    `drafts` has the nodes that follow with the draft FetchQuorumRecords, and at which version.
+    `drafts` has the nodes that follow with the draft FetchQuorumRecords, and at which version. With
+    `refuses`, who asks a node that is down is told that nothing listens there.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class World(Checks):
         snapshot_max_bytes: int = 1 << 20,
         retention_bytes: int = 1 << 30,
         drafts: Mapping[int, int] | None = None,
+        refuses: bool = False,
     ) -> None:
         super().__init__()
         self.now_ms = 0
@@ -164,6 +166,7 @@ class World(Checks):
             retention_bytes=retention_bytes,
         )
         self._drafts = drafts or {}
+        self._refuses = refuses
         self.retention_bytes = retention_bytes
         self._sent = 0
         self._appended = 0
@@ -293,7 +296,8 @@ class World(Checks):
         cut = (flight.source, flight.target) in self.blocked
         if flight.kind == "request":
             if target.driver is None or cut:
-                self._put_failure(flight)
+                is_refused = self._refuses and not cut
+                self._put_failure(flight, "refused" if is_refused else "failure")
                 return
             request = self._travelled(flight, flight.message)
             answerer = self._answerer(flight, target)
@@ -304,8 +308,10 @@ class World(Checks):
                 target.driver.feed(KEY, received(answerer, request))
         elif target.driver is None or target.life != flight.life:
             return
-        elif flight.kind == "failure" or cut:
-            target.driver.feed(KEY, RequestFailed(self.peer_of(flight), flight.request))
+        elif flight.kind in ("failure", "refused") or cut:
+            is_refused = flight.kind == "refused" and not cut
+            failure = RequestFailed(self.peer_of(flight), flight.request, is_refused)
+            target.driver.feed(KEY, failure)
         else:
             response = self._travelled(flight, flight.message)
             target.driver.feed(KEY, answered(self.peer_of(flight), flight.request, response))
@@ -435,8 +441,8 @@ class World(Checks):
         self._sent += 1
         self.flights.append(Flight(self._sent, kind, source, target, message, request, life))
 
-    def _put_failure(self, flight: Flight) -> None:
-        self._put("failure", flight.target, flight.source, None, flight.request, flight.life)
+    def _put_failure(self, flight: Flight, kind: str = "failure") -> None:
+        self._put(kind, flight.target, flight.source, None, flight.request, flight.life)
 
     def _answerer(self, flight: Flight, target: Node) -> Callable[[Any], None]:
         life = target.life

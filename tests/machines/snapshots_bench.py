@@ -40,6 +40,7 @@ from fencepost.machines.quorum import (
     messages,
     received,
 )
+from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -195,9 +196,9 @@ def give(bench: Bench, response: FetchSnapshotResponse) -> list[Effect]:
     return bench.step(answered(2, bench.machine._in_flight[2][0], response))
 
 
-def loading() -> Bench:
+def loading(bench: Bench | None = None) -> Bench:
     """A follower that has the first piece and asks for the second."""
-    bench = Bench()
+    bench = bench or Bench()
     asked = bench.asks(offer(bench))
     partition = asked.topics[0].partitions[0]
     assert (partition.snapshot_id.end_offset, partition.snapshot_id.epoch) == OFFERED
@@ -207,9 +208,9 @@ def loading() -> Bench:
     return bench
 
 
-def loaded() -> Bench:
+def loaded(bench: Bench | None = None) -> Bench:
     """A follower that has all pieces and waits for them to be installed."""
-    bench = loading()
+    bench = loading(bench)
     effects: list[Effect] = []
     for position in range(100, len(DATA), 100):
         assert not [w for w in works(effects) if isinstance(w, InstallSnapshot)]
@@ -225,11 +226,11 @@ def again(bench: Bench) -> str:
     return type(bench.asks(effects)).__name__
 
 
-def install(bench: Bench) -> list[Effect]:
+def install(bench: Bench, history: VoterHistory | None = None) -> list[Effect]:
     shelf = bench.log.snapshots
     assert shelf.finish(OFFERED) is None
     bench.log.start_over(OFFERED)
-    return bench.step(SnapshotInstalled(OFFERED))
+    return bench.step(SnapshotInstalled(OFFERED, history))
 
 
 def take(bench: Bench, end_offset: int, time_ms: int = 1_000) -> list[Effect]:

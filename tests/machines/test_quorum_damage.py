@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.batch.records import build_batch
-from fencepost.machines.effects import DropPrefix, TimerFired
+from fencepost.machines.effects import DropPrefix, SendAfterPersist, TimerFired
 from fencepost.machines.quorum import (
     FetchBounds,
     QuorumState,
@@ -127,3 +127,15 @@ def test_what_cannot_be_read_is_answered_with_an_error() -> None:
     answer = messages.unreadable(bounds)
     assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert answer.upper_bound_offset == answer.offset == 5
+
+
+def test_a_fetch_that_waited_for_what_is_cut_is_sent_anew() -> None:
+    """It is held back until the batch is on disk, which it will never be."""
+    bench = Bench()
+    asked = bench.machine._in_flight[2][0]
+    batch = build_batch([(None, b"new")], base_offset=5, leader_epoch=5)
+    bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 5, 6, 0)
+    held = bench.step(answered(2, asked, fetch_response(bounds, batch)))
+    assert [type(e) for e in held if getattr(e, "to", None) == 2] == [SendAfterPersist]
+    effects = bench.step(damage(5))
+    assert bench.asks(effects).topics[0].partitions[0].fetch_offset == 5

@@ -8,12 +8,21 @@ import pytest
 
 from fencepost.batch.records import build_batch
 from fencepost.machines.effects import Append, Fail, Persist, SendAfterPersist, TimerFired, Truncate
-from fencepost.machines.quorum import FetchBounds, QuorumState, Role, inputs, messages, received
-from fencepost.machines.quorum.voters import ReplicaKey
+from fencepost.machines.quorum import (
+    FetchBounds,
+    QuorumState,
+    Role,
+    answered,
+    inputs,
+    membership,
+    messages,
+    received,
+)
+from fencepost.machines.quorum.voters import Endpoint, ReplicaKey
 from fencepost.wire.api import end_quorum_epoch
 from fencepost.wire.errors import ErrorCode
 
-from .quorum_bench import CONFIG, EPOCH, FETCH_TIMEOUT_MS, Bench, answer_to_fetch, follower
+from .quorum_bench import CONFIG, EPOCH, FETCH_TIMEOUT_MS, FOUR, Bench, answer_to_fetch, follower
 from .quorum_world import World
 
 # -- following ---------------------------------------------------------------------------------
@@ -167,3 +176,14 @@ def test_an_observer_asks_the_voters_in_turn_and_follows() -> None:
     world.crash(leader_id)
     world.run(lambda: world.leader() is not None and world.has_converged())
     assert world.machine(4).leader_id == world.leader()
+
+
+def test_who_takes_no_update_says_where_the_leader_is() -> None:
+    bench = follower()
+    asked = membership.update_request(CONFIG, EPOCH, FOUR)
+    where = Endpoint("CONTROLLER", "three", 3)
+    for epoch, endpoint in ((EPOCH + 1, where), (EPOCH + 2, None)):
+        response = membership.update_response(ErrorCode.FENCED_LEADER_EPOCH, 3, epoch, endpoint)
+        bench.step(answered(2, asked, response))
+        assert (bench.machine.epoch, bench.machine.leader_id) == (epoch, 3)
+        assert bench.machine.address_of(3) == where, "and what is not said is not forgotten"

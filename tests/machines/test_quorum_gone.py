@@ -1,4 +1,4 @@
-"""A leader whose process has ended is succeeded at once, and by one voter at a time."""
+"""A leader that is gone is succeeded by one voter at a time; at once, if its process has ended."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fencepost.machines.quorum import RequestFailed, Role, inputs, messages, rec
 from fencepost.machines.quorum.transitions import SUCCESSION_STEP_MS
 
 from .quorum_bench import CONFIG, EPOCH, NODE, Bench, fetched, follower
+from .quorum_world import World
 
 LEADER = 2
 
@@ -72,3 +73,37 @@ def test_no_two_voters_have_the_same_place(leader_id: int) -> None:
             bench.machine._node_id = node_id
             places.add(bench.machine._place_behind(leader_id))
     assert places == {0, 1}
+
+
+def fire_what_is_due(world: World, latency_ms: int = 5) -> None:
+    """The next timers, all that are due before a message can get from one node to another."""
+    timers = sorted(
+        (deadline, id_, name)
+        for id_ in world.alive()
+        for name, deadline in world.nodes[id_].timers.items()
+    )
+    for deadline, id_, name in timers:
+        is_still_set = world.nodes[id_].timers.get(name) == deadline
+        if deadline <= timers[0][0] + latency_ms and is_still_set:
+            world.fire(id_, name)
+
+
+@pytest.mark.parametrize("voters", [3, 4, 5])
+def test_one_election_is_enough_when_a_leader_falls_silent(voters: int) -> None:
+    """Its last words reach all in the same moment; if all stood in the same moment, none would
+    win before the next election timeouts, which are random."""
+    world = World(voters)
+    for id_ in world.nodes:
+        world.start(id_)
+    world.run(world.has_converged)
+    old = world.leader()
+    assert old is not None
+    epoch, silent_since_ms = world.machine(old).epoch, world.now_ms
+    world.crash(old)  # and no connection is refused
+    while world.leader() is None:
+        fire_what_is_due(world)
+        world.settle()
+    new = world.leader()
+    assert new is not None and world.machine(new).epoch == epoch + 1
+    turns = (voters - 1) * SUCCESSION_STEP_MS
+    assert world.now_ms <= silent_since_ms + CONFIG.fetch_timeout_ms + turns

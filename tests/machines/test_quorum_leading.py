@@ -11,6 +11,7 @@ from fencepost.machines.effects import Persist, Persisted, Reply, TimerFired
 from fencepost.machines.quorum import (
     AppendRecords,
     FetchBounds,
+    QuorumMachine,
     QuorumState,
     answered,
     config as limits,
@@ -19,6 +20,7 @@ from fencepost.machines.quorum import (
     messages,
     received,
 )
+from fencepost.machines.quorum.roles import ParkedFetch
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -302,3 +304,32 @@ def test_a_restarted_leader_is_nobodys_leader() -> None:
     assert bench.machine.leader_id == -1 and bench.machine.state.leader_id == NODE
     bounds = reply_to(bench, fetch())
     assert (bounds.error, bounds.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def test_nobody_waits_longer_than_a_fetch_timeout() -> None:
+    """Whoever has hung up would be waited for, and one client could take all places."""
+    bench = leader()
+    parked = fetch(fetch_offset=3, last_fetched_epoch=EPOCH, max_wait_ms=(1 << 31) - 1)
+    assert not [e for e in bench.step(received("t", parked)) if isinstance(e, Reply)]
+    effects = bench.step(TimerFired(inputs.FETCH_WAIT), CONFIG.fetch_timeout_ms)
+    assert [e.value.error for e in effects if isinstance(e, Reply)] == [ErrorCode.NONE]
+
+
+def test_those_who_wait_are_looked_at_when_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fetch is a step: with a thousand observers each would look at a thousand others."""
+    looked: list[Any] = []
+    may_have_news = QuorumMachine._may_have_news
+
+    def counting(self: QuorumMachine, parked: ParkedFetch) -> bool:
+        looked.append(parked.token)
+        return may_have_news(self, parked)
+
+    monkeypatch.setattr(QuorumMachine, "_may_have_news", counting)
+    bench = leader()
+    waiting = [10 + n for n in range(50)]
+    for n in waiting:
+        asked = fetch_request(EPOCH, 3, EPOCH, replica=n)
+        assert not [e for e in bench.step(received(n, asked)) if isinstance(e, Reply)]
+    assert len(looked) <= 1
+    told = [e.token for e in bench.step(append()) if isinstance(e, Reply)]
+    assert told == waiting, "all hear of it"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fencepost.batch.records import build_batch
-from fencepost.machines.effects import Fail, TimerFired
+from fencepost.machines.effects import Fail, Persisted, TimerFired
 from fencepost.machines.quorum import (
     FetchBounds,
     QuorumState,
@@ -30,13 +31,16 @@ from .quorum_bench import (
     Bench,
     answer_to_vote,
     begin,
+    end,
     fetched,
     follower,
     leader,
     prospective,
+    resigned,
     unattached,
     vote,
 )
+from .quorum_world import KEY, World
 
 # -- who is said to lead -----------------------------------------------------------------------
 
@@ -196,3 +200,146 @@ def test_unsound_batches_are_told_of_with_their_epoch() -> None:
     bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 2, 3, 1, 0)
     assert not asked_again(bench, answered(2, asked, fetch_response(bounds, rotten)), 2)
     assert bench.machine.unsound_in_epoch == EPOCH and bench.machine.end_offset == 2
+
+
+# -- two leaders of one epoch ------------------------------------------------------------------
+
+
+def rival(source: int, leader_id: int, epoch: int = EPOCH) -> Any:
+    """`source` answers a vote that `leader_id` leads."""
+    asked = vote_request(CONFIG, source, NODE, EPOCH, (4, 2), True)
+    return answered(source, asked, messages.vote_response(ErrorCode.NONE, leader_id, epoch, False))
+
+
+def with_records_of_the_epoch() -> Bench:
+    """Follows 2, and has a batch of its epoch."""
+    bench = follower()
+    batch = build_batch([(None, b"v")], base_offset=2, leader_epoch=EPOCH)
+    bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 2, 3, 1, 0)
+    bench.step(answered(2, bench.machine._in_flight[2][0], fetch_response(bounds, batch)))
+    assert bench.machine.end_offset == 3
+    return bench
+
+
+def observer() -> Bench:
+    bench = Bench(QuorumState(EPOCH, leader_id=2), voters=(2, 3))
+    assert not bench.machine.is_voter and bench.machine.role is Role.FOLLOWER
+    return bench
+
+
+def asking_around() -> Bench:
+    """Has followed 2, which is silent."""
+    bench = follower()
+    bench.step(TimerFired(inputs.FETCH), LATER)
+    assert bench.machine.role is Role.PROSPECTIVE and bench.machine.leader_id == 2
+    return bench
+
+
+# Who knows another leader, by whose word whom it is told of, and whom it takes for the leader then;
+# None if it stops.
+RIVALS: list[tuple[Any, int, int, int | None]] = [
+    (leader, 3, 3, None),
+    (leader, 3, 2, NODE),
+    (leader, 2, 2, None),
+    (resigned, 3, 3, None),
+    (resigned, 3, 2, -1),
+    (follower, 3, 3, 3),
+    (follower, 2, 3, 3),
+    (follower, 3, 9, 2),
+    (asking_around, 3, 3, 3),
+    (asking_around, 2, 3, 3),
+    (asking_around, 3, 9, 2),
+    (with_records_of_the_epoch, 3, 3, None),
+    (with_records_of_the_epoch, 2, 3, None),
+    (with_records_of_the_epoch, 3, 9, 2),
+    (observer, 3, 3, 3),
+    (observer, -2, 3, 3),
+]
+
+
+@pytest.mark.parametrize(("make", "source", "leader_id", "then"), RIVALS)
+def test_a_second_leader_of_an_epoch_is_weighed(
+    make: Any, source: int, leader_id: int, then: int | None
+) -> None:
+    bench = make()
+    before = bench.machine.state
+    effects = bench.step(rival(source, leader_id))
+    if then is None:
+        assert bench.machine.role is Role.FAILED
+        assert [effect for effect in effects if isinstance(effect, Fail)]
+        assert bench.machine.state == before
+        return
+    assert bench.machine.leader_id == then and bench.machine.role is not Role.FAILED
+    assert bench.machine.state == replace(before, leader_id=then if then > 1 else before.leader_id)
+
+
+def test_the_vote_stays_given_when_the_leader_on_record_turns_out_to_be_none() -> None:
+    bench = Bench(QuorumState(EPOCH, 2, voted_id=3))
+    bench.step(rival(3, 3))
+    assert bench.machine.state == QuorumState(EPOCH, 3, voted_id=3)
+    bench.step(vote(EPOCH, log=(4, 9)))
+    assert bench.machine.state.voted_id == 3
+
+
+@pytest.mark.parametrize("named", [3, 4])
+def test_one_message_in_the_wrong_moment_stops_nobody(named: int) -> None:
+    """2 has given its vote to 1 and is told, before it hears of 1, that another leads: 3, which
+    does not, or 4, which is not even there."""
+    world = World(3, observers=1)
+    for id_ in (1, 2, 3):
+        world.start(id_)
+    world.fire(1, inputs.ELECTION)
+    while world.machine(1).role is not Role.LEADER:
+        world.deliver(world.flights[0])
+    epoch = world.machine(1).epoch
+    lie = messages.begin_request(replace(CONFIG, cluster_id=None), 2, QuorumState(epoch, named))
+    world.driver(2).feed(KEY, received(lambda value: None, lie))
+    assert world.machine(2).leader_id == named
+    world.run(world.has_converged)
+    world.wait(10_000)
+    assert (world.leader(), world.machine(2).leader_id) == (1, 1)
+    assert [node.failed for node in world.nodes.values()] == [None] * 4
+    if named == 3:
+        assert world.machine(1).epoch == epoch, "3 itself says who leads"
+
+
+# -- a lone voter ------------------------------------------------------------------------------
+
+
+def alone() -> Bench:
+    bench = Bench(QuorumState(EPOCH), voters=(NODE,))
+    assert (bench.machine.role, bench.machine.epoch) == (Role.LEADER, EPOCH + 1)
+    return bench
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        vote(EPOCH + 9, log=(0, 0)),
+        vote(EPOCH + 9, log=(9, 9), pre_vote=True),
+        begin(EPOCH + 9),
+        end(EPOCH + 9, first=3),
+        rival(2, -1, EPOCH + 9),
+        rival(2, 2, EPOCH + 9),
+        rival(2, NODE, EPOCH + 9),
+    ],
+    ids=["vote", "pre-vote", "begin", "end", "later epoch", "later leader", "its own"],
+)
+def test_a_lone_voter_that_hears_of_a_later_epoch_leads_again_at_once(claim: Any) -> None:
+    bench = alone()
+    bench.step(claim)
+    assert (bench.machine.role, bench.machine.epoch) == (Role.LEADER, EPOCH + 10)
+    bench.log.durable_offset = bench.log.end_offset
+    bench.step(Persisted(bench.log.end_offset))
+    assert bench.machine.is_active_leader
+
+
+def test_a_lone_voter_leaves_its_chance_to_whom_it_voted_for() -> None:
+    """The candidate's log is longer: it may say that there are two voters."""
+    bench = alone()
+    bench.step(vote(EPOCH + 9, log=(EPOCH + 8, 9)))
+    assert bench.machine.role is Role.UNATTACHED and bench.machine.state.voted_id == 3
+    bench.step(begin(EPOCH + 9, leader_id=3))
+    assert (bench.machine.role, bench.machine.leader_id) == (Role.FOLLOWER, 3)
+    bench.step(TimerFired(inputs.FETCH), LATER)
+    assert bench.machine.role is Role.LEADER, "it was silent"

@@ -38,6 +38,7 @@ def world_of(rng: random.Random, voters: int, machine_class: type[QuorumMachine]
         snapshot_max_bytes=rng.choice([64, 500, 1 << 20]),
         retention_bytes=rng.choice([0, 600, 3_000]) if takes_snapshots else 1 << 30,
         drafts=drafts,
+        refuses=rng.random() < 0.5,
     )
 
 

@@ -13,7 +13,11 @@ import pytest
 
 from fencepost.machines.quorum import Role, answered, inputs, membership
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey
-from fencepost.wire.api.api_versions import ApiVersionsResponse, SupportedFeatureKey
+from fencepost.wire.api.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.control import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 from fencepost.wire.types import Uuid
@@ -297,6 +301,22 @@ def test_a_controller_joins_on_its_own() -> None:
     assert [world.machine(id_).voters for id_ in world.nodes] == [(1, 2, 3, 4)] * 4
 
 
+def test_a_controller_that_asks_in_vain_to_join_keeps_its_leader() -> None:
+    """Its leader gets no answer from it, and it does not fetch until the leader has given up."""
+    world = VotersWorld(3, others=1, joins=True)
+    for id_ in world.nodes:
+        world.start(id_)
+    world.run(lambda: world.leader() is not None and world.machine(4).leader_id >= 0)
+    asked, end_ms = 0, world.now_ms + 20_000
+    while world.now_ms < end_ms:
+        for flight in [f for f in world.flights if isinstance(f.message, ApiVersionsRequest)]:
+            world.drop(flight, told=False)
+            asked += 1
+        world.tick()
+        assert world.machine(4).role is Role.FOLLOWER
+    assert asked > 3 and 4 not in world.machine(1).voters
+
+
 def test_a_controller_with_a_new_disk_replaces_what_it_was() -> None:
     world = led(others=0, joins=True)
     world.crash(3)
@@ -470,6 +490,24 @@ def test_an_answer_about_versions_that_nobody_waits_for_adds_nobody() -> None:
     assert world.machine(1).voters == (1, 2, 3) and world.changes == {}
     world.driver(1).feed(KEY, answered(4, asked.request, response))
     assert world.machine(1).voters == (1, 2, 3, 4)
+
+
+def test_a_late_answer_about_versions_is_not_taken_for_the_next_voters() -> None:
+    """The first was asked at a wrong address; the operator corrects it and tries again."""
+    world = led()
+    world.add_voter(1, 4, timeout_ms=500)
+    (first,) = [f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest"]
+    world.flights.clear()
+    world.fire(1, inputs.VOTER_CHANGE)
+    world.moved[4] = (Endpoint("CONTROLLER", "elsewhere", 4),)
+    world.add_voter(1, 4, name="again", timeout_ms=60_000)
+    (second,) = [f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest"]
+    feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+    answer = ApiVersionsResponse(supported_features=[feature])
+    world.driver(1).feed(KEY, answered(4, first.request, answer))
+    assert world.machine(1).voters == (1, 2, 3)
+    world.driver(1).feed(KEY, answered(4, second.request, answer))
+    assert world.machine(1).voter_set.get(4) == world.voter(4)
 
 
 def test_a_voter_that_says_nothing_of_the_level_can_run_none_but_the_first() -> None:

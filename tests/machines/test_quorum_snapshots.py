@@ -20,6 +20,8 @@ from fencepost.machines.quorum import (
     received,
 )
 from fencepost.machines.quorum.transitions import SUCCESSION_STEP_MS
+from fencepost.machines.quorum.voter_history import VoterHistory
+from fencepost.machines.quorum.voters import VoterSet
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 
@@ -223,3 +225,39 @@ def test_an_offer_that_makes_no_sense_is_not_taken_up(half: tuple[int, int]) -> 
     bench = Bench()
     assert bench.asks(offer(bench, half)) is None
     assert again(bench) == "FetchRequest"
+
+
+def heard_of_a_later_epoch(bench: Bench) -> Bench:
+    ask = messages.vote_request(CONFIG, NODE, 3, EPOCH + 1, (4, 9), False)
+    bench.step(received("t", ask))
+    assert bench.machine.role is Role.UNATTACHED
+    return bench
+
+
+def test_who_has_no_vote_by_the_snapshot_waits_for_no_election() -> None:
+    """Its own epoch would be ahead of the leader's, which it then could never follow."""
+    bench = heard_of_a_later_epoch(loaded())
+    effects = install(bench, VoterHistory(VoterSet.of_ids((2, 3))))
+    assert [e for e in effects if isinstance(e, Send)], "it asks around, as observers do"
+    bench.step(TimerFired(inputs.ELECTION), LATER)
+    assert (bench.machine.role, bench.machine.epoch) == (Role.UNATTACHED, EPOCH + 1)
+
+
+def test_who_has_a_vote_by_the_snapshot_stands_in_time() -> None:
+    observer = Bench(voters=(2, 3))
+    bench = heard_of_a_later_epoch(loaded(observer))
+    assert inputs.ELECTION not in bench.machine._deadlines
+    install(bench, VoterHistory(VoterSet.of_ids((1, 2, 3))))
+    bench.step(TimerFired(inputs.ELECTION), LATER)
+    assert bench.machine.role is Role.PROSPECTIVE
+
+
+def test_who_was_leader_and_answers_that_it_is_none_gets_no_more_time() -> None:
+    bench = loading()
+    for error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE):
+        last_heard_ms = bench.now_ms
+        bench.now_ms += CONFIG.fetch_timeout_ms // 2
+        give(bench, piece(100, error=error, leader=(-1, EPOCH)))
+        waits_until_ms = last_heard_ms + CONFIG.fetch_timeout_ms + SUCCESSION_STEP_MS
+        assert bench.machine._deadlines[inputs.FETCH] == waits_until_ms
+        bench = loading()

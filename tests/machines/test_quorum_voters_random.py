@@ -31,6 +31,7 @@ def world_of(rng: random.Random, machine_class: type[QuorumMachine]) -> VotersWo
         machine_class=machine_class,
         jitter=lambda node_id: jitters[node_id],
         encoded=rng.random() < 0.1,
+        refuses=rng.random() < 0.5,
     )
 
 
