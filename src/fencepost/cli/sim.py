@@ -101,6 +101,9 @@ def _add_world(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--faults", metavar="NAMES", help="just these, comma-separated; or none")
     parser.add_argument("--without", metavar="NAMES", help="these faults never")
     parser.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
+    parser.add_argument(
+        "--over-budget", action="store_true", help="damage more disks than a quorum can spare"
+    )
 
 
 def _help(parser: argparse.ArgumentParser) -> int:
@@ -128,7 +131,7 @@ def _plan(arguments: argparse.Namespace) -> Any:
         ablation = _load(arguments.ablation, load_ablation)
         rules = ablation.rules
         faults = ablation.faults if faults is None else faults
-    base = Options(faults=faults, faults_off=without)
+    base = Options(faults=faults, faults_off=without, over_budget=arguments.over_budget)
     return Plan(base=base, rules=rules, ablation=arguments.ablation)
 
 

@@ -62,6 +62,7 @@ class Call:
     """A request, and what has become of it."""
 
     __slots__ = (
+        "is_forgotten",
         "is_open",
         "life",
         "message",
@@ -85,6 +86,8 @@ class Call:
         self.response: Message | None = None
         self.version = -1
         self.is_open = True
+        self.is_forgotten = False
+        """Whether the connection is gone on one side only: nothing of it arrives any more."""
 
 
 class Network:
@@ -93,9 +96,7 @@ class Network:
     def __init__(self, world: World) -> None:
         self._world = world
         self._lane = world.tape.lane("network")
-        self._travel: Travel | None = None
-        if world.options.on_wire:
-            self._travel = Travel(world.tape.lane("versions"), world.options.is_dynamic)
+        self._travel = Travel(world.tape.lane("versions"), world.options.is_dynamic)
         self._open: dict[int, dict[Call, None]] = {id_: {} for id_ in world.options.node_ids}
         by_hand = world.options.by_hand
         self.links = {
@@ -144,7 +145,7 @@ class Network:
             return
         call = Call(source, target, to, request)
         self._open[target.id][call] = None
-        if self._travel is not None:
+        if self._world.options.on_wire or source.is_old or target.is_old:
             travelled = self._travel.request(call)
             if travelled is None:
                 self._world.schedule_in(0, "failure", lambda: self._unsupported(call), source)
@@ -179,7 +180,7 @@ class Network:
             self._fail_later(call, is_reset=lane.pick(2) == 0)
             return
         world = self._world
-        at_us = world.now_us + link.delay_us
+        at_us = max(world.now_us, world.nodes[sender].silent_until_us) + link.delay_us
         if link.jitter_us:
             at_us += lane.pick(link.jitter_us)
         at_us = max(at_us, link.clogged_until_us)
@@ -195,11 +196,14 @@ class Network:
     def _arrive(self, call: Call) -> None:
         """A request is there."""
         target, source = call.target, call.source
+        if call.is_forgotten:
+            return  # whoever sent it is going to hear nothing for long
         if self._link(source.id, target.id).is_cut:
             self._fail_later(call, is_reset=False)
             return
         if not target.is_up:
-            self._fail_later(call, is_reset=True, is_refused=target.is_powered)
+            # A machine without power says nothing; one without the process refuses at once.
+            self._fail_later(call, is_reset=target.is_powered, is_refused=target.is_powered)
             return
         life = target.life
 
@@ -224,6 +228,8 @@ class Network:
 
     def _arrive_back(self, call: Call) -> None:
         """An answer is there."""
+        if call.is_forgotten:
+            return
         if self._link(call.target.id, call.source.id).is_cut:
             self._fail_later(call, is_reset=False)
             return
@@ -231,7 +237,7 @@ class Network:
             return
         assert call.response is not None, "it was answered"
         response = call.response
-        if self._travel is not None:
+        if call.version >= 0:
             response = self._travel.response(call)
         self._world.tell_message(call, "response")
         call.source.feed(answered(call.to, call.request, response))
@@ -241,6 +247,14 @@ class Network:
     def lose(self, call: Call) -> None:
         """A message of this call is gone with its connection."""
         self._fail_later(call, is_reset=True)
+
+    def forget(self, source: int, target: int) -> None:
+        """What `source` has asked of `target` is on a connection that `target` has forgotten: it
+        and its answer arrive nowhere, and `source` waits until the request has timed out."""
+        for call in list(self._open[target]):
+            if call.source.id == source and not call.is_forgotten:
+                call.is_forgotten = True
+                self._fail_later(call, is_reset=False)
 
     def _fail_later(self, call: Call, is_reset: bool, is_refused: bool = False) -> None:
         """The source is going to hear that there will be no answer; with `is_refused`, because

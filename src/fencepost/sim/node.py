@@ -55,6 +55,12 @@ class SimNode:
         """Why the product ended its last life itself; None if it did not."""
         self.is_excused = False
         """Whether its disk was made to refuse or is damaged, so that it may give up."""
+        self.is_old = False
+        """Whether its software speaks the lowest versions only."""
+        self.stuck_until_us = 0
+        """Until then no sync of its disk ends."""
+        self.silent_until_us = 0
+        """Until then its process waits for a sync, and nothing leaves it."""
         self.sync_base_us = 0 if world.options.by_hand else 500
         self.sync_jitter_us = 0 if world.options.by_hand else 2_000
         self.clock = NodeClock()
@@ -87,6 +93,8 @@ class SimNode:
         assert not self.is_up, f"node {self.id} runs already"
         self.life += 1
         self.is_paused, self.gave_up, self.is_powered = False, None, True
+        self.is_excused = self._has_an_excuse
+        self.silent_until_us = 0
         self.parked.clear()
         self.timers = NodeTimers(self)
         self.ports = SimPorts(self)
@@ -106,6 +114,23 @@ class SimNode:
         self.look_at_snapshots()
         self.metadata.start()
         self.look()
+
+    @property
+    def _has_an_excuse(self) -> bool:
+        """Whether something is wrong with the disk that a new life finds."""
+        return self.disk.fault is not None or self.world.watch.truth.disks[self.id].is_damaged
+
+    def stop(self) -> None:
+        """The process ends in an orderly way: it flushes, and leaves a note that it has."""
+        if self.gave_up is None:
+            try:
+                end_offset = self.metadata.log.end_offset
+                self.metadata.close()
+                self.log_dir.close()
+                self.world.watch.truth.flushed(self.id, end_offset)
+            except (LogError, OSError) as error:
+                self.disk_refused(str(error))
+        self.kill()
 
     def kill(self) -> None:
         """The process is gone; the machine, with its page cache, is not."""
@@ -138,13 +163,34 @@ class SimNode:
 
     def resume(self) -> None:
         """Go on, with everything that was to happen meanwhile."""
-        if not self.is_paused:
+        if not self.is_paused or self.world.now_us < self.silent_until_us:
             return
         self.is_paused = False
         parked, self.parked = self.parked, []
         for event in parked:
             event.at_us = self.world.now_us
             self.world.queue.push(event)
+
+    def sync_done(self) -> None:
+        """It has synced something, and could not go on before that had ended.
+
+        What leaves the node in the step that waits leaves it when the sync is over.
+        """
+        if self.world.now_us >= self.stuck_until_us or not self.is_up:
+            return
+        self.silent_until_us = self.stuck_until_us
+        self.pause()
+        life = self.life
+        self.world.schedule(
+            self.stuck_until_us, "synced", lambda: self.resume() if self.life == life else None
+        )
+
+    def unstick(self) -> None:
+        """Syncs end again, those that have begun at once."""
+        self.stuck_until_us = 0
+        if self.silent_until_us > self.world.now_us:
+            self.silent_until_us = 0
+            self.resume()
 
     def machine_failed(self, key: Hashable, reason: str) -> None:
         """The machine said that it cannot go on: the process ends, as a broker's does."""
@@ -201,9 +247,10 @@ class SimNode:
 
     def sync_us(self) -> int:
         """How long the flush that now begins takes."""
+        stuck_us = max(0, self.stuck_until_us - self.world.now_us)
         if self.sync_jitter_us == 0:
-            return self.sync_base_us
-        return self.sync_base_us + self._disk_lane.pick(self.sync_jitter_us)
+            return self.sync_base_us + stuck_us
+        return self.sync_base_us + stuck_us + self._disk_lane.pick(self.sync_jitter_us)
 
     def change_clock(self, *, jump_ms: int = 0, rate: int | None = None) -> None:
         """Set the clock, or have it run at another pace."""

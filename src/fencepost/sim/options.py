@@ -20,6 +20,7 @@ class Options:
     somebody picks what happens next. Without `has_controller`
     nothing but the quorum itself writes to the log. Of dynamic voters, `joins` has every controller
     add itself, and with `begins_static` the voters are configured until kraft.version is raised.
+    `over_budget`: any number of disks may be damaged or lost, and the quorum with them.
     """
 
     voters: int = 3
@@ -45,6 +46,7 @@ class Options:
     has_controller: bool = True
     joins: bool = False
     begins_static: bool = False
+    over_budget: bool = False
 
     @property
     def node_ids(self) -> tuple[int, ...]:

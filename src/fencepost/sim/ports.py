@@ -155,11 +155,13 @@ class SimPorts(MachinePorts):
         watch.truth.cut_begins(self._node.id, work.end_offset)
         super().truncate(key, work)
         watch.truth.cut(self._node.id, work.end_offset)
+        self._node.sync_done()
 
     def write_state(self, key: Hashable, state: Any) -> None:
         """As the product does it; the onlooker hears when it is durable."""
         super().write_state(key, state)
         self._node.world.watch.state_written(self._node.id, state)
+        self._node.sync_done()
 
     def install_snapshot(self, key: Hashable, work: InstallSnapshot) -> None:
         """As the product does it; the onlooker looks before and after."""
@@ -172,10 +174,12 @@ class SimPorts(MachinePorts):
         if log.start_offset != start_before or log.end_offset == end_offset:
             watch.truth.started_over(node.id, end_offset)
             node.look_at_snapshots()
+        node.sync_done()
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
         """As the product does it; the onlooker notes where the log begins."""
         super().drop_prefix(key, work)
+        self._node.sync_done()
         self._node.world.watch.truth.dropped_prefix(self._node.id, work.start_offset)
         self._node.look_at_snapshots()
 

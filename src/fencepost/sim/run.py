@@ -93,7 +93,7 @@ class Run:
         world.workload.begin()
         world.run_until(options.warm_up_ms * 1_000)
         if not world.watch.truth.committed:
-            raise Violation("liveness", "no leader was found although nothing was wrong")
+            raise Violation("liveness-start", "no leader was found although nothing was wrong")
         world.tell(lambda: f"faults: {', '.join(fault.name for fault in self.faults) or 'none'}")
         for fault in self.faults:
             fault.begin()
@@ -117,18 +117,22 @@ class Run:
 
     def _liveness(self) -> None:
         world, options = self.world, self.world.options
+        if options.over_budget and world.has_lost_a_quorum():
+            world.run_until(world.now_us + options.liveness_ms * 1_000)
+            return  # nobody can ask for more than that nodes do not disagree
         # A node may just have sent a request, and just heard from a leader that is none any more.
         knows_of_us = 1_000 * (options.request_timeout_ms + options.fetch_timeout_ms * 3 // 2)
         elects_us = 2 * 2 * 1_000 * options.election_timeout_ms
         limit_us = world.now_us + knows_of_us + elects_us
         if not world.run_while(lambda: not self._has_leader(), limit_us):
-            raise Violation("liveness", f"no leader is found: {world.describe()}")
+            raise Violation("liveness-leader", f"no leader is found: {world.describe()}")
         limit_us = world.now_us + options.liveness_ms * 1_000
         if not world.run_while(lambda: not self._has_converged(), limit_us):
-            raise Violation("liveness", f"nodes do not come together: {world.describe()}")
+            raise Violation("liveness-logs", f"nodes do not come together: {world.describe()}")
         overdue = [asked for asked in world.workload.waiting if self._is_overdue(asked.at_us)]
         if overdue:
-            raise Violation("liveness", f"{overdue[0].name} has no answer: {world.describe()}")
+            what = f"{overdue[0].name} has no answer: {world.describe()}"
+            raise Violation("liveness-answers", what)
         leader = world.leader()
         assert leader is not None, "nodes that have come together have a leader"
         world.workload.check_promises(leader.metadata.image)

@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fencepost.sim.earlier import Earlier
 from fencepost.sim.naming import unknown
 from fencepost.sim.network import Call
 from fencepost.sim.options import Options
@@ -76,6 +77,8 @@ class Script:
         """What became of appends and writes, by name."""
         self.changes: dict[str, str] = {}
         """What became of changes of the voters, by name."""
+        self.earlier: dict[str, Earlier] = {}
+        """Copies of disks, by the words that name their nodes."""
         self._world: World | None = None
         self._seen: dict[int, str] = {}
         self._shown: set[Event] = set()

@@ -13,6 +13,7 @@ from fencepost.machines.quorum.inputs import Resign
 from fencepost.sim.clock import PAR
 from fencepost.sim.damage import DIRECTORY, flip_batch, flip_snapshot
 from fencepost.sim.disk import Crash
+from fencepost.sim.earlier import Earlier
 from fencepost.sim.options import Options
 from fencepost.sim.script import MESSAGES, Script, ScriptError
 from fencepost.sim.script_table import command, node_of, options_of
@@ -276,7 +277,6 @@ def checkpoint(script: Script, words: list[str]) -> None:
 def rot(script: Script, words: list[str]) -> None:
     """`rot N OFFSET`: a bit of the batch with that offset changes on N's disk; N may give up."""
     node = node_of(script, words[0])
-    node.is_excused = True
     flip_batch(node, int(words[1]))
 
 
@@ -284,7 +284,6 @@ def rot(script: Script, words: list[str]) -> None:
 def rot_snapshot(script: Script, words: list[str]) -> None:
     """`rot-snapshot N`: a bit changes in the middle of N's newest snapshot."""
     node = node_of(script, words[0])
-    node.is_excused = True
     flip_snapshot(node)
 
 
@@ -292,7 +291,7 @@ def rot_snapshot(script: Script, words: list[str]) -> None:
 def lose(script: Script, words: list[str]) -> None:
     """`lose N FILE`: N, which is down, finds no file with that in its name; it may give up."""
     node = node_of(script, words[0])
-    node.is_excused = True
+    script.world.watch.truth.disks[node.id].is_damaged = True
     for name in node.disk.list(DIRECTORY):
         if words[1] in name:
             node.disk.unlink(f"{DIRECTORY}/{name}")
@@ -303,6 +302,27 @@ def lose(script: Script, words: list[str]) -> None:
 def wipe(script: Script, words: list[str]) -> None:
     """`wipe N`: N, which is down, gets an empty disk, with another directory id."""
     node_of(script, words[0]).new_disk()
+
+
+@command
+def remember(script: Script, words: list[str]) -> None:
+    """`remember N`: a copy of what N's disk holds, without what no sync has covered."""
+    script.earlier[words[0]] = Earlier(node_of(script, words[0]))
+
+
+@command
+def put_back(script: Script, words: list[str]) -> None:
+    """`put-back N [FILE]`: N, which is down, finds its disk, or the file with that in its name, as
+    it was remembered; with a file it may give up."""
+    node, earlier = node_of(script, words[0]), script.earlier[words[0]]
+    if len(words) == 1:
+        earlier.put_back()
+        return
+    script.world.watch.truth.disks[node.id].is_damaged = True
+    path = next((path for path in earlier.files() if words[1] in path), None)
+    if path is None:
+        raise ScriptError(f"node {node.id} had no {words[1]}")
+    node.disk.restore_file(earlier.stored, path)
 
 
 @command

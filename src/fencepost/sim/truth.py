@@ -144,6 +144,10 @@ class Truth:
         disk.durable_offset = disk.end_offset
         disk.on_their_way = 0
 
+    def put_back(self, node_id: int, known: DiskTruth) -> None:
+        """The node's disk is as it was when this was known of it."""
+        self.disks[node_id] = known
+
     def appended(self, node_id: int, entry: Entry) -> None:
         """A batch is in the page cache."""
         self.disks[node_id].entries.append(entry)

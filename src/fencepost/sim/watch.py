@@ -7,7 +7,7 @@ from typing import Any
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.trace import Trace
-from fencepost.sim.truth import Entry, NodeView, Truth
+from fencepost.sim.truth import DiskTruth, Entry, NodeView, Truth
 
 
 class Watch:
@@ -61,6 +61,12 @@ class Watch:
         for check in self.checks:
             check.recovered(self.truth, node_id, found, start_offset)
         self.truth.opened(node_id, found, start_offset)
+
+    def put_back(self, node_id: int, known: DiskTruth) -> None:
+        """A node's disk is as it was when this was known of it."""
+        for check in self.checks:
+            check.put_back(self.truth, node_id)
+        self.truth.put_back(node_id, known)
 
     def vote_told(self, voter_id: int, candidate: int, epoch: int) -> None:
         """A vote is on its way."""

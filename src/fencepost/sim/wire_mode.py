@@ -2,7 +2,8 @@
 
 In one seed of ten nothing reaches a node that the codec has not carried there, at any version that
 two Fencepost or Kafka controllers could agree on. What an old version cannot say is dropped as a
-broker drops it; where that would change what is asked, the answer is the one a broker gives.
+broker drops it; where that would change what is asked, the answer is the one a broker gives. In
+every seed, what goes to or from a node that is old (`faults/version_mix.py`) travels at the lowest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fencepost.wire.message import Message
 if TYPE_CHECKING:
     from fencepost.sim.network import Call
 
-_STATIC_FLOORS: dict[str, int] = {"FetchRequest": 12}
+_STATIC_FLOORS: dict[str, int] = {"FetchRequest": 15}
 _DYNAMIC_FLOORS: dict[str, int] = {
     "VoteRequest": 1,
     "BeginQuorumEpochRequest": 1,
@@ -25,7 +26,10 @@ _DYNAMIC_FLOORS: dict[str, int] = {
     "FetchRequest": 17,
     "FetchSnapshotRequest": 1,
 }
-"""The lowest versions that controllers agree on; with dynamic voters, those with directory ids."""
+"""The lowest versions that controllers agree on; with dynamic voters, those with directory ids.
+
+Below 15 a follower names itself in another field of Fetch; Kafka 3.5 and later speak 15.
+"""
 
 
 class Travel:
@@ -39,8 +43,10 @@ class Travel:
         """The call's request as it arrives; None if its version cannot say what is asked."""
         kind = type(call.request)
         floor = self._floors.get(kind.__name__, kind.min_version)
-        # The newest version is the benign choice.
-        call.version = kind.max_version - self._lane.pick(kind.max_version - floor + 1)
+        call.version = floor
+        if not (call.source.is_old or call.target.is_old):
+            # The newest version is the benign choice.
+            call.version = kind.max_version - self._lane.pick(kind.max_version - floor + 1)
         try:
             data = bytes(call.request.encode(call.version))
         except EncodeError:

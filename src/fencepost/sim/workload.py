@@ -4,8 +4,8 @@ Brokers that exist only as requests register and send heartbeats; clients create
 and change configs. All goes to a controller, mostly to the one that leads, sometimes to one that
 does not. Whoever hears that something was done has a promise: it is looked up when the run is over.
 
-Requests are lost with the node they were sent to; nothing else is done to them, because the
-controller's answers do not depend on how they travel.
+Requests are lost with the node they were sent to, or not sent where clients are cut off from it;
+nothing else is done to them, because the controller's answers do not depend on how they travel.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ class Workload:
         """Requests that have no answer yet."""
         self.topics: dict[str, bool] = {}
         """By name, whether the topic was promised to exist, or else not to; unsure ones are out."""
+        self.unreachable: dict[int, None] = {}
+        """Nodes that clients do not reach, and do not hear from."""
         self.acked = 0
         self.refused = 0
 
@@ -99,6 +101,7 @@ class Workload:
     def _turn(self) -> None:
         self.begin()
         alive = [node for node in self._world.alive() if node.gave_up is None]
+        alive = [node for node in alive if node.id not in self.unreachable]
         if not alive:
             return
         leading = [node for node in alive if node.leads]
@@ -133,6 +136,9 @@ class Workload:
             if asked not in self.waiting:
                 raise Violation("answered-twice", f"{name} was answered twice by {node.id}")
             del self.waiting[asked]
+            if node.id in self.unreachable:
+                self._world.tell(lambda: f"nobody hears what {node.id} answers to {name}")
+                return
             asked.error, asked.reply = error, reply
             if error is ErrorCode.NONE:
                 self.acked += 1

@@ -117,6 +117,11 @@ class World:
             node.lose_power()
         except AssertionError as error:
             raise Violation("assertion", f"{error} ({self.describe()})") from error
+        except Violation:
+            raise
+        except Exception as error:  # nobody is there to handle it, in a process neither
+            what = f"{type(error).__name__}: {error} ({self.describe()})"
+            raise Violation("unhandled", what) from error
 
     def run_until(self, at_us: int) -> None:
         """Let everything happen that is due before that time."""
@@ -149,7 +154,12 @@ class World:
         return None if newest is None else self.nodes[newest.node_id]
 
     def can_spare(self, node: SimNode) -> bool:
-        """Whether every quorum that somebody knows can do without this node's disk for good."""
+        """Whether every quorum that somebody knows can do without this node's disk for good.
+
+        In a world over its budget nobody asks.
+        """
+        if self.options.over_budget:
+            return True
         truth = self.watch.truth
         for voters in truth.voter_sets():
             lost = sum(truth.is_lost(*voter) for voter in voters)
@@ -157,6 +167,14 @@ class World:
             if counts and lost + 1 > (len(voters) - 1) // 2:
                 return False
         return True
+
+    def has_lost_a_quorum(self) -> bool:
+        """Whether more disks are gone or damaged than some quorum that somebody knows can spare."""
+        truth = self.watch.truth
+        return any(
+            sum(truth.is_lost(*voter) for voter in voters) > (len(voters) - 1) // 2
+            for voters in truth.voter_sets()
+        )
 
     def can_remove(self, node_id: int) -> bool:
         """Whether the others of every quorum that somebody knows are a quorum that works."""

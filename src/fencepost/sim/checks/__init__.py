@@ -27,6 +27,9 @@ class Check:
     def recovered(self, truth: Truth, node_id: int, found: list[Any], start_offset: int) -> None:
         """A node has opened its log and found these entries; `truth` still says what was there."""
 
+    def put_back(self, truth: Truth, node_id: int) -> None:
+        """A node's disk is about to be as it was earlier, and nobody builds on what it forgets."""
+
     def stepped(self, truth: Truth, view: NodeView) -> None:
         """A node's machine looks different after a step; `truth.views` still has the old view."""
 

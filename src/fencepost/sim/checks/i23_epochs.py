@@ -26,6 +26,9 @@ class Epochs(Check):
             )
         self._written[disk] = state
 
+    def put_back(self, truth: Truth, node_id: int) -> None:
+        self._written.pop((node_id, truth.disks[node_id].directory_id), None)
+
     def state_read(self, truth: Truth, node_id: int, state: Any) -> None:
         written = self._written.get((node_id, truth.disks[node_id].directory_id))
         forgotten = written is not None and (

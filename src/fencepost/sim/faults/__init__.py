@@ -6,11 +6,13 @@ A seed draws which faults are on in its world, and how much each of them strikes
 
 What a fault does must be something the system is made to survive, unless it says that it `excuses`
 the node: then the node may give up. A fault that takes a disk's content away asks first whether
-the quorum can spare it (`world.can_spare`).
+the quorum can spare it (`world.can_spare`); in a world that is over its budget of damage that is
+always so, and all that is asked for is that damage is found out and that no two nodes disagree.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import Callable
@@ -80,6 +82,48 @@ class Fault:
         """Strike no more, and heal."""
         self._is_over = True
         self.heal()
+
+
+class Damage(Fault):
+    """A kind of fault that damages what a disk holds, in a way that can be found out.
+
+    It strikes what the quorum can spare, and what is old: the recovery point behind it is written
+    down first. (A node that restarts before would take it for the end that a crash has torn.)
+    """
+
+    is_rare = True
+
+    def hurt(self, node: SimNode) -> str | None:
+        """Damage something of a node that is up; what was done, None if there was nothing to hurt.
+
+        LookupError, OSError: likewise.
+        """
+        return None
+
+    def act(self) -> None:
+        world = self.world
+        sound = [one for one in world.alive() if one.gave_up is None and world.can_spare(one)]
+        node = self.a_node(sound)
+        if node is None:
+            return
+        done = None
+        with contextlib.suppress(LookupError, OSError):
+            world.guard(node.log_dir.checkpoint_recovery_points, node)
+            done = self.hurt(node) if node.is_up else None
+        if done is not None:
+            world.did(self.name, lambda: done)
+        self.later(10_000, lambda: None if node.is_up else node.start())
+
+    def an_old_offset(self, node: SimNode) -> int | None:
+        """Where a batch of the node begins that all disks hold; None if there is none."""
+        held = self.held_by_all()
+        disk = self.world.watch.truth.disks[node.id]
+        entries = [entry for entry in disk.entries if entry.next_offset <= held]
+        return entries[self.lane.pick(len(entries))].base_offset if entries else None
+
+    def held_by_all(self) -> int:
+        """Up to where every disk is durable."""
+        return min(disk.durable_offset for disk in self.world.watch.truth.disks.values())
 
 
 def fault_classes() -> dict[str, type[Fault]]:

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 from fencepost.sim.damage import flip_batch
-from fencepost.sim.faults import Fault
+from fencepost.sim.faults import Damage
+from fencepost.sim.node import SimNode
 
 
-class BitRot(Fault):
-    """A batch of a node's log that all other disks hold, too; a majority of disks stays sound.
-
-    What rots is old: the recovery point behind it is written down, so that a node that restarts on
-    a damaged log refuses to, and stays down. (One that restarts before takes a rotten batch for a
-    torn end, cuts it off with all behind it, and may vote without it.)
-    """
+class BitRot(Damage):
+    """A batch of a node's log that all other disks hold, too; a majority of disks stays sound."""
 
     name = "bit-rot"
-    is_rare = True
 
-    def act(self) -> None:
-        world, truth = self.world, self.world.watch.truth
-        node = self.a_node([one for one in world.alive() if world.can_spare(one)])
-        if node is None or node.gave_up is not None:
-            return
-        held = min(disk.durable_offset for disk in truth.disks.values())
-        entries = [e for e in truth.disks[node.id].entries if e.next_offset <= held]
-        if not entries:
-            return
-        offset = entries[self.lane.pick(len(entries))].base_offset
+    def hurt(self, node: SimNode) -> str | None:
+        offset = self.an_old_offset(node)
         bit = self.lane.pick(64)
-        node.is_excused = True
-        try:
-            world.guard(node.log_dir.checkpoint_recovery_points, node)
-            if not node.is_up:  # its power failed meanwhile
-                return
-            flip_batch(node, offset, bit)
-        except (LookupError, OSError):  # it went with its segment; or the disk refuses
-            return
-        world.did(self.name, lambda: f"offset {offset} rots on the disk of {node.id}")
-        self.later(10_000, lambda: None if node.is_up else node.start())
+        if offset is None:
+            return None
+        flip_batch(node, offset, bit)
+        return f"offset {offset} rots on the disk of {node.id}"
 
 
 FAULT = BitRot

@@ -20,9 +20,11 @@ class Partition(Fault):
         for index in range(len(ids) - 1, 0, -1):  # shuffled; all zeros leave it as it is
             other = index - self.lane.pick(index + 1)
             ids[index], ids[other] = ids[other], ids[index]
-        shapes = (self._one, self._halves, self._bridge, self._ring)
+        shapes = (self._one, self._halves, self._bridge, self._ring, self._minority_third)
         shape = shapes[self.lane.pick(len(shapes))]
         pairs = shape(ids)
+        if not pairs:  # too few nodes for this shape
+            pairs = self._one(ids)
         self.world.did(self.name, lambda: f"partition: nothing passes between {pairs}")
         for a, b in pairs:
             self.world.network.cut(a, b)
@@ -50,14 +52,20 @@ class Partition(Fault):
         return [(a, b) for a in ids[1:middle] for b in ids[middle:]]
 
     def _ring(self, ids: list[int]) -> list[Pair]:
-        """Everybody sees only its neighbours, so that each sees another majority."""
+        """Everybody sees just a majority, its neighbours in a ring, and no two see the same one."""
         count = len(ids)
+        nearest = (count // 2 + 1) // 2
         return [
             (ids[i], ids[j])
             for i in range(count)
             for j in range(i + 1, count)
-            if min(j - i, count - j + i) > max(1, count // 4)
+            if min(j - i, count - j + i) > nearest
         ]
+
+    def _minority_third(self, ids: list[int]) -> list[Pair]:
+        """Fewer than a third are away from the rest, and from each other, too."""
+        away = ids[: (len(ids) - 1) // 3]
+        return [(a, b) for i, a in enumerate(ids) for b in ids[i + 1 :] if a in away]
 
 
 FAULT = Partition
