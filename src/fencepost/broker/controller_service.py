@@ -31,7 +31,7 @@ from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigs
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from fencepost.wire.errors import ErrorCode
+from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.message import Message
 
 OnReply = Callable[[ErrorCode, Any], None]
@@ -46,6 +46,13 @@ FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
 FOREVER_MS = 1 << 31
 NEWEST = 1 << 15
 """As an API version: whatever the newest is."""
+
+_WHY_NOT = {
+    ErrorCode.INVALID_UPDATE_VERSION: "some voter cannot, or has not said yet that it can, which"
+    " the voters of a new leader do within seconds",
+    ErrorCode.REQUEST_TIMED_OUT: "another change of the voters is under way",
+}
+"""Why the quorum refuses another level of kraft.version."""
 
 
 TIMED: frozenset[type[Message]] = frozenset(
@@ -220,7 +227,8 @@ class FeatureUpdate:
                 ErrorCode.NONE,
                 UpdateFeaturesResponse(
                     error_code=outcome.error,
-                    error_message=f"The quorum cannot run at kraft.version {level} now.",
+                    error_message=f"The quorum cannot run at kraft.version {level} now:"
+                    f" {_WHY_NOT.get(outcome.error, error_name(outcome.error))}.",
                 ),
             )
         elif self._request.validate_only or not others:

@@ -34,6 +34,9 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "quorum", "fencepost.cli.quorum", "the metadata quorum: describe it, change its voters"
     ),
+    Command(
+        "features", "fencepost.cli.features", "levels at which the cluster runs: see and raise them"
+    ),
     Command("produce", "fencepost.cli.produce", "write lines of text or JSON to a topic"),
     Command("consume", "fencepost.cli.consume", "print records of a topic"),
     Command("epochs", "fencepost.cli.epochs", "where each leader epoch of a topic begins and ends"),

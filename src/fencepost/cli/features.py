@@ -1,0 +1,149 @@
+"""`fencepost features`: at which levels the cluster runs, and how it gets to newer ones."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fencepost.cli.cluster_options import (
+    UsageError,
+    add_cluster_options,
+    add_json_option,
+    command,
+    open_cluster,
+    pair,
+    print_json,
+    print_table,
+)
+
+METADATA_VERSION = "metadata.version"
+LEVEL_MAX = (1 << 15) - 1
+
+EXAMPLES = """\
+A feature is raised when every node can run the new level: all brokers, all controllers. Nothing
+that an older release cannot read is written before.
+
+examples:
+  fencepost features describe
+  fencepost features upgrade metadata.version=4.3
+  fencepost features upgrade kraft.version=1          (from now on voters can change)
+  fencepost features upgrade metadata.version=30 --validate-only
+  fencepost features downgrade metadata.version=4.2
+"""
+
+
+def register(subparsers: Any) -> None:
+    """Add the parser of `fencepost features`."""
+    parser = subparsers.add_parser(
+        "features",
+        help="levels at which the cluster runs",
+        description="See and change the levels at which the cluster runs (KIP-584).",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    describing = actions.add_parser("describe", help="levels in force, and what a node can run")
+    _finish(describing, describe)
+    for name, text, is_downgrade in (
+        ("upgrade", "to higher levels, all or none", False),
+        ("downgrade", "to lower ones, where nothing is lost by that", True),
+    ):
+        changing = actions.add_parser(name, help=text)
+        changing.add_argument(
+            "levels",
+            nargs="+",
+            metavar="NAME=LEVEL",
+            help="the level is a number; of metadata.version also a release, as 4.2",
+        )
+        changing.add_argument("--validate-only", action="store_true", help="check, do not change")
+        _finish(changing, change)
+        changing.set_defaults(is_downgrade=is_downgrade)
+
+
+def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
+    add_json_option(parser)
+    add_cluster_options(parser)
+    parser.set_defaults(run=run)
+
+
+@command
+def describe(arguments: argparse.Namespace) -> int:
+    """Every feature with its level."""
+    from fencepost.client.features import FeatureAdmin
+
+    with open_cluster(arguments) as cluster:
+        found = FeatureAdmin(cluster).describe()
+    if arguments.json:
+        print_json(
+            [
+                {
+                    "name": one.name,
+                    "level": one.level,
+                    "min_level": one.min_level,
+                    "max_level": one.max_level,
+                }
+                for one in found
+            ]
+        )
+    else:
+        print_table(
+            ("feature", "level", "node runs"),
+            [
+                (
+                    one.name,
+                    level_text(one.name, one.level),
+                    f"{level_text(one.name, one.min_level)} to"
+                    f" {level_text(one.name, one.max_level)}",
+                )
+                for one in found
+            ],
+        )
+    return 0
+
+
+@command
+def change(arguments: argparse.Namespace) -> int:
+    """Raise or lower levels."""
+    from fencepost.client.features import FeatureAdmin
+
+    levels = levels_of(arguments.levels)
+    with open_cluster(arguments) as cluster:
+        FeatureAdmin(cluster).update(
+            levels, downgrade=arguments.is_downgrade, validate_only=arguments.validate_only
+        )
+    done = "could be set" if arguments.validate_only else "set"
+    if arguments.json:
+        print_json({"levels": levels, "done": done})
+    else:
+        for name, level in levels.items():
+            print(f"{name} {done} to {level_text(name, level)}")
+    return 0
+
+
+def levels_of(texts: list[str]) -> dict[str, int]:
+    """The levels by feature of NAME=LEVEL. UsageError."""
+    from fencepost.broker.release_versions import level_of
+
+    levels: dict[str, int] = {}
+    for text in texts:
+        name, level = pair(text, "NAME=LEVEL")
+        if name in levels:
+            raise UsageError(f"{name} is given twice")
+        if level.isascii() and level.isdigit() and len(level) < 6 and int(level) <= LEVEL_MAX:
+            levels[name] = int(level)
+            continue
+        if name != METADATA_VERSION:
+            raise UsageError(f"{text}: a level is a number from 0 to {LEVEL_MAX}")
+        try:
+            levels[name] = level_of(level)
+        except ValueError as error:
+            raise UsageError(f"{text}: {error}") from error
+    return levels
+
+
+def level_text(name: str, level: int) -> str:
+    """A level as people know it: levels of metadata.version have names."""
+    from fencepost.broker.release_versions import name_of
+
+    named = name_of(level)
+    return f"{level} ({named})" if name == METADATA_VERSION and named != str(level) else str(level)
