@@ -215,6 +215,12 @@ class GroupShard:
         self.tell(lambda coordinator: coordinator.finish_loading(now_ms))
         self._on_loaded(self)
 
+    def clock_set(self, by_ms: int) -> None:
+        """The clock was set by so much: whatever is waited for is so much later, or earlier."""
+        self._coordinator.clock_set(by_ms)
+        for name, timer in list(self._timers.items()):
+            self._set_timer(name, timer.deadline_ms + by_ms)
+
     # -- deciding --------------------------------------------------------------------------
 
     def submit(self, decide: Decide, on_reply: OnReply) -> None:

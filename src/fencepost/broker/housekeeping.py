@@ -14,6 +14,7 @@ from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.replicas import HostedPartition
 from fencepost.broker.timers import Timer
 from fencepost.log.configdef import LONG_MAX
+from fencepost.machines.partition import ClockSet as ClockSetForPartition
 from fencepost.machines.quorum import ClockSet
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Housekeeping:
         self._every(
             "recovery points", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint
         )
-        self._every("clock", CLOCK_INTERVAL_MS, self._resync)
+        self._every("clock", CLOCK_INTERVAL_MS, self.look_at_clock)
         if self._node.broker is not None:
             self._start_for_partitions()
 
@@ -166,7 +167,15 @@ class Housekeeping:
     def _checkpoint_high_watermarks(self) -> None:
         self._node.storage.checkpoint_high_watermarks(self._node.replicas.high_watermarks())
 
-    def _resync(self) -> None:
+    def _tell_partitions(self, jump_ms: int) -> None:
+        """Sessions of groups, fetches and produces that wait: their time is not the calendar's."""
+        for hosted in self._node.replicas.all():
+            self._node.ports.driver.feed(hosted.key, ClockSetForPartition(jump_ms))
+        self._node.groups.clock_set(jump_ms)
+        self._node.fetches.clock_set(jump_ms)
+
+    def look_at_clock(self) -> None:
+        """Follow the wall clock if it was set, and tell everybody who waits for a time."""
         jump_ms = self._node.ports.clock.resync()
         if jump_ms:
             log.warning("the clock was set by %d ms", jump_ms)
@@ -174,4 +183,6 @@ class Housekeeping:
             self._node.channel.clock_set(jump_ms)
             if self._node.controller_part is not None:
                 self._node.controller_part.host.clock_set(jump_ms)
+            if self._node.broker is not None:
+                self._tell_partitions(jump_ms)
             self._node.ports.timers.clock_jumped(jump_ms)

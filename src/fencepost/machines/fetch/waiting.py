@@ -127,6 +127,12 @@ class PendingFetches(Generic[Key]):
                 complete.append(fetch)
         return complete
 
+    def clock_set(self, by_ms: int) -> None:
+        """The clock was set by so much: everybody has as long left as before."""
+        self._deadlines = [(at_ms + by_ms, order, one) for at_ms, order, one in self._deadlines]
+        for deadline_ms, _, fetch in self._deadlines:
+            fetch.deadline_ms = deadline_ms
+
     def cancel(self, fetch: PendingFetch[Key]) -> bool:
         """The client is gone; whether the fetch was still waiting."""
         if not fetch.is_waiting:

@@ -129,6 +129,16 @@ class GroupCoordinator:
             self._shard.groups[group_id] = fresh
             self._shard.maybe_forget(group_id)
 
+    def clock_set(self, by_ms: int) -> None:
+        """The clock that tells the time of requests was set by so much, backwards if negative.
+
+        No time has passed by that, for no member. Whoever carries decisions out moves the timers
+        that are armed by as much. What is stored keeps its time: offsets expire by the calendar.
+        """
+        for group in self._shard.groups.values():
+            for member in group.members.values():
+                member.clock_set(by_ms)
+
     # Decisions
 
     def decide_join_group(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Decision:

@@ -97,6 +97,12 @@ class Member:
         self.session_deadline_ms = 0
         self.timer_ms: int | None = None  # when the session timer is going to fire
 
+    def clock_set(self, by_ms: int) -> None:
+        """The clock was set by so much: the member's session is neither longer nor shorter."""
+        self.session_deadline_ms += by_ms
+        if self.timer_ms is not None:
+            self.timer_ms += by_ms
+
     @classmethod
     def from_record(cls, stored: MemberMetadata, protocol: str | None) -> Member:
         """A member as its group's record has it: it supports the protocol that was chosen."""

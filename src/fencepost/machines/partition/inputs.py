@@ -55,6 +55,12 @@ class ReplicaInSync(NamedTuple):
 # Inputs
 
 
+class ClockSet(NamedTuple):
+    """The clock that tells `now_ms` was set by so many milliseconds; no time has passed by that."""
+
+    by_ms: int
+
+
 class Produce(NamedTuple):
     """A client's batch for the leader: one, whole, validated, writable.
 

@@ -71,6 +71,11 @@ class FollowerState:
         self.last_fetch_leader_end = leader_end
         self.last_fetch_ms = now_ms
 
+    def clock_set(self, by_ms: int) -> None:
+        """The clock was set by so much; no time has passed by that."""
+        self.last_caught_up_ms += by_ms
+        self.last_fetch_ms += by_ms
+
     def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether it is at the end, or was not long ago."""
         return self.offset == leader_end or now_ms - self.last_caught_up_ms <= lag_max_ms
@@ -127,6 +132,11 @@ class LeaderState:
     def brokers_changed(self, eligible: Mapping[int, int]) -> None:
         """Other brokers may enter the in-sync set from now on."""
         self._eligible = eligible
+
+    def clock_set(self, by_ms: int) -> None:
+        """The clock was set by so much; nobody lags more or less for it."""
+        for follower in self.followers.values():
+            follower.clock_set(by_ms)
 
     @property
     def is_alone(self) -> bool:

@@ -56,6 +56,7 @@ from fencepost.machines.partition.inputs import (
     BecomeFollower,
     BecomeLeader,
     BrokersChanged,
+    ClockSet,
     ConfigChanged,
     Diverged,
     Fetched,
@@ -128,6 +129,7 @@ class Partition(PartitionQueries):
             BrokersChanged: self._step_brokers_changed,
             AlterPartitionAnswered: self._step_alter_partition_answered,
             ConfigChanged: self._step_config_changed,
+            ClockSet: self._step_clock_set,
             Fetched: self._step_fetched,
             Diverged: self._step_diverged,
             FetchedOutOfRange: self._step_out_of_range,
@@ -305,6 +307,20 @@ class Partition(PartitionQueries):
                 self._maybe_watch_followers(effects, now_ms)
         elif fired.name == ALTER_PARTITION_TIMER and reign is not None:
             self._ask(reign.pending, effects, now_ms)
+        return effects
+
+    def _step_clock_set(self, clock: ClockSet, now_ms: int) -> list[Effect]:
+        """Whoever waits has as long left as before, and followers have been silent as long."""
+        effects: list[Effect] = []
+        self._waiting.clock_set(clock.by_ms, effects)
+        if self._reign is not None:
+            self._reign.clock_set(clock.by_ms)
+            if self._reign.pending is not None:
+                retry_ms = now_ms + self.config.alter_partition_retry_ms
+                effects.append(SetTimer(ALTER_PARTITION_TIMER, retry_ms))
+        if self._isr_timer_armed:
+            self._isr_timer_armed = False
+            self._maybe_watch_followers(effects, now_ms)
         return effects
 
     def _step_brokers_changed(self, change: BrokersChanged, now_ms: int) -> list[Effect]:
