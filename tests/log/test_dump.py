@@ -18,7 +18,10 @@ from fencepost.log.dump.batches import Flaw, FoundBatch, scan_batches
 from fencepost.log.dump.files import PlainFile, dump, files_of
 from fencepost.log.dump.items import Item
 from fencepost.log.dump.segments import DumpOptions
+from fencepost.log.durable_end import encode_durable_end
+from fencepost.log.quorum_state import StoredQuorumState, encode_quorum_state
 from fencepost.wire.records import metadata
+from fencepost.wire.records.quorum_state import QuorumStateData
 
 from .data_dir import TXN, files_of as all_files, make_dir
 
@@ -94,6 +97,7 @@ def of_type(found: list[Item], kind: str) -> list[dict[str, Any]]:
         ("/d/meta.properties", "meta-properties"),
         ("/d/t-0/quorum-state", "quorum-state"),
         ("/d/.kafka_cleanshutdown", "clean-shutdown"),
+        ("/d/__cluster_metadata-0.durable-end", "durable-end"),
         ("/d/t-0/notes.txt", None),
         ("/d/.lock", None),
     ],
@@ -381,6 +385,8 @@ def test_checkpoints(name, content, entries, damaged):
         ),
         ("quorum-state", b"{", {}, 1),
         ("quorum-state", b'{"leaderId":1}', {}, 1),
+        ("t-0.durable-end", encode_durable_end(77), {"offset": 77}, 0),
+        ("t-0.durable-end", encode_durable_end(77)[:-2], {}, 1),
     ],
 )  # fmt: skip
 def test_documents(name, content, told, damaged):
@@ -388,6 +394,14 @@ def test_documents(name, content, told, damaged):
     shown = {key: value for one in of_type(found, "content") for key, value in one.items()}
     assert told.items() <= shown.items()
     assert len(damages(found)) == damaged
+
+
+def test_a_promise_in_quorum_state_is_shown():
+    state = QuorumStateData(leader_epoch=5, leader_id=1)
+    stored = StoredQuorumState(state, 1, promised=(4, 99))
+    found = items(encode_quorum_state(stored), "/d/quorum-state")
+    assert of_type(found, "promised") == [{"epoch": 4, "endOffset": 99}]
+    assert not damages(found)
 
 
 def test_files_of_a_directory(tmp_path):

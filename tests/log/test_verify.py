@@ -13,6 +13,7 @@ from fencepost.batch.header import read_header, stamp, stamp_crc
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch
 from fencepost.log.checkpoints import encode_lines
+from fencepost.log.durable_end import encode_durable_end
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.meta import MetaProperties, format_log_dir
 from fencepost.log.names import DELETED_SUFFIX
@@ -536,6 +537,20 @@ def test_quorum_state(disk):
     assert is_at(only(disk), path, "document", "epoch 1, but the log has 2")
     change(disk, path, b"{}")
     assert is_at(only(disk), path, "document", "is no quorum state")
+
+
+def test_a_durable_end(disk):
+    path = f"{ROOT}/orders-0.durable-end"
+    disk.unlink(f"{ROOT}/.kafka_cleanshutdown")
+    change(disk, path, encode_durable_end(24))
+    assert problems(disk) == []
+    change(disk, path, encode_durable_end(25))
+    assert is_at(only(disk), TXN, "checkpoint", "recovery point is 25, behind the log's end, 24")
+    change(disk, path, encode_durable_end(24)[:-1])
+    assert is_at(only(disk), path, "checkpoint", "does not say how far")
+    disk.unlink(path)
+    change(disk, f"{ROOT}/gone-0.durable-end", encode_durable_end(5))
+    assert is_at(only(disk), f"{ROOT}/gone-0.durable-end", "checkpoint", "names gone-0, which is")
 
 
 # ---- leftovers

@@ -20,6 +20,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from fencepost.broker.machine_ports import MachinePorts
@@ -79,21 +80,13 @@ def open_metadata(
     all the same, which is safe for a lone voter that can do without what is lost.
     """
     may_forget = accept_loss or not config.can_become_voter
+    directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
+    state_file = QuorumStateFile(log_dir.disk, directory)
     log_dir.keep_durable_end(METADATA_TOPIC, 0)
     if not may_forget:
-        _check_log_is_there(log_dir)
-    state_file = QuorumStateFile(log_dir.disk, f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}")
-
-    def open_log() -> PartitionLog:
-        return log_dir.create(
-            METADATA_TOPIC,
-            0,
-            Uuid.METADATA_TOPIC_ID,
-            settings.log,
-            now_ms=now_ms,
-            accept_loss=accept_loss,
-        )
-
+        _check_log_is_there(log_dir, directory)
+    what = METADATA_TOPIC, 0, Uuid.METADATA_TOPIC_ID, settings.log
+    open_log = partial(log_dir.create, *what, now_ms=now_ms, accept_loss=accept_loss)
     owner = Owner(node_id, static, config.can_become_voter)
     metadata_log = open_despite_damage(open_log, log_dir, METADATA_TOPIC, owner, state_file)
     store = open_snapshots(metadata_log)
@@ -131,9 +124,8 @@ def open_metadata(
     return host
 
 
-def _check_log_is_there(log_dir: LogDir) -> None:
+def _check_log_is_there(log_dir: LogDir, directory: str) -> None:
     """Refuse to make the log anew where there was one. CorruptFileError."""
-    directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
     if log_dir.was_there(METADATA_TOPIC, 0) and not log_dir.disk.exists(directory):
         offset = log_dir.known_offset(METADATA_TOPIC, 0)
         reason = f"is gone, and had been written up to offset {offset}"

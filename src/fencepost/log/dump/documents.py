@@ -8,6 +8,7 @@ from typing import Any
 
 from fencepost.log.checkpoints import decode_lines, parse_number
 from fencepost.log.dump.items import Item, damage
+from fencepost.log.durable_end import decode_durable_end
 from fencepost.log.epochs import decode_epochs
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.meta import MetaProperties, decode_partition_metadata, decode_properties
@@ -109,3 +110,11 @@ def dump_clean_shutdown(path: str, data: bytes) -> Iterator[Item]:
         yield Item("content", content)
     else:
         yield damage(None, "is not a JSON object")
+
+
+def dump_durable_end(path: str, data: bytes) -> Iterator[Item]:
+    """How far a log is durable, to the last flush."""
+    try:
+        yield Item("content", {"offset": decode_durable_end(path, data)})
+    except CorruptFileError as error:
+        yield damage(error.position, error.reason)

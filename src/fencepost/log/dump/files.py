@@ -12,6 +12,7 @@ from fencepost.log.dump import kinds
 from fencepost.log.dump.batches import Readable
 from fencepost.log.dump.documents import (
     dump_clean_shutdown,
+    dump_durable_end,
     dump_epoch_checkpoint,
     dump_meta_properties,
     dump_offset_checkpoint,
@@ -43,6 +44,7 @@ _DOCUMENTS: Final[dict[str, Callable[[str, bytes], Iterator[Item]]]] = {
     kinds.META_PROPERTIES: dump_meta_properties,
     kinds.QUORUM_STATE: dump_quorum_state,
     kinds.CLEAN_SHUTDOWN: dump_clean_shutdown,
+    kinds.DURABLE_END: dump_durable_end,
 }
 
 

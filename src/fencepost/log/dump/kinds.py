@@ -10,6 +10,7 @@ from fencepost.log.names import (
     CLEAN_SHUTDOWN_FILE,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    DURABLE_END_SUFFIX,
     HIGH_WATERMARK_FILE,
     INDEX_SUFFIX,
     LEADER_EPOCH_FILE,
@@ -42,6 +43,7 @@ PARTITION_METADATA: Final = "partition-metadata"
 META_PROPERTIES: Final = "meta-properties"
 QUORUM_STATE: Final = "quorum-state"
 CLEAN_SHUTDOWN: Final = "clean-shutdown"
+DURABLE_END: Final = "durable-end"
 
 KINDS: Final = (
     *SEGMENT_KINDS,
@@ -55,6 +57,7 @@ KINDS: Final = (
     META_PROPERTIES,
     QUORUM_STATE,
     CLEAN_SHUTDOWN,
+    DURABLE_END,
 )
 
 _BY_NAME: Final = {
@@ -73,6 +76,7 @@ _BY_SUFFIX: Final = {
     TIME_INDEX_SUFFIX: TIME_INDEX,
     TXN_INDEX_SUFFIX: TXN_INDEX,
     SNAPSHOT_SUFFIX: PRODUCERS,
+    DURABLE_END_SUFFIX: DURABLE_END,
 }
 _BY_TOPIC: Final = {
     "__cluster_metadata": "metadata",

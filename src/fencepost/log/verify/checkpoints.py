@@ -6,14 +6,17 @@ from collections.abc import Iterator
 
 from fencepost.log.checkpoints import TopicPartition, decode_offsets
 from fencepost.log.dump.kinds import CLEANER_OFFSET_FILE
+from fencepost.log.durable_end import decode_durable_end
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.meta import MetaProperties, decode_clean_shutdown
 from fencepost.log.names import (
     CLEAN_SHUTDOWN_FILE,
+    DURABLE_END_SUFFIX,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
+    parse_partition_dir,
 )
 from fencepost.log.verify.facts import DirectoryFacts
 from fencepost.log.verify.files import Files
@@ -35,7 +38,7 @@ class CheckpointReader:
         is_clean = self._is_clean() and not is_live
         return DirectoryFacts(
             is_clean,
-            self._offsets(RECOVERY_POINT_FILE),
+            self._recovery_points(),
             self._offsets(LOG_START_OFFSET_FILE),
             self._offsets(HIGH_WATERMARK_FILE),
             self._offsets(CLEANER_OFFSET_FILE),
@@ -56,6 +59,26 @@ class CheckpointReader:
             reason = "cannot be read, so the next start takes it for an unclean end"
             self.problems.append(Problem(path, None, Severity.WARNING, "document", reason))
         return epoch is not None
+
+    def _recovery_points(self) -> dict[TopicPartition, int]:
+        """As they were checkpointed, or to the last flush where that is written down."""
+        points = self._offsets(RECOVERY_POINT_FILE)
+        for name in self._files.list(self._directory):
+            key = parse_partition_dir(name.removesuffix(DURABLE_END_SUFFIX))
+            if key is None or not name.endswith(DURABLE_END_SUFFIX):
+                continue
+            path = f"{self._directory}/{name}"
+            try:
+                points[key] = max(
+                    points.get(key, 0), decode_durable_end(path, self._files.read(path))
+                )
+            except CorruptFileError as error:
+                problem = Problem(path, None, Severity.WARNING, "checkpoint", error.reason)
+                self.problems.append(problem)
+            except OSError as error:
+                self.problems.append(unreadable(path, "checkpoint", error))
+            self.named[path] = {key}
+        return points
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         path = f"{self._directory}/{name}"
