@@ -13,8 +13,7 @@ import pytest
 
 from fencepost.machines.quorum import QuorumMachine, Role
 
-from .quorum_checks import Violation
-from .test_quorum_random import Trouble
+from .quorum_trouble import Trouble, make_peace, over_seeds, start_all
 from .voters_world import VotersWorld
 
 SEEDS = 40
@@ -88,41 +87,18 @@ def run(seed: int, machine_class: type[QuorumMachine] = QuorumMachine) -> Voters
     """One run: trouble, then peace. Raises Violation."""
     rng = random.Random(seed)
     world = world_of(rng, machine_class)
-    for id_ in world.nodes:
-        world.start(id_)
+    start_all(world)
     trouble = VotersTrouble(rng, world)
     for _ in range(EVENTS):
         trouble.step()
-    world.blocked.clear()
-    for id_ in world.nodes:
-        if id_ not in world.alive():
-            world.start(id_)
-    world.run(lambda: world.leader() is not None, most=EVENTS_OF_PEACE)
-    world.run(world.has_converged, most=EVENTS_OF_PEACE)
-    leader = world.leader()
-    assert leader is not None
-    world.append(leader, "the end;")
-    world.run(lambda: "the end;" in world.outcomes and world.has_converged())
-    failures = {i: n.failed for i, n in world.nodes.items() if n.failed}
-    if failures:
-        raise Violation(f"nodes gave up: {failures}")
-    world.check_logs()
-    world.check_promises()
+    make_peace(world, EVENTS_OF_PEACE)
     return world
 
 
 def test_invariants_hold_while_voters_come_and_go() -> None:
-    for seed in range(SEEDS):
-        try:
-            run(seed)
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
+    over_seeds(run, range(SEEDS))
 
 
 @pytest.mark.slow
 def test_invariants_hold_over_many_seeds() -> None:
-    for seed in range(10_000, 11_000):
-        try:
-            run(seed)
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
+    over_seeds(run, range(10_000, 11_000))
