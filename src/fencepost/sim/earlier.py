@@ -69,6 +69,8 @@ def forgets_nothing(earlier: Earlier) -> bool:
     here = content_now(node, state)
     if earlier.directory_id != node.directory_id or here is None or here != earlier.read(state):
         return False
+    if any(len(voters) < 2 for voters in node.world.watch.truth.voter_sets()):
+        return False  # a lone voter forgets for all
     last = disk.entries[-1] if disk.entries else None
     others = [other for id_, other in disks.items() if id_ != node.id]
     return (

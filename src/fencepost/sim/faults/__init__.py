@@ -106,13 +106,16 @@ class Damage(Fault):
         node = self.a_node(sound)
         if node is None:
             return
+        world.guard(lambda: self._hurt(node), node)
+        self.later(10_000, lambda: None if node.is_up else node.start())
+
+    def _hurt(self, node: SimNode) -> None:
         done = None
         with contextlib.suppress(LookupError, OSError):
-            world.guard(node.log_dir.checkpoint_recovery_points, node)
-            done = self.hurt(node) if node.is_up else None
+            node.log_dir.checkpoint_recovery_points()
+            done = self.hurt(node)
         if done is not None:
-            world.did(self.name, lambda: done)
-        self.later(10_000, lambda: None if node.is_up else node.start())
+            self.world.did(self.name, lambda: done)
 
     def an_old_offset(self, node: SimNode) -> int | None:
         """Where a batch of the node begins that all disks hold; None if there is none."""

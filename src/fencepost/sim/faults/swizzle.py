@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fencepost.sim.faults import Fault
 
 
@@ -20,7 +22,7 @@ class Swizzle(Fault):
         self.world.did(self.name, lambda: f"{nodes} are clogged, one after the other")
         for node_id in nodes:
             ends_us = self.world.now_us + 1_000 * self.lane.between(1, 5_000)
-            self.later(1_000, lambda to=node_id, until=ends_us: self._clog(to, until))
+            self.later(1_000, partial(self._clog, node_id, ends_us))
 
     def _clog(self, node_id: int, until_us: int) -> None:
         for (_, target), link in self.world.network.links.items():
