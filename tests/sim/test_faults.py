@@ -366,6 +366,22 @@ def test_a_swizzle_clogs_some_nodes_and_lets_them_go_at_different_times() -> Non
     assert ends[1] != ends[3]
 
 
+def test_what_waits_on_a_link_arrives_when_the_network_heals() -> None:
+    world = a_world()
+    leader = world.leader()
+    assert leader is not None
+    leader.silent_until_us = world.now_us + 60_000_000
+    for link in world.network.links.values():
+        link.clogged_until_us = world.now_us + 60_000_000
+    on(world, 3_000)
+    leader.silent_until_us = 0
+    world.network.heal()
+    on(world, 5)
+    late = [e.at_us for e in world.queue.due() if e.kind in ("request", "response")]
+    assert max(late, default=0) < world.now_us + 10_000
+    until(world, lambda: has_converged(world), 10_000)
+
+
 def test_clients_that_are_cut_off_ask_somebody_else_and_hear_nothing() -> None:
     world = a_world({"fault.clients-cut": [0, 0, 0, 5_000]})
     leader = world.leader()

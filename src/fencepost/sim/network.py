@@ -121,11 +121,15 @@ class Network:
         self.links[source, target].is_cut = False
 
     def heal(self) -> None:
-        """Every link is as in the beginning."""
-        for key, link in self.links.items():
-            fresh = Link()
-            fresh.last_us = link.last_us
-            self.links[key] = fresh
+        """Every link is as in the beginning, and what waited on one arrives, in its order."""
+        at_us = self._world.now_us
+        for event in [e for e in self._world.queue.due() if e.kind in ("request", "response")]:
+            at_us += 1
+            if event.at_us > at_us:
+                self._world.queue.move(event, at_us)
+        for key in self.links:
+            self.links[key] = fresh = Link()
+            fresh.last_us = at_us
 
     def _link(self, source: int, target: int) -> Link:
         return self._inside if source == target else self.links[source, target]

@@ -79,6 +79,12 @@ class EventQueue:
         entries = sorted(self._heap, key=lambda entry: entry[2])
         return [entry[3] for entry in entries if entry[3].is_due]
 
+    def move(self, event: Event, at_us: int) -> None:
+        """Have it happen at another time."""
+        self.take(event)
+        event.at_us = at_us
+        self.push(event)
+
     def take(self, event: Event) -> None:
         """Take a certain event out, to let it happen now or never."""
         self._heap = [entry for entry in self._heap if entry[3] is not event]
