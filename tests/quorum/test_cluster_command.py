@@ -262,6 +262,26 @@ def test_voters_come_and_go(cluster: QuorumCluster):
     assert topic_names(cluster) is not None
 
 
+def test_a_cluster_led_by_a_controller_that_was_added_to_it_is_led():
+    """One that is not of those that are started together, as after the next `cluster up`."""
+    with QuorumCluster(1, 0, config=QUICK) as cluster:
+        id_ = cluster.add_controller()
+        added = cluster.controllers[id_]
+        added.start()
+        added.wait_until_ready()
+        at = ("--bootstrap-controller", cluster.bootstrap_controllers)
+        fencepost("quorum", "add-voter", *at, "--config", str(added.config_path))
+        fencepost("quorum", "remove-voter", *at, "--id", "1")
+        assert cluster.leader_id(but=1) == id_
+        del cluster.controllers[id_]
+        try:
+            cluster.controllers[1].stop()
+            cluster.start()
+            assert cluster.find_leader() is None
+        finally:
+            added.kill()
+
+
 def test_static_voters_do_not_change():
     with QuorumCluster(1, 1, static_voters=True, config=QUICK) as fixed:
         at = ("-b", fixed.bootstrap_servers)

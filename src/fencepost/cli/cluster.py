@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import UsageError, pair
+from fencepost.log.errors import LogError, in_words
 from fencepost.log.meta import decode_properties
 from fencepost.log.names import META_PROPERTIES_FILE
 
@@ -124,10 +127,14 @@ def run(arguments: argparse.Namespace) -> int:
     except (UsageError, ConfigError) as error:
         print(f"fencepost cluster up: {error}", file=sys.stderr)
         return 2
-    except (ClusterError, OSError) as error:
+    except (ClusterError, LogError, OSError) as error:
         if heard:
             return FORCED
-        print(f"fencepost cluster up: {error}", file=sys.stderr)
+        reason, _, log_tail = in_words(error).partition("\n")
+        if log_tail.strip():
+            print(log_tail.rstrip(), file=sys.stderr)
+            reason += "; above is the end of its log"
+        print(f"fencepost cluster up: {reason}", file=sys.stderr)
         return 1
 
 
@@ -135,12 +142,7 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
     """The cluster that is in the directory, or a new one. UsageError, ClusterError."""
     from fencepost.testing.quorum_cluster import QuorumCluster
 
-    directory = arguments.dir.expanduser().absolute()
-    if (directory / META_PROPERTIES_FILE).exists():
-        raise UsageError(
-            f"--dir {directory} is the data directory of a node: name one that is empty, new, or"
-            " an earlier cluster's"
-        )
+    directory = _directory(arguments.dir)
     found = len(list(directory.glob("controller-*"))), len(list(directory.glob("broker-*")))
     controllers = _count("--controllers", arguments.controllers, found[0] or DEFAULT_CONTROLLERS, 1)
     brokers = found[1] if any(found) else DEFAULT_BROKERS
@@ -154,6 +156,8 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
     config = dict(pair(text, "-o") for text in arguments.overrides)
     for key in sorted(OWN_KEYS & config.keys()):
         raise UsageError(f"-o {key}={config[key]}: each node gets a {key} of its own from `up`")
+    if not any(found):
+        _must_be_free([*(controller_ports or ()), *(broker_ports or ())], "name others")
     cluster = QuorumCluster(
         controllers,
         brokers,
@@ -166,7 +170,36 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
         _must_have_ports(cluster, "--controller-port", controller_ports, cluster.controllers)
         _must_have_ports(cluster, "--broker-port", broker_ports, cluster.brokers)
         _must_be_configured(cluster, config)
+        ports = [cluster.port_of(id_) for id_ in cluster.nodes]
+        _must_be_free(ports, f"perhaps the cluster in {directory} runs already")
     return cluster
+
+
+def _directory(path: Path) -> Path:
+    """Where the cluster is, or is to be. UsageError for what is something else."""
+    directory = path.expanduser().absolute()
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"--dir {directory} is not a directory")
+    if (directory / META_PROPERTIES_FILE).exists():
+        raise UsageError(
+            f"--dir {directory} is the data directory of a node: name one that is empty, new, or"
+            " an earlier cluster's"
+        )
+    return directory
+
+
+def _must_be_free(ports: Iterable[int], hint: str) -> None:
+    """Whether nobody listens there. ClusterError: all nodes would be started for nothing."""
+    from fencepost.testing.node_process import ClusterError
+    from fencepost.testing.ports import LOOPBACK
+
+    for port in ports:
+        try:
+            socket.create_server((LOOPBACK, port)).close()
+        except OSError as error:
+            raise ClusterError(
+                f"cannot listen on {LOOPBACK}:{port}: {os.strerror(error.errno or 0)}; {hint}"
+            ) from None
 
 
 def _must_be(option: str, given: int, found: int, directory: Path) -> None:
@@ -192,9 +225,19 @@ def _must_have_ports(
 
 
 def _must_be_configured(cluster: QuorumCluster, given: Mapping[str, str]) -> None:
-    """Whether every node that is there is configured as the options say. UsageError."""
+    """Whether every node that is there is configured as the options say, and has its own data.
+
+    UsageError; LogError, OSError for a configuration that cannot be read.
+    """
     for node in cluster.nodes.values():
         entries = decode_properties(str(node.config_path), node.config_path.read_bytes())
+        data = Path(entries.get("log.dirs", ""))
+        own = node.directory / "data"
+        if data != own and data.parts[-2:] == own.parts[-2:]:
+            raise UsageError(
+                f"{node.config_path} has log.dirs={data}: the cluster was made there, and this is a"
+                f" copy, or it was moved; correct log.dirs of all its nodes (to {own}, ...)"
+            )
         for key, value in given.items():
             if entries.get(key) != value:
                 has = f"{key}={entries[key]}" if key in entries else f"no {key}"

@@ -40,6 +40,7 @@ class NodeProcess:
         self.config_path = directory / "server.properties"
         self.log_path = directory / "log.txt"
         self._ready_path = directory / "ready"
+        self._log_began = 0  # where the log of this life begins in its file
         self._process: subprocess.Popen[bytes] | None = None
 
     # -- life ------------------------------------------------------------------------------
@@ -52,6 +53,7 @@ class NodeProcess:
         command = [sys.executable, "-m", "fencepost.cli.main", "serve", *self._arguments()]
         command += ["--ready-file", str(self._ready_path), "--stop-with-parent"]
         with self.log_path.open("ab") as output:
+            self._log_began = output.tell()
             # A group of its own: a Ctrl-C at the terminal is for the parent, which stops in order.
             self._process = subprocess.Popen(
                 command,
@@ -155,11 +157,11 @@ class NodeProcess:
 
     @property
     def log_tail(self) -> str:
-        """The end of its log."""
+        """The end of its log, of this life."""
         if not self.log_path.exists():
             return ""
         with self.log_path.open("rb") as file:
-            file.seek(max(0, self.log_path.stat().st_size - LOG_TAIL_BYTES))
+            file.seek(max(self._log_began, self.log_path.stat().st_size - LOG_TAIL_BYTES))
             return file.read().decode(errors="replace")
 
     def _signal(self, number: signal.Signals) -> None:

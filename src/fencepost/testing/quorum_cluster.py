@@ -15,6 +15,7 @@ their data.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,7 +32,7 @@ from fencepost.broker.formatting import (
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
 from fencepost.log.disk import OsDisk
-from fencepost.log.errors import LogError
+from fencepost.log.errors import LogError, in_words
 from fencepost.log.meta import decode_properties, encode_properties, read_meta_properties
 from fencepost.testing.node_process import ClusterError, NodeProcess
 from fencepost.testing.ports import LOOPBACK as HOST, free_ports
@@ -98,7 +99,7 @@ class QuorumCluster(ProcessCluster):
             node.start()
         for node in started:
             node.wait_until_ready(is_wanted=lambda: not self._given_up)
-        self.leader_id()
+        self.wait_until(self._is_led, "no controller leads")
 
     def give_up(self) -> None:
         """From another thread, or a signal's handler: have waiting for the cluster end."""
@@ -171,6 +172,14 @@ class QuorumCluster(ProcessCluster):
         self.wait_until(look, "no controller leads", timeout_s)
         return found[0]
 
+    def _is_led(self) -> bool:
+        """Whether somebody leads: one of ours, or one that ours follow and that was added since."""
+        if self.find_leader() is not None:
+            return True
+        told = [self.describe(id_) for id_, node in self.controllers.items() if node.running]
+        leaders = {said.leader_id for said in told if said is not None}
+        return any(id_ >= 0 and id_ not in self.controllers for id_ in leaders)
+
     def leader(self) -> NodeProcess:
         """The process of the leader. ClusterError."""
         return self.controllers[self.leader_id()]
@@ -210,6 +219,9 @@ class QuorumCluster(ProcessCluster):
         if present:
             self._take_over(present)
             return
+        begun = [node for node in self.nodes.values() if (node.directory / "data").exists()]
+        if begun:
+            raise ClusterError(_unfinished(self.directory, begun[0].name))
         free = free_ports(len(self.nodes))
         for nodes, given in ((self.controllers, controller_ports), (self.brokers, broker_ports)):
             for place, id_ in enumerate(nodes):
@@ -231,23 +243,25 @@ class QuorumCluster(ProcessCluster):
         self._make(plans)
 
     def _take_over(self, present: list[int]) -> None:
-        """The directory has a cluster; it must be the one that is meant."""
-        if len(present) < len(self.nodes):
-            missing = [node.name for id_, node in self.nodes.items() if id_ not in present]
-            raise ClusterError(
-                f"{self.directory} has a cluster without {', '.join(missing)};"
-                " start it with as many controllers and brokers as it has"
-            )
+        """The directory has a cluster; it must be the one that is meant. ClusterError."""
+        missing = [node.name for id_, node in self.nodes.items() if id_ not in present]
+        if missing:
+            raise ClusterError(_unfinished(self.directory, missing[0]))
         for id_, node in self.nodes.items():
             path = node.config_path
-            entries = decode_properties(str(path), path.read_bytes())
-            self._ports[id_] = int(entries["listeners"].rpartition(":")[2])
+            try:
+                entries = decode_properties(str(path), path.read_bytes())
+                self._ports[id_] = int(entries["listeners"].rpartition(":")[2])
+            except (LogError, OSError) as error:
+                raise ClusterError(in_words(error)) from error
+            except (KeyError, ValueError):
+                raise ClusterError(f"{path}: `listeners` does not say a port") from None
         self._client_ports = {id_: self._ports[id_] for id_ in self.brokers}
         try:
             config = BrokerConfig.load(self.nodes[present[0]].config_path, {})
             meta = read_meta_properties(OsDisk(), str(config.metadata_log_dir))
         except (LogError, OSError) as error:
-            raise ClusterError(f"{self.directory}: {error}") from error
+            raise ClusterError(f"{self.directory}: {in_words(error)}") from error
         self.cluster_id = meta.cluster_id or ""
 
     def _features(self) -> dict[str, int]:
@@ -256,10 +270,12 @@ class QuorumCluster(ProcessCluster):
     def _make(self, plans: Mapping[int, FormatPlan]) -> None:
         """Format nodes and write their configurations. ConfigError before anything is written.
 
-        The configuration comes last: a node that has one is whole.
+        The configuration comes last: a node that has one is whole. If it cannot be done, what was
+        made is removed, so that it can be tried again. ClusterError.
         """
         texts = {id_: self.properties_of(id_) for id_ in plans}
         configs = {id_: BrokerConfig.load(None, text) for id_, text in texts.items()}
+        new = [self.nodes[id_] for id_ in plans if not self.nodes[id_].directory.exists()]
         for id_, plan in plans.items():
             node = self.nodes[id_]
             try:
@@ -267,7 +283,9 @@ class QuorumCluster(ProcessCluster):
                 format_directories(OsDisk(), configs[id_], plan, int(time.time() * 1000))
                 node.config_path.write_bytes(encode_properties(texts[id_]))
             except (LogError, OSError) as error:
-                raise ClusterError(f"{node.name}: {error}") from error
+                for made in new:
+                    shutil.rmtree(made.directory, ignore_errors=True)
+                raise ClusterError(f"{node.name}: {in_words(error)}") from error
 
     def properties_of(self, id_: int) -> dict[str, str]:
         """The configuration of a node."""
@@ -292,3 +310,10 @@ class QuorumCluster(ProcessCluster):
         else:
             entries["controller.quorum.bootstrap.servers"] = self.bootstrap_controllers
         return {key: config_text(value) for key, value in entries.items()}
+
+
+def _unfinished(directory: Path, name: str) -> str:
+    return (
+        f"{name} in {directory} has no server.properties: making the cluster was cut short, or"
+        " somebody took the file away; put it back, or remove the directory and make it anew"
+    )
