@@ -110,7 +110,7 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, stop_with_parent
     node = Node(config, loop)
     _stop_on_signals(loop, node.request_stop)
     try:
-        await node.start()
+        await _start(node, ready_file, stop_with_parent)
     except (BindError, StartError, LogError, OSError) as error:
         log.error("cannot start: %s", in_words(error))
         await node.stop()
@@ -120,19 +120,24 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, stop_with_parent
         with contextlib.suppress(Exception):  # half a node may not know how to stop
             await node.stop()
         return 1
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
-    gc.enable()
-    if stop_with_parent:  # before anybody hears that we are there: the parent may end at once
-        _watch_parent(loop, node.request_stop)
-    if ready_file is not None:
-        _announce(ready_file, node)
     reason, code = await node.stop_requested()
     log.info("stopping: %s", reason)
     await node.stop()
     log.info("stopped")
     return code
+
+
+async def _start(node: Node, ready_file: Path | None, stop_with_parent: bool) -> None:
+    """Start the node and tell whoever waits for it. Raises what `Node.start` does, OSError."""
+    await node.start()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+    gc.enable()
+    if stop_with_parent:  # before anybody hears that we are there: the parent may end at once
+        _watch_parent(node.loop, node.request_stop)
+    if ready_file is not None:
+        _announce(ready_file, node)
 
 
 def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> None:

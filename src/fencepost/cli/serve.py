@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,16 @@ def register(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the configuration and serve."""
+    # Modules stay: the collector would look at them again and again, a tenth of the whole start.
+    # It is at work again when the node is there.
+    gc.disable()
+    try:
+        return _serve(arguments)
+    finally:
+        gc.enable()
+
+
+def _serve(arguments: argparse.Namespace) -> int:
     from fencepost.broker.config import BrokerConfig, ConfigError
     from fencepost.broker.main import run as serve
 

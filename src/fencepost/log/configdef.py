@@ -18,7 +18,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import IntEnum
 from typing import Any, Final
 
@@ -211,6 +210,8 @@ def _format_double(number: float) -> str:
     """The number as Java writes it: from 0.001 to 10 million in full, else like 1.5E-4."""
     if number == 0 or 1e-3 <= abs(number) < 1e7 or math.isinf(number):
         return repr(float(number)).replace("inf", "Infinity")
+    from decimal import Decimal  # few configs have such numbers, and every node loads this module
+
     sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     first, *rest = map(str, digits)
     assert isinstance(exponent, int), "it is finite"
