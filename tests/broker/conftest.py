@@ -19,6 +19,7 @@ from fencepost.broker.node import Node
 
 from ..waiting import DEADLINE_S
 from .door import Client, LoopThread
+from .topic_requests import make_topic
 
 QUICK = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -106,3 +107,16 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     running = RunningNode(tmp_path_factory.mktemp("node") / "data", {})
     yield running
     running.close()
+
+
+@pytest.fixture
+def client(node: RunningNode) -> Iterator[Client]:
+    """A raw client of the module's node."""
+    with node.connect() as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(client: Client) -> Any:
+    """A new topic of one partition on the module's node."""
+    return make_topic(client)

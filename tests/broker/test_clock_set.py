@@ -20,7 +20,8 @@ from fencepost.wire.api.fetch import FetchPartition, FetchTopic
 from ..waiting import eventually
 from .conftest import RunningNode
 from .door import Client
-from .test_groups import coordinated, make_topic, stable
+from .group_requests import coordinated, stable
+from .topic_requests import make_topic
 
 HOUR_MS = 3_600_000
 JUMPS_MS = pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])

@@ -23,7 +23,7 @@ from fencepost.wire.errors import ErrorCode
 
 from ..waiting import DEADLINE_S, eventually
 from .door import Client as RawClient
-from .test_produce_fetch import batch, fetch, make_topic, produce
+from .topic_requests import batch, fetch, make_topic, produce
 
 TOPIC = 2  # among the resource types of IncrementalAlterConfigs
 QUICK = {"log_cleaner_backoff_ms": 20, "log_cleaner_min_cleanable_ratio": 0.1}

@@ -19,7 +19,7 @@ from fencepost.wire.types import Uuid
 from ..waiting import eventually
 from .conftest import QUICK, RunningNode
 from .door import LoopThread
-from .test_produce_fetch import batch, fetch, make_topic, produce, values
+from .topic_requests import batch, fetch, make_topic, produce, values
 
 # -- metadata and controller ---------------------------------------------------------------------
 

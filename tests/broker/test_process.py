@@ -26,7 +26,7 @@ from fencepost.wire.errors import ErrorCode
 
 from ..waiting import DEADLINE_S, eventually
 from .door import Client
-from .test_produce_fetch import batch, fetch, fetch_request, make_topic, produce, produce_request
+from .topic_requests import batch, fetch, fetch_request, make_topic, produce, produce_request
 
 pytestmark = pytest.mark.slow
 

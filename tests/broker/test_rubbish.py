@@ -10,7 +10,7 @@ from fencepost.broker.registry import ROUTES
 from fencepost.wire.api import ApiVersionsRequest, request_class
 from fencepost.wire.frame import encode_request
 
-from .test_produce_fetch import batch, fetch, make_topic, produce, values
+from .topic_requests import batch, fetch, make_topic, produce, values
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.controller import Controller
 
 from .conftest import QUICK
-from .test_produce_fetch import make_topic
+from .topic_requests import make_topic
 
 ERRORS = [MemoryError, RecursionError, ValueError]
 

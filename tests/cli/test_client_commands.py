@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from fencepost.client.metadata import TopicPartition
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch
 from ..ports import address_of, refusing_port
+from ..waiting import DEADLINE_S
 
 
 class Ran(NamedTuple):
@@ -43,24 +44,11 @@ class Ran(NamedTuple):
 Fencepost = Callable[..., Ran]
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
-    """A served broker, or the cluster FENCEPOST_TEST_BOOTSTRAP names."""
-    named = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
-    if named:
-        yield named
-        return
-    from fencepost.testing import Cluster
-
-    with Cluster(group_initial_rebalance_delay_ms=0) as cluster:
-        yield cluster.bootstrap_servers
-
-
 @pytest.fixture
-def run(servers: str, capfdbinary: pytest.CaptureFixture[bytes]) -> Fencepost:
+def run(served: str, capfdbinary: pytest.CaptureFixture[bytes]) -> Fencepost:
     """Runs a command line in this process."""
 
-    def run_command(*words: str, bootstrap: str = servers) -> Ran:
+    def run_command(*words: str, bootstrap: str = served) -> Ran:
         capfdbinary.readouterr()
         code = main([*words, "--bootstrap-server", bootstrap])
         sys.stdout.flush()
@@ -318,12 +306,12 @@ def test_properties_come_from_a_file_and_the_command_line_wins(run: Fencepost, t
     assert ran.code == 0
 
 
-def test_the_environment_names_the_cluster(servers: str):
+def test_the_environment_names_the_cluster(served: str):
     done = subprocess.run(
         [sys.executable, "-m", "fencepost.cli.main", "topics", "list", "--json"],
-        env={**os.environ, BOOTSTRAP_VARIABLE: servers},
+        env={**os.environ, BOOTSTRAP_VARIABLE: served},
         capture_output=True,
-        timeout=60,
+        timeout=DEADLINE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -42,22 +40,3 @@ def connect() -> Iterator[Callable[..., Cluster]]:
     yield open_cluster
     for cluster in opened:
         cluster.close()
-
-
-@pytest.fixture(scope="session")
-def served() -> Iterator[str]:
-    """Where a real broker listens: the one FENCEPOST_TEST_BOOTSTRAP names, else our own."""
-    named = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
-    if named:
-        yield named
-        return
-    from fencepost.testing import Cluster as Served
-
-    with Served(group_initial_rebalance_delay_ms=0) as cluster:
-        yield cluster.bootstrap_servers
-
-
-@pytest.fixture
-def topic() -> str:
-    """A name no other test uses."""
-    return f"t-{uuid.uuid4().hex[:10]}"

@@ -31,10 +31,10 @@ from .records import batch
 
 
 @pytest.fixture(params=["fake", "served"])
-def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+def servers(request: pytest.FixtureRequest, served: str) -> Iterator[str]:
     """Bootstrap servers of both kinds of cluster."""
     if request.param == "served":
-        yield request.getfixturevalue("served")
+        yield served
         return
     with FakeCluster(brokers=2) as fake:
         yield fake.bootstrap_servers

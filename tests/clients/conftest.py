@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ..waiting import DEADLINE_S
+
 
 @pytest.fixture(scope="session")
-def bootstrap() -> Iterator[str]:
+def bootstrap(served: str) -> str:
     """Where the broker under test listens."""
-    named = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
-    if named:
-        yield named
-        return
-    from fencepost.testing import Cluster
-
-    with Cluster(group_initial_rebalance_delay_ms=0) as cluster:
-        yield cluster.bootstrap_servers
+    return served
 
 
 @pytest.fixture
@@ -31,7 +25,7 @@ def make_topic(bootstrap: str) -> Callable[..., str]:
     def make(partitions: int = 1, **config: str) -> str:
         name = f"t-{uuid.uuid4().hex[:10]}"
         wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
-        admin.create_topics([wanted])[name].result(20)
+        admin.create_topics([wanted])[name].result(DEADLINE_S)
         return name
 
     return make

@@ -9,9 +9,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-pytestmark = [pytest.mark.clients]
+from ..waiting import DEADLINE_S
 
-DEADLINE_S = 30
+pytestmark = [pytest.mark.clients]
 
 
 async def produce(bootstrap: str, topic: str, count: int, **config) -> None:

@@ -18,10 +18,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, OffsetSpec
 
+from ..waiting import DEADLINE_S, eventually
+
 pytestmark = [pytest.mark.clients]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-DEADLINE_S = 30.0
 
 
 def produce(bootstrap: str, topic: str, count: int, partition: int = 0, **config) -> None:
@@ -59,7 +60,7 @@ def consumer_of(bootstrap: str, group: str | None = None, **config) -> Consumer:
         "group.id": group or f"g-{uuid.uuid4().hex[:8]}",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "session.timeout.ms": 6000,
+        "session.timeout.ms": 30_000,
         **config,
     }
     return Consumer(settings)
@@ -119,13 +120,13 @@ def test_consume_by_time_and_seek(bootstrap, make_topic):
     assert producer.flush(DEADLINE_S) == 0
     consumer = consumer_of(bootstrap)
     wanted = TopicPartition(topic, 0, 1_700_000_000_000 + 42_500)
-    (found,) = consumer.offsets_for_times([wanted], 10)
+    (found,) = consumer.offsets_for_times([wanted], DEADLINE_S)
     assert found.offset == 43
     consumer.assign([TopicPartition(topic, 0, found.offset)])
     assert read(consumer, 1)[0].value() == b"m43"
     consumer.seek(TopicPartition(topic, 0, 90))
     assert [message.offset() for message in read(consumer, 10)] == list(range(90, 100))
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), 10) == (0, 100)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), DEADLINE_S) == (0, 100)
     consumer.close()
 
 
@@ -178,14 +179,14 @@ def test_admin_partitions_configs_offsets_groups_delete(bootstrap, make_topic):
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = make_topic(**{"retention.ms": "1234567"})
     produce(bootstrap, topic, 10)
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
-    assert len(admin.list_topics(topic, 10).topics[topic].partitions) == 3
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(DEADLINE_S)
+    assert len(admin.list_topics(topic, DEADLINE_S).topics[topic].partitions) == 3
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    entries = admin.describe_configs([resource])[resource].result(20)
+    entries = admin.describe_configs([resource])[resource].result(DEADLINE_S)
     assert entries["retention.ms"].value == "1234567"
     assert entries["cleanup.policy"].value == "delete"
     where = TopicPartition(topic, 0)
-    latest = admin.list_offsets({where: OffsetSpec.latest()})[where].result(20)
+    latest = admin.list_offsets({where: OffsetSpec.latest()})[where].result(DEADLINE_S)
     assert latest.offset == 10
     group = f"g-{uuid.uuid4().hex[:8]}"
     consumer = consumer_of(bootstrap, group)
@@ -193,28 +194,25 @@ def test_admin_partitions_configs_offsets_groups_delete(bootstrap, make_topic):
     messages = read(consumer, 10)
     consumer.commit(messages[-1], asynchronous=False)
     consumer.close()
-    listed = admin.list_consumer_groups().result(20)
+    listed = admin.list_consumer_groups().result(DEADLINE_S)
     assert group in {one.group_id for one in listed.valid}
     request = [ConsumerGroupTopicPartitions(group, [where])]
-    committed = admin.list_consumer_group_offsets(request)[group].result(20)
+    committed = admin.list_consumer_group_offsets(request)[group].result(DEADLINE_S)
     assert committed.topic_partitions[0].offset == 10
-    admin.delete_consumer_groups([group])[group].result(20)
+    admin.delete_consumer_groups([group])[group].result(DEADLINE_S)
     deleted = admin.delete_records([TopicPartition(topic, 0, 4)])
-    assert next(iter(deleted.values())).result(20).low_watermark == 4
-    admin.delete_topics([topic])[topic].result(20)
-    deadline = time.monotonic() + DEADLINE_S
-    while topic in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert topic not in admin.list_topics(timeout=10).topics
+    assert next(iter(deleted.values())).result(DEADLINE_S).low_watermark == 4
+    admin.delete_topics([topic])[topic].result(DEADLINE_S)
+    eventually(lambda: topic not in admin.list_topics(timeout=DEADLINE_S).topics, "it is gone")
 
 
 def test_describe_cluster_and_topics(bootstrap, make_topic):
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    cluster = admin.describe_cluster().result(20)
+    cluster = admin.describe_cluster().result(DEADLINE_S)
     assert len(cluster.nodes) == 1
     assert cluster.cluster_id
     topic = make_topic(partitions=2)
-    metadata = admin.list_topics(topic, 10).topics[topic]
+    metadata = admin.list_topics(topic, DEADLINE_S).topics[topic]
     assert {part.leader for part in metadata.partitions.values()} == {cluster.nodes[0].id}
 
 
@@ -235,7 +233,7 @@ def test_creating_a_bad_topic_is_refused(bootstrap):
     admin = AdminClient({"bootstrap.servers": bootstrap})
     bad = admin.create_topics([NewTopic("no/slash", num_partitions=1)])["no/slash"]
     with pytest.raises(KafkaException) as caught:
-        bad.result(20)
+        bad.result(DEADLINE_S)
     assert caught.value.args[0].code() == KafkaError.TOPIC_EXCEPTION
 
 

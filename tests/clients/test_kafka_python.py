@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-pytestmark = [pytest.mark.clients]
+from ..waiting import DEADLINE_S, eventually
 
-DEADLINE_MS = 20_000
+pytestmark = [pytest.mark.clients]
 
 
 def produce(bootstrap: str, topic: str, count: int, **config) -> None:
@@ -20,9 +19,9 @@ def produce(bootstrap: str, topic: str, count: int, **config) -> None:
         producer.send(topic, f"m{number}".encode(), f"k{number}".encode(), partition=0)
         for number in range(count)
     ]
-    producer.flush(30)
+    producer.flush(DEADLINE_S)
     for number, future in enumerate(futures):
-        metadata = future.get(timeout=10)
+        metadata = future.get(timeout=DEADLINE_S)
         if config.get("acks") != 0:
             assert metadata.offset == number
     producer.close()
@@ -33,7 +32,7 @@ def read_all(bootstrap: str, topic: str, count: int, **config) -> list:
         bootstrap_servers=bootstrap,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        consumer_timeout_ms=DEADLINE_MS,
+        consumer_timeout_ms=DEADLINE_S * 1000,
         **config,
     )
     consumer.assign([TopicPartition(topic, 0)])
@@ -62,7 +61,7 @@ def test_offsets_for_times_beginning_and_end(bootstrap, make_topic):
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     for number in range(10):
         producer.send(topic, b"x", partition=0, timestamp_ms=1_700_000_000_000 + number)
-    producer.flush(30)
+    producer.flush(DEADLINE_S)
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=bootstrap)
     part = TopicPartition(topic, 0)
@@ -78,7 +77,7 @@ def test_group_commit_and_resume(bootstrap, make_topic):
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     for number in range(40):
         producer.send(topic, f"m{number}".encode(), partition=number % 2)
-    producer.flush(30)
+    producer.flush(DEADLINE_S)
     producer.close()
     group = f"g-{uuid.uuid4().hex[:8]}"
 
@@ -89,8 +88,8 @@ def test_group_commit_and_resume(bootstrap, make_topic):
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            consumer_timeout_ms=DEADLINE_MS,
-            session_timeout_ms=6000,
+            consumer_timeout_ms=DEADLINE_S * 1000,
+            session_timeout_ms=30_000,
             heartbeat_interval_ms=500,
         )
 
@@ -122,7 +121,7 @@ def test_two_members_share_the_partitions(bootstrap, make_topic):
     settings = {
         "bootstrap_servers": bootstrap,
         "group_id": group,
-        "session_timeout_ms": 6000,
+        "session_timeout_ms": 30_000,
         "heartbeat_interval_ms": 300,
         "metadata_max_age_ms": 1000,
     }
@@ -140,25 +139,22 @@ def test_two_members_share_the_partitions(bootstrap, make_topic):
         consumer.close()
         sizes[name] = 0
 
-    def settle(expected: dict[str, int]) -> dict[str, int]:
-        deadline = time.monotonic() + 40
-        while sizes != expected and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return sizes
+    def settle(expected: dict[str, int]) -> None:
+        eventually(lambda: sizes == expected, f"{expected}")
 
     leave = threading.Event()
     one = threading.Thread(target=live, args=("one", stop))
     two = threading.Thread(target=live, args=("two", leave))
     try:
         one.start()
-        assert settle({"one": 4}) == {"one": 4}
+        settle({"one": 4})
         two.start()
-        assert settle({"one": 2, "two": 2}) == {"one": 2, "two": 2}
+        settle({"one": 2, "two": 2})
         leave.set()
-        assert settle({"one": 4, "two": 0}) == {"one": 4, "two": 0}
+        settle({"one": 4, "two": 0})
     finally:
         stop.set()
         leave.set()
-        one.join(30)
+        one.join(DEADLINE_S)
         if two.ident is not None:
-            two.join(30)
+            two.join(DEADLINE_S)

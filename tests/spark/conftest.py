@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,22 +67,3 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def served() -> Iterator[str]:
-    """Where a real broker listens: the one FENCEPOST_TEST_BOOTSTRAP names, else our own."""
-    named = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
-    if named:
-        yield named
-        return
-    from fencepost.testing import Cluster
-
-    with Cluster(group_initial_rebalance_delay_ms=0) as cluster:
-        yield cluster.bootstrap_servers
-
-
-@pytest.fixture
-def topic() -> str:
-    """A name no other test uses."""
-    return f"t-{uuid.uuid4().hex[:10]}"

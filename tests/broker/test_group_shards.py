@@ -1,0 +1,388 @@
+"""Shards of the group coordinator: loading, lost leads, failed writes, what others wrote."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fencepost.batch.control import build_end_txn_marker
+from fencepost.batch.header import read_header
+from fencepost.batch.records import build_batch
+from fencepost.broker.group_host import GroupHost
+from fencepost.broker.group_shard import BATCHES_PER_TURN, GroupShard
+from fencepost.wire.api import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from fencepost.wire.api.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from fencepost.wire.api.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.group import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    ShareGroupMetadataKey,
+    StreamsGroupTopologyKey,
+    encode_key,
+    encode_value,
+)
+
+from ..waiting import eventually
+from .conftest import RunningNode
+from .group_requests import (
+    commit,
+    coordinated,
+    fetched,
+    join_request,
+    shard_of,
+    stable,
+    sync,
+    sync_request,
+)
+from .topic_requests import make_topic
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def reload(running: RunningNode, shard: GroupShard) -> None:
+    """Have the shard load again, and wait for it."""
+
+    def again() -> None:
+        shard.close()
+        shard.load()
+
+    running.call(again)
+    eventually(lambda: running.call(lambda: shard.state) is ErrorCode.NONE, "loading")
+
+
+def test_while_a_shard_loads_clients_are_told_to_wait(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as client:
+        coordinated(client)
+        topic = make_topic(client, 2)
+        joined = stable(client, "g")
+        shard = shard_of(running, "g")
+        running.call(shard.close, LOADING)
+        beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+        assert client.ask(beat, 4).error_code == 0, "nobody is missed yet"
+        assert client.ask(join_request("g"), 9).error_code == LOADING
+        assert sync(client, "g", joined).error_code == LOADING
+        assert client.ask(LeaveGroupRequest(group_id="g"), 5).error_code == LOADING
+        assert commit(client, "g", topic, 1) == LOADING
+        assert client.ask(ListGroupsRequest(), 5).error_code == LOADING
+        assert client.ask(DescribeGroupsRequest(groups=["g"]), 5).groups[0].error_code == LOADING
+        deleted = client.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+        assert deleted.results[0].error_code == LOADING
+        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        old = client.ask(OffsetFetchRequest(group_id="g", topics=topics), 1)
+        assert old.topics[0].partitions[0].error_code == LOADING
+        new = client.ask(OffsetFetchRequest(group_id="g", topics=topics), 7)
+        assert (new.error_code, new.topics) == (LOADING, [])
+        wanted = [OffsetFetchRequestGroup(group_id="g", topics=None)]
+        assert client.ask(OffsetFetchRequest(groups=wanted), 9).groups[0].error_code == LOADING
+        reload(running, shard)
+        assert sync(client, "g", joined).error_code == 0
+
+
+def test_without_a_topic_nobody_is_the_coordinator(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory()
+    with running.connect() as client:
+        refused = client.ask(join_request("g"), 9)
+        assert refused.error_code == ErrorCode.NOT_COORDINATOR
+        assert client.ask(ListGroupsRequest(), 5).groups == []
+
+
+def test_losing_leadership_answers_who_waits(node_factory: Callable[..., RunningNode]) -> None:
+    running = node_factory(offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=60_000)
+    with running.connect() as client:
+        coordinated(client)
+        answer = client.ask(join_request("g"), 9)
+        client.send(join_request("g", answer.member_id), 9)
+        shard = shard_of(running, "g")
+        eventually(lambda: running.call(lambda: waiting_in(shard)) == 1, "the wait")
+        groups: GroupHost = running.node.groups
+        running.call(groups.lost_leadership, shard.hosted)
+        _, refused = client.receive(11, 9)
+        assert refused.error_code == ErrorCode.NOT_COORDINATOR
+        running.call(groups.became_leader, shard.hosted)
+        coordinated(client)
+
+
+def waiting_in(shard: GroupShard) -> int:
+    """How many requests have no answer yet."""
+    return len(shard._unanswered)
+
+
+@contextlib.contextmanager
+def too_few_in_sync(running: RunningNode, shard: GroupShard) -> Iterator[None]:
+    """The partition machine refuses every batch with NOT_ENOUGH_REPLICAS."""
+
+    def set_isr(*members: int) -> None:
+        reign = shard.hosted.machine._reign
+        assert reign is not None
+        reign.isr = frozenset(members)
+
+    running.call(set_isr)
+    yield
+    running.call(set_isr, 1)
+
+
+def test_a_write_that_fails_has_not_happened(node_factory: Callable[..., RunningNode]) -> None:
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as client:
+        coordinated(client)
+        topic = make_topic(client, 2)
+        assert commit(client, "g", topic, 1) == 0
+        shard = shard_of(running, "g")
+        with too_few_in_sync(running, shard):
+            refused = commit(client, "g", topic, 2)
+            assert refused == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        coordinated(client)
+        assert fetched(client, "g") == {(topic.name, 0): 1}
+        assert commit(client, "g", topic, 3) == 0
+
+
+def test_a_mistake_of_ours_costs_the_shard_its_soft_state_only(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as client:
+        coordinated(client)
+        topic = make_topic(client, 2)
+        commit(client, "g", topic, 1)
+        shard = shard_of(running, "g")
+        heard: list[Any] = []
+
+        def decide(coordinator: Any, token: Any) -> Any:
+            raise AssertionError("a mistake")
+
+        running.call(shard.submit, decide, lambda error, reply: heard.append((error, reply)))
+        assert heard == [(ErrorCode.UNKNOWN_SERVER_ERROR, None)]
+        coordinated(client)
+        assert fetched(client, "g") == {(topic.name, 0): 1}
+
+
+def test_a_mistake_of_ours_is_told_to_everybody_whom_the_decision_was_to_answer(
+    node_factory: Callable[..., RunningNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision takes who waits out of the coordinator, and may then come to nothing."""
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as leader, running.connect() as follower:
+        coordinated(leader)
+        joined = stable(leader, "g")
+        new = follower.ask(join_request("g"), 9)
+        follower.send(join_request("g", new.member_id), 9)
+        shard = shard_of(running, "g")
+        eventually(lambda: running.call(lambda: waiting_in(shard)) == 1, "the follower's JoinGroup")
+        rejoined = leader.ask(join_request("g", joined.member_id), 9)
+        assert follower.receive(11, 9)[1].generation_id == rejoined.generation_id == 2
+        follower.send(sync_request("g", rejoined, new.member_id), 5)
+        eventually(lambda: running.call(lambda: waiting_in(shard)) == 1, "the follower's SyncGroup")
+
+        def encode(records: Any) -> Any:
+            raise AssertionError("a mistake")
+
+        monkeypatch.setattr(shard, "_encode", encode)
+        assert sync(leader, "g", rejoined).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert follower.receive(14, 5)[1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_requests_that_arrive_while_one_is_answered_come_after_it(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory(offsets_topic_num_partitions=1, log_flush_before_ack="false")
+    with running.connect() as client:
+        coordinated(client)
+        make_topic(client, 2, name="t")
+        shard = shard_of(running, "g")
+        order: list[str] = []
+
+        def ask(name: str, then: Callable[[], None] = lambda: None) -> None:
+            wanted = OffsetFetchRequestGroup(group_id=name, topics=None)
+
+            def decide(coordinator: Any, token: Any) -> Any:
+                order.append(f"decide {name}")
+                return coordinator.decide_offset_fetch(wanted, False, token)
+
+            def on_reply(error: ErrorCode, reply: Any) -> None:
+                then()
+                order.append(f"answered {name}")
+
+            shard.submit(decide, on_reply)
+
+        running.call(lambda: ask("a", lambda: ask("b")))
+        assert order == ["decide a", "answered a", "decide b", "answered b"]
+
+
+def test_a_shard_reads_what_others_wrote(node_factory: Callable[..., RunningNode]) -> None:
+    """Other kinds of groups, transactions, tombstones, and more than one turn's worth of them."""
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as client:
+        coordinated(client)
+        make_topic(client, partitions=3, name="t")
+        shard = shard_of(running, "g")
+
+        def offset(group: str, number: int, partition: int = 0) -> tuple[bytes, bytes]:
+            key = OffsetCommitKey(group=group, topic="t", partition=partition)
+            value = OffsetCommitValue(offset=number, metadata="", commit_timestamp=1)
+            return encode_key(key), encode_value(value, 3)
+
+        def tx(producer_id: int) -> dict[str, Any]:
+            return {
+                "producer_id": producer_id,
+                "producer_epoch": 0,
+                "base_sequence": 0,
+                "transactional": True,
+            }
+
+        def end(producer_id: int, *, committed: bool) -> bytearray:
+            return build_end_txn_marker(
+                producer_id=producer_id,
+                producer_epoch=0,
+                committed=committed,
+                coordinator_epoch=0,
+                timestamp_ms=1,
+            )
+
+        batches = [
+            *(build_batch([offset("g", number)]) for number in range(2 * BATCHES_PER_TURN + 3)),
+            build_batch(
+                [
+                    (encode_key(ShareGroupMetadataKey(group_id="s")), b"\0\0 of early access"),
+                    (encode_key(StreamsGroupTopologyKey(group_id="s")), b"\0\x09 of tomorrow"),
+                    (b"\0\x12 given up", b"\0\0"),
+                    (b"\x03\xe7 unheard of", None),
+                    offset("g", 77, 1),
+                ]
+            ),
+            build_batch([offset("gone", 1)]),
+            build_batch([(offset("gone", 1)[0], None)]),
+            build_batch([offset("done", 5)], **tx(1)),
+            end(1, committed=True),
+            build_batch([offset("undone", 5)], **tx(2)),
+            end(2, committed=False),
+            build_batch([offset("open", 5, 2)], **tx(3)),
+        ]
+
+        def append() -> None:
+            for batch in batches:
+                shard.hosted.log.append_as_leader(batch, read_header(batch), 0, 1)
+            running.node.ports.request_flush(shard.hosted.key)
+
+        running.call(append)
+        reload(running, shard)
+        assert fetched(client, "g") == {("t", 0): 2 * BATCHES_PER_TURN + 2, ("t", 1): 77}
+        assert fetched(client, "done") == {("t", 0): 5}
+        assert fetched(client, "gone") == fetched(client, "undone") == {}
+        wanted = OffsetFetchRequestGroup(
+            group_id="open",
+            topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[2])],
+        )
+        request = OffsetFetchRequest(groups=[wanted], require_stable=True)
+        (answer,) = client.ask(request, 9).groups
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+
+def test_a_log_that_makes_no_sense_takes_its_groups_out_of_service(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as client:
+        coordinated(client)
+        shard = shard_of(running, "g")
+        batch = build_batch([(b"\0\x01rubbish", b"\0\0")])
+
+        def append() -> None:
+            shard.hosted.log.append_as_leader(batch, read_header(batch), 0, 1)
+            running.node.ports.request_flush(shard.hosted.key)
+            shard.close()
+            shard.load()
+
+        running.call(append)
+        eventually(lambda: running.call(lambda: shard.state) is not LOADING, "the end of loading")
+        refused = client.ask(join_request("g"), 9)
+        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_what_was_read_and_not_yet_flushed_is_waited_for(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as client:
+        coordinated(client)
+        make_topic(client, 2, name="t")
+        shard = shard_of(running, "g")
+        key = OffsetCommitKey(group="g", topic="t", partition=0)
+        value = OffsetCommitValue(offset=4, metadata="", commit_timestamp=1)
+        batch = build_batch([(encode_key(key), encode_value(value, 3))])
+
+        def append() -> None:
+            shard.close()
+            shard.hosted.log.append_as_leader(batch, read_header(batch), 0, 1)
+            shard.load()
+
+        running.call(append)
+        for _ in range(5):
+            assert client.ask(join_request("g"), 9).error_code == LOADING
+        running.call(lambda: running.node.ports.request_flush(shard.hosted.key))
+        eventually(lambda: running.call(lambda: shard.state) is ErrorCode.NONE, "loading")
+        assert fetched(client, "g") == {("t", 0): 4}
+
+
+def test_a_large_commit_is_written_in_several_batches(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as client:
+        coordinated(client)
+        topic = make_topic(client, partitions=400)
+        partitions = [
+            OffsetCommitRequestPartition(
+                partition_index=index, committed_offset=index, committed_metadata="x" * 4_000
+            )
+            for index in range(400)
+        ]
+        request = OffsetCommitRequest(
+            group_id="g",
+            topics=[OffsetCommitRequestTopic(name=topic.name, partitions=partitions)],
+        )
+        answer = client.ask(request, 9)
+        assert {p.error_code for p in answer.topics[0].partitions} == {0}
+        shard = shard_of(running, "g")
+        limit = shard.hosted.log.config.max_message_bytes
+
+        def sizes() -> list[int]:
+            source = shard.hosted.log
+            batches = source.read_all_batches(source.start_offset, source.end_offset)
+            return [header.size_bytes for header, _ in batches]
+
+        assert max(running.call(sizes)) <= limit and sum(running.call(sizes)) > limit
+        reload(running, shard)
+        assert len(fetched(client, "g")) == 400
+
+
+def test_acknowledging_from_the_page_cache_works_the_same(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory(log_flush_before_ack="false")
+    with running.connect() as client:
+        coordinated(client)
+        topic = make_topic(client, 2)
+        stable(client, "g")
+        assert commit(client, "h", topic, 3) == 0
+        assert fetched(client, "h") == {(topic.name, 0): 3}

@@ -1,0 +1,32 @@
+"""For all tests: none may leave the process other than it found it, and some share a broker."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from .process_state import no_child_is_left_behind, nothing_is_left_changed
+
+__all__ = ["no_child_is_left_behind", "nothing_is_left_changed"]
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[str]:
+    """Where a real broker listens: the one FENCEPOST_TEST_BOOTSTRAP names, else our own."""
+    named = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
+    if named:
+        yield named
+        return
+    from fencepost.testing import Cluster
+
+    with Cluster() as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name no other test uses."""
+    return f"t-{uuid.uuid4().hex[:10]}"

@@ -1,0 +1,175 @@
+"""What a test must leave as it found it: the state that all tests of a process share.
+
+Loggers of ours and the root's, the environment, the working directory, signal handlers and the
+garbage collector: a test that leaves one of them changed makes others fail, later and elsewhere.
+One fixture here fails the test that did it, and puts back what was; another one fails the module
+that leaves child processes behind, and ends them.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OURS = "fencepost"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE,
+           signal.SIGUSR1, signal.SIGUSR2)  # fmt: skip
+"""Not SIGALRM: that is how the time limit of tests works."""
+SET_BY_PYTEST = "PYTEST_CURRENT_TEST"
+BURIAL_S = 10.0
+"""How long a child that has been killed may still be there."""
+KEPT = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
+"""Helpers of Python's own, one for a whole process."""
+_TASKS = Path("/proc/self/task")
+_UNTOUCHED = (logging.NOTSET, (), True, False)
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """The state at one moment."""
+
+    loggers: dict[str, tuple[int, tuple[logging.Handler, ...], bool, bool]]
+    """Level, handlers, whether it propagates and whether it is disabled, unless all untouched."""
+    environment: dict[str, str]
+    directory: str
+    signals: dict[int, Any]
+    collector: tuple[bool, tuple[int, int, int]]
+    """Whether it runs, and its thresholds."""
+
+    @classmethod
+    def now(cls) -> ProcessState:
+        """The state as it is."""
+        environment = dict(os.environ)
+        environment.pop(SET_BY_PYTEST, None)
+        return cls(
+            loggers=_loggers(),
+            environment=environment,
+            directory=os.getcwd(),
+            signals={number: signal.getsignal(number) for number in SIGNALS},
+            collector=(gc.isenabled(), gc.get_threshold()),
+        )
+
+    def changes_until(self, later: ProcessState) -> list[str]:
+        """What is not as it was, in words."""
+        told = []
+        for one in fields(self):
+            before, after = getattr(self, one.name), getattr(later, one.name)
+            if isinstance(before, dict):
+                for key in sorted(before.keys() | after.keys(), key=str):
+                    was, is_ = before.get(key), after.get(key)
+                    if was != is_:
+                        told.append(f"{one.name}: {key or 'root'} was {was} and is {is_}")
+            elif before != after:
+                told.append(f"{one.name} was {before} and is {after}")
+        return told
+
+    def put_back(self, later: ProcessState) -> None:
+        """Undo the changes, so that the next test does not fail for them."""
+        for name in self.loggers.keys() | later.loggers.keys():
+            logger = logging.getLogger(name)
+            level, handlers, propagate, disabled = self.loggers.get(name, _UNTOUCHED)
+            logger.setLevel(level)
+            logger.handlers[:] = handlers
+            logger.propagate, logger.disabled = propagate, disabled
+        for key in later.environment.keys() - self.environment.keys():
+            del os.environ[key]
+        os.environ.update(self.environment)
+        os.chdir(self.directory)
+        for number, handler in self.signals.items():
+            signal.signal(number, handler)
+        gc.set_threshold(*self.collector[1])
+        gc.enable() if self.collector[0] else gc.disable()
+
+
+def _loggers() -> dict[str, tuple[int, tuple[logging.Handler, ...], bool, bool]]:
+    found = {"": logging.root}
+    for name, one in logging.root.manager.loggerDict.items():
+        if isinstance(one, logging.Logger) and name.partition(".")[0] == OURS:
+            found[name] = one
+    states = {
+        name: (one.level, tuple(one.handlers), one.propagate, one.disabled)
+        for name, one in found.items()
+    }
+    return {name: state for name, state in states.items() if state != _UNTOUCHED}
+
+
+def children() -> dict[int, str]:
+    """Command lines, by id, of processes this one has started and that still run.
+
+    None where the system has no such list.
+    """
+    found = {}
+    for thread in _TASKS.glob("*"):
+        try:
+            pids = [int(text) for text in (thread / "children").read_bytes().split()]
+        except OSError:  # the thread has ended, or the system has no such file
+            continue
+        for pid in pids:
+            command = _command(pid)
+            if command and not any(kept in command for kept in KEPT):
+                found[pid] = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    return found
+
+
+def _command(pid: int) -> bytes:
+    """The command line; nothing if the process has ended, waited for or not."""
+    place = Path(f"/proc/{pid}")
+    try:
+        while not (command := (place / "cmdline").read_bytes()):
+            # It is a zombie, or so young that it has no command line yet.
+            if (place / "stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX":
+                return b""
+            time.sleep(0)
+        return command
+    except OSError:
+        return b""
+
+
+def _end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    deadline = time.monotonic() + BURIAL_S
+    while _command(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_changed() -> Iterator[None]:
+    """Fails a test that leaves the process other than it was.
+
+    Fixtures of modules and of the session come before it, and may change what they like as long as
+    they last.
+    """
+    before = ProcessState.now()
+    yield
+    after = ProcessState.now()
+    if changes := before.changes_until(after):
+        before.put_back(after)
+        pytest.fail("this test has left behind:\n" + "\n".join(changes), pytrace=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_child_is_left_behind() -> Iterator[None]:
+    """Fails a module, in its last test, whose processes outlive it.
+
+    Not every single test: a cluster that a module shares may have been started anew by one.
+    """
+    before = children()
+    yield
+    left = {pid: command for pid, command in children().items() if pid not in before}
+    for pid in left:
+        _end(pid)
+    if left:
+        told = [f"process {pid}: {command}" for pid, command in left.items()]
+        pytest.fail("this module has left behind:\n" + "\n".join(told), pytrace=False)
