@@ -13,6 +13,7 @@ from fencepost.broker.forwarding import ANONYMOUS, Envelope, Forwarder, packed_a
 from fencepost.broker.registry import CONTROLLER_ROUTES
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire import api
+from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -150,6 +151,17 @@ def test_a_controller_that_is_not_active_says_so_outside(request_inside: Message
     response = deliver(node, envelope(inside(request_inside, version)))
     assert response.error_code == ErrorCode.NOT_CONTROLLER
     assert response.response_data is None
+
+
+@pytest.mark.parametrize(
+    "data", [inside(CREATE, 7)[:2] + b"\0\x63", inside(AlterClientQuotasRequest(), 1)]
+)
+def test_what_is_not_served_here_the_active_controller_may_serve(data: bytes) -> None:
+    node = a_controller()
+    data = data[:4] + GOOD[4:]
+    assert deliver(node, envelope(data)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    node.controller.error = ErrorCode.NOT_CONTROLLER
+    assert deliver(node, envelope(data)).error_code == ErrorCode.NOT_CONTROLLER
 
 
 # -- hostile envelopes -----------------------------------------------------------------------------

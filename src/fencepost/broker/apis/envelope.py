@@ -9,8 +9,12 @@ back as it would have gone over the wire, from its header on. The envelope has e
 | the client's address has neither 4 nor 16 bytes                          | 42    |
 | the header inside cannot be read                                         | 35    |
 | the API inside is not one that is forwarded (an envelope above all)      | 42    |
-| its version is not served, or its body cannot be read                    | 35    |
+| it is not served here, or not in its version, by the active controller   | 35    |
+| its body cannot be read                                                  | 35    |
 | this controller is not the active one, or was not when it would have won | 41    |
+
+Of two controllers one may serve what the other does not: a broker goes on looking for the active
+one with 41, and with 35 it has its client ask again what there is.
 
 Whatever else happens to the request is said in the response inside. There is no authorizer: who the
 client is, is read and then not looked at.
@@ -132,12 +136,14 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[ForwardedC
         header, body_start = read_request_header(data)
     except DecodeError:
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION) from None
-    route = context.routes.get(header.request_api_key)
-    if route is None or route.api_key not in FORWARDED:
+    if header.request_api_key not in FORWARDED:
         raise _Refused(ErrorCode.INVALID_REQUEST)
+    route = context.routes.get(header.request_api_key)
     version = header.request_api_version
-    if not route.min_version <= version <= route.max_version:
-        raise _Refused(ErrorCode.UNSUPPORTED_VERSION)
+    if route is None or not route.min_version <= version <= route.max_version:
+        service = context.node.service
+        is_active = service is not None and service.is_active
+        raise _Refused(ErrorCode.UNSUPPORTED_VERSION if is_active else ErrorCode.NOT_CONTROLLER)
     try:
         message, _ = route.request_class.read(
             data, body_start, version, max_elements=route.max_elements
