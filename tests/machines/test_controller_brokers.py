@@ -240,13 +240,13 @@ def test_sessions_end_in_order_and_are_renewed_by_heartbeats() -> None:
     bench.heartbeat(2)
     assert bench.controller.next_session_deadline_ms() == 1_000 + SESSION_MS
     bench.now_ms = 1_000 + SESSION_MS - 1
-    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) == []
+    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) is None
     bench.now_ms += 1
-    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) == [1]
+    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) == 1
     assert bench.image.brokers[1].fenced and bench.partition("t").leader == 2
     assert bench.controller.next_session_deadline_ms() == 6_000 + SESSION_MS
     bench.now_ms += 5_000
-    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) == [2]
+    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) == 2
     assert bench.controller.next_session_deadline_ms() is None
     assert bench.partition("t").leader == -1 and bench.partition("t").isr == (2,)
 
@@ -258,7 +258,12 @@ def test_two_sessions_that_end_at_once_leave_nobody_leading_who_is_fenced() -> N
     bench.create("u", assignments=[(0, [2, 1])])
     bench.now_ms += SESSION_MS
     bench.heartbeat(3)
-    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) == [1, 2]
+    for fenced in (1, 2, None):
+        expiry = bench.controller.decide_session_expiry(bench.now_ms)
+        assert bench.do(expiry) == fenced, "one at a time"
+        assert (bench.controller.next_session_look_ms(bench.now_ms) > bench.now_ms) == (
+            fenced != 1
+        ), "and the next is due at once"
     assert [p.leader for p in bench.topic("t").partitions] == [3, 3]
     assert (bench.partition("u").leader, bench.partition("u").isr) == (-1, (2,))
     check_invariants(bench.image)
@@ -270,10 +275,10 @@ def test_a_new_controller_gives_every_broker_a_session() -> None:
     bench.now_ms += SESSION_MS - 1
     bench.fail_over()
     bench.now_ms += SESSION_MS - 1
-    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) == []
+    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) is None
     assert bench.register(1, life=2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     bench.now_ms += 1
-    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) == [1]
+    assert bench.do(bench.controller.decide_session_expiry(bench.now_ms)) == 1
 
 
 def test_a_broker_stops_when_the_others_know_of_its_successors() -> None:

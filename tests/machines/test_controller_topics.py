@@ -31,7 +31,12 @@ from fencepost.wire.api.create_partitions import (
 from fencepost.wire.api.create_topics import CreateTopicsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.metadata import PartitionChangeRecord
+from fencepost.wire.records.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    PartitionChangeRecord,
+    TopicRecord,
+)
 from fencepost.wire.types import Uuid
 
 from .controller_bench import Bench, check_invariants, cluster, topic, uuid
@@ -155,6 +160,26 @@ def test_nothing_is_placed_where_nobody_may_lead() -> None:
     bench.brokers(1)
     bench.fence(1)
     assert bench.create("t").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_names_collide_with_what_there_is_now() -> None:
+    """As topics come and go, one by one, many at once, and in a transaction of a predecessor."""
+    bench = cluster()
+    for fail_over in (False, True):
+        assert bench.create("a.b").error_code == 0
+        if fail_over:
+            bench.fail_over()
+        assert bench.create("a_b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert bench.create("a.b").error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert delete(bench, DeleteTopicState(name="a.b"))[0].error_code == 0
+        assert bench.create("a_b").error_code == 0
+        assert bench.create("a.b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert delete(bench, DeleteTopicState(name="a_b"))[0].error_code == 0
+    held = [BeginTransactionRecord(), TopicRecord(name="c.d", topic_id=uuid(77))]
+    bench.controller.apply_all(held)
+    assert bench.create("c_d", validate_only=True).error_code == 0, "it is not there yet"
+    bench.controller.apply(EndTransactionRecord())
+    assert bench.create("c_d").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 # -- placement ---------------------------------------------------------------------------------

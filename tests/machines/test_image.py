@@ -67,6 +67,8 @@ def test_a_map_is_what_a_dict_is(changes: list[tuple[Any, int | None]]) -> None:
 
 def test_maps_grow_deep_and_survive_equal_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     big = PersistentMap((f"topic-{n}", n) for n in range(5_000))
+    assert list(big.items()) == [(key, big[key]) for key in big] and len(big.items()) == 5_000
+    assert list(big.values()) == [big[key] for key in big] and ("topic-7", 7) in big.items()
     assert len(big) == 5_000 and big["topic-4711"] == 4711
     with pytest.raises(KeyError):
         big["topic-5000"]

@@ -404,6 +404,6 @@ def _ignore(error: ErrorCode, reply: Any) -> None:
     """Nobody waits: what did not come to be is decided again when it is due."""
 
 
-def _note_fenced(error: ErrorCode, fenced: list[int] | None) -> None:
-    if fenced:
-        log.warning("brokers that were silent for too long are fenced: %s", fenced)
+def _note_fenced(error: ErrorCode, fenced: int | None) -> None:
+    if fenced is not None:
+        log.warning("broker %d was silent for too long and is fenced", fenced)

@@ -292,7 +292,11 @@ def unregister_records(
 
 def leads_partitions(image: ClusterImage, broker_id: int) -> bool:
     """Whether the broker leads anything."""
-    return any(partition.leader == broker_id for _, _, partition in image.partitions())
+    return any(
+        partition.leader == broker_id
+        for topic in image.topics_by_name.values()
+        for partition in topic.partitions
+    )
 
 
 assert int.from_bytes(DIRECTORY_MIGRATING, "big") < _RESERVED_DIRECTORIES

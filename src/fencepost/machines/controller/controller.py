@@ -45,6 +45,7 @@ from fencepost.machines.controller.config import (
     ControllerConfig,
 )
 from fencepost.machines.controller.decision import Decision, Refused
+from fencepost.machines.controller.names import CollidingNames
 from fencepost.machines.controller.sessions import Sessions
 from fencepost.machines.image import BrokerImage, ClusterImage, apply_records
 from fencepost.wire.api.allocate_producer_ids import (
@@ -103,6 +104,7 @@ class Controller:
         self._config = config
         self._sessions = Sessions(config.broker_session_timeout_ms, now_ms)
         self._shutdown_offsets: dict[int, int] = {}
+        self._names: CollidingNames | None = None  # until somebody needs them
 
     @classmethod
     def from_image(cls, image: ClusterImage, config: ControllerConfig, now_ms: int) -> Controller:
@@ -135,7 +137,12 @@ class Controller:
         """`apply` of several records that follow each other from `base_offset` on, but quicker."""
         records = list(records)
         start = self.next_offset if base_offset is None else base_offset
-        self.image = apply_records(self.image, records, start + len(records) - 1)
+        before, self.image = (
+            self.image,
+            apply_records(self.image, records, start + len(records) - 1),
+        )
+        if self._names is not None:
+            self._names.follow(before, self.image)
         for position, record in enumerate(records):
             if isinstance(record, BrokerRegistrationChangeRecord) and record.in_controlled_shutdown:
                 self._shutdown_offsets[record.broker_id] = start + position
@@ -305,21 +312,22 @@ class Controller:
         return latest_ms if deadline_ms is None else min(deadline_ms, latest_ms)
 
     def decide_session_expiry(self, now_ms: int) -> Decision:
-        """Fence the brokers that have not been heard of for too long; reply: their ids."""
-        image = self.image
-        records: list[Message] = []
-        fenced: list[int] = []
-        for broker_id in sorted(image.brokers):
-            broker = image.brokers[broker_id]
-            if broker.fenced or now_ms < self._sessions.deadline_ms(broker):
-                continue
-            # One after the other, so that none is made leader that is about to be fenced itself
-            # without this being seen, and followed, in the records.
-            more = brokers.fence_records(image, broker, self._is_unclean_allowed)
-            image = apply_records(image, more)
-            records += more
-            fenced.append(broker_id)
-        return Decision(records, fenced)
+        """Fence the broker that is silent for the longest, if it is for too long; reply: its id.
+
+        None if there is no such broker. One at a time: with many partitions on each, to fence all
+        at once would keep the controller busy for so long that it would seem dead itself.
+        """
+        deadlines = [
+            (self._sessions.deadline_ms(broker), broker.broker_id)
+            for broker in self.image.brokers.values()
+            if not broker.fenced
+        ]
+        deadline_ms, broker_id = min(deadlines, default=(now_ms + 1, -1))
+        if now_ms < deadline_ms:
+            return Decision([], None)
+        broker = self.image.brokers[broker_id]
+        records = brokers.fence_records(self.image, broker, self._is_unclean_allowed)
+        return Decision(records, broker_id)
 
     def next_session_deadline_ms(self) -> int | None:
         """When `decide_session_expiry` should be asked next; None if no broker is unfenced."""
@@ -371,7 +379,9 @@ class Controller:
         `new_ids` yields fresh topic ids, `start` is where placement begins. Whoever waits for the
         internal topics of groups and transactions asks for them here like for any other.
         """
-        maker = topics.TopicMaker(self.image, self._config, new_ids, start)
+        if self._names is None:
+            self._names = CollidingNames(self.image)
+        maker = topics.TopicMaker(self.image, self._config, self._names, new_ids, start)
         reply = CreateTopicsResponse(topics=maker.make(request))
         return Decision([] if request.validate_only else maker.records, reply)
 

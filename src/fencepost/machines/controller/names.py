@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from fencepost.log.names import TOPIC_NAME_MAX, is_valid_topic
 from fencepost.machines.controller.decision import Refused
+from fencepost.machines.image import ClusterImage
 from fencepost.wire.errors import ErrorCode
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -36,6 +35,32 @@ def metric_form(name: str) -> str:
     return name.replace(".", "_")
 
 
-def metric_forms(names: Iterable[str]) -> dict[str, str]:
-    """The names that may collide, by the form in which they do."""
-    return {metric_form(name): name for name in names if collides(name)}
+class CollidingNames:
+    """The topics whose names another could collide with, kept up with an image as it changes.
+
+    Looking for them in the image would take longer for every topic there is.
+    """
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._names: dict[str, set[str]] = {}
+        for name in image.topics_by_name:
+            self._add(name)
+
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        """`new` is the image now; `old` was it until now."""
+        for name, before, after in new.topics_by_name.changes_since(old.topics_by_name):
+            if before is None:
+                self._add(name)
+            elif after is None and collides(name):
+                alike = self._names[metric_form(name)]
+                alike.discard(name)
+                if not alike:
+                    del self._names[metric_form(name)]
+
+    def like(self, name: str) -> str | None:
+        """A topic that a topic of this name would collide with; None if there is none."""
+        return min(self._names.get(metric_form(name), ()), default=None)
+
+    def _add(self, name: str) -> None:
+        if collides(name):
+            self._names.setdefault(metric_form(name), set()).add(name)

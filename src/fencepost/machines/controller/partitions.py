@@ -282,9 +282,14 @@ def _changes(
     `without` may not lead although the image still says so, `with_` may although it does not yet.
     """
     records: list[PartitionChangeRecord] = []
-    for topic, index, partition in image.partitions():
-        if not concerns(partition):
-            continue
+    found = [
+        (topic, index, partition)
+        for topic in image.topics_by_name.values()
+        for index, partition in enumerate(topic.partitions)
+        if concerns(partition)
+    ]
+    found.sort(key=lambda one: (one[0].name, one[1]))
+    for topic, index, partition in found:
         may_lead = leadership(image.brokers, partition, without, with_)
         record = propose_change(
             topic.topic_id, index, partition, target(topic, partition), may_lead, image.brokers

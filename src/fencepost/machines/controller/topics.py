@@ -16,10 +16,10 @@ from fencepost.machines.controller.config import MAX_PARTITIONS_PER_REQUEST, Con
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.controller.names import (
     METADATA_TOPIC,
+    CollidingNames,
     check_topic_name,
     collides,
     metric_form,
-    metric_forms,
 )
 from fencepost.machines.controller.partitions import new_partition_record
 from fencepost.machines.controller.placement import place_replicas
@@ -43,6 +43,7 @@ class TopicMaker:
         self,
         image: ClusterImage,
         config: ControllerConfig,
+        names: CollidingNames,
         new_ids: Iterator[Uuid],
         start: int,
     ) -> None:
@@ -50,7 +51,8 @@ class TopicMaker:
         self._config = config
         self._new_ids = new_ids
         self._start = start
-        self._forms: dict[str, str] | None = None
+        self._names = names
+        self._new_names: dict[str, str] = {}  # of this request, by their metric forms
         self.records: list[Message] = []
 
     def make(self, request: create_topics.CreateTopicsRequest) -> list[
@@ -104,7 +106,7 @@ class TopicMaker:
         self.records += configs
         self.records += partitions
         if collides(topic.name):
-            self._collisions()[metric_form(topic.name)] = topic.name
+            self._new_names[metric_form(topic.name)] = topic.name
         return create_topics.CreatableTopicResult(
             name=topic.name,
             topic_id=topic_id,
@@ -114,11 +116,6 @@ class TopicMaker:
             configs=[],
         )
 
-    def _collisions(self) -> dict[str, str]:
-        if self._forms is None:
-            self._forms = metric_forms(self._image.topics_by_name)
-        return self._forms
-
     def _check_name(self, name: str) -> None:
         if name == METADATA_TOPIC:
             raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is not for users to create")
@@ -126,7 +123,7 @@ class TopicMaker:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
         check_topic_name(name)
         if collides(name):
-            other = self._collisions().get(metric_form(name))
+            other = self._names.like(name) or self._new_names.get(metric_form(name))
             if other is not None:
                 raise Refused(
                     ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -20,7 +20,7 @@ would not make one simulated world.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import Any, Generic, TypeVar, cast
 
 K = TypeVar("K")
@@ -97,6 +97,14 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
     def __repr__(self) -> str:
         return f"PersistentMap({dict(self)!r})"
 
+    def items(self) -> ItemsView[K, V]:
+        """The entries, without a search for each."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        """The values, without a search for each."""
+        return _Values(self)
+
     def set(self, key: K, value: V) -> PersistentMap[K, V]:
         """This map with `key` bound to `value`."""
         return self.update({key: value})
@@ -142,6 +150,20 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
             self._size -= 1
 
 
+class _Items(ItemsView[K, V]):
+    _mapping: PersistentMap[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return _entries(self._mapping._root)
+
+
+class _Values(ValuesView[V]):
+    _mapping: PersistentMap[Any, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in _entries(self._mapping._root))
+
+
 def _with(node: _Node, key: Any, value: Any, digest: int, depth: int) -> tuple[_Node, int]:
     """`node` with the entry, and by how much that makes the map grow."""
     if node is None:
@@ -172,12 +194,14 @@ def _without(node: _Node, key: Any, digest: int) -> _Node:
     return leaf or None
 
 
-def _entries(node: _Node) -> Iterator[tuple[Any, Any]]:
-    if type(node) is tuple:
-        for child in node:
-            yield from _entries(child)
-    elif node is not None:
-        yield from node.items()
+def _entries(root: _Node) -> Iterator[tuple[Any, Any]]:
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        if type(node) is tuple:
+            nodes.extend(reversed(node))
+        elif node is not None:
+            yield from node.items()
 
 
 def _changes(old: _Node, new: _Node) -> Iterator[tuple[Any, Any, Any]]:
