@@ -297,3 +297,24 @@ def test_a_crash_leaves_a_directory_that_can_be_formatted(power):
         reader = SnapshotReader(file, path)
         assert sum(header.records_count for header, _ in reader) == 1
         assert read_meta_properties(disk, "/data").cluster_id == CLUSTER
+
+
+def test_what_a_crash_left_of_another_plan_is_no_part_of_the_next(run, tmp_path):
+    """Who is to join others would lead a cluster of its own with the snapshot that is there."""
+    assert run("--standalone")[0] == 0
+    for name in "ab":
+        (tmp_path / name / "meta.properties").unlink()
+    snapshot = tmp_path / "a" / "__cluster_metadata-0" / f"{BOOTSTRAP_ID}.checkpoint"
+    assert snapshot.exists()
+    assert run("--no-initial-controllers")[0] == 0
+    assert not snapshot.exists()
+
+
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_a_file_in_the_place_of_a_directory_is_named(run, tmp_path, below):
+    (tmp_path / "file").touch()
+    path = f"{tmp_path}/file{below}"
+    code, _, err = run("--standalone", keys={**DYNAMIC, "log.dirs": path})
+    assert code == 1 and err.count("\n") == 1
+    assert err.startswith(f"fencepost format: {path}") and "not a directory" in err.lower()
+    assert "Errno" not in err

@@ -197,8 +197,10 @@ def format_directories(
         disk.mkdir(path)
         lock = disk.lock(f"{path}/{LOCK_FILE}")
         try:
-            if path == metadata_path and config.is_controller and plan.is_first:
-                _write_bootstrap(disk, f"{path}/{METADATA_KEY}", plan, now_ms)
+            if path == metadata_path:
+                _remove_begun(disk, f"{path}/{METADATA_KEY}")
+                if config.is_controller and plan.is_first:
+                    _write_bootstrap(disk, f"{path}/{METADATA_KEY}", plan, now_ms)
                 disk.sync_dir(path)
             lines.append(_format(disk, config, plan, path, is_metadata=path == metadata_path))
         finally:
@@ -208,12 +210,12 @@ def format_directories(
 
 def _present(disk: Disk, path: str) -> MetaProperties | None:
     """What a directory says of itself; None if it is there to be formatted. LogError, OSError."""
+    if disk.exists(path) and not disk.is_dir(path):
+        raise FormatError(f"{path} is not a directory")
     try:
         return read_meta_properties(disk, path)
     except LogDirNotFormattedError:
         pass
-    if disk.exists(path) and not disk.is_dir(path):
-        raise FormatError(f"{path} is not a directory")
     names = disk.list(path) if disk.exists(path) else []
     foreign = [
         name for name in names if name not in HARMLESS_FILES and not _is_begun(disk, path, name)
@@ -229,6 +231,17 @@ def _is_begun(disk: Disk, path: str, name: str) -> bool:
         return False
     parsed = [parse_snapshot_file(file) for file in disk.list(f"{path}/{name}")]
     return all(one is not None and one[0] == BOOTSTRAP_ID for one in parsed)
+
+
+def _remove_begun(disk: Disk, directory: str) -> None:
+    """Remove what an earlier formatting, cut short, has left: it may have had another plan.
+
+    A controller that is to join others would lead a cluster of its own with its snapshot.
+    """
+    if disk.exists(directory):
+        for name in disk.list(directory):
+            disk.unlink(f"{directory}/{name}")
+        disk.rmdir(directory)
 
 
 def _check_present(

@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fencepost.broker.formatting import FormatError, format_directories, random_id
     from fencepost.cli.serve import UsageError, overrides_of
     from fencepost.log.disk import OsDisk
-    from fencepost.log.errors import LogError
+    from fencepost.log.errors import LogError, in_words
 
     if arguments.action == RANDOM:
         print(random_id())
@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
         for line in format_directories(OsDisk(), config, plan, int(time.time() * 1000)):
             print(line)
     except (LogError, OSError) as error:
-        print(f"fencepost format: {error}", file=sys.stderr)
+        print(f"fencepost format: {in_words(error)}", file=sys.stderr)
         return 1
     if arguments.cluster_id == RANDOM:
         print(f"cluster id {plan.cluster_id}")
