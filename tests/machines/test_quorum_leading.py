@@ -168,7 +168,10 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         asked = fetch(**end)
         asked.replica_state.replica_id = observer
         reply_to(bench, asked)
-    assert len(bench.machine._body.observers) == 1
+    observers = bench.machine._body.observers  # type: ignore[union-attr]
+    assert [key.id for key in observers] == [7]
+    bench.step(received("t", asked), CONFIG.observer_session_ms + 1)
+    assert [key.id for key in observers] == [9], "7 is silent by now"
 
 
 # -- committing --------------------------------------------------------------------------------

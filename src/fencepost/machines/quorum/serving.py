@@ -297,7 +297,8 @@ class Serving(Transitions):
         if voter is not None and self._is_replica(voter, key):
             return leader.followers[key.id]
         if key not in leader.observers:
-            self._drop_silent_observers(leader)
+            if len(leader.observers) >= MAX_OBSERVERS:
+                self._drop_silent_observers(leader)
             if len(leader.observers) >= MAX_OBSERVERS:
                 return None
             leader.observers[key] = Progress(key)
