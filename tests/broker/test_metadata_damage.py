@@ -158,6 +158,25 @@ def test_a_broker_has_promised_nothing():
     assert (world.host.log.end_offset, world.host.machine.state.promised) == (offset, (0, 0))
 
 
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.9])
+def test_damage_of_a_log_that_was_closed_in_order(share):
+    """Nobody reads it whole: what lies where an epoch begins is met at once, the rest later."""
+    world = MetadataWorld()
+    for _ in range(4):
+        world.start()
+        world.create_topics(3)
+        world.stop()
+    world.voters = THREE
+    size = world.disk.size(SEGMENT)
+    at = int(size * share)
+    world.disk.open(SEGMENT).write_at(bytes(size // 3 if share < 0.9 else size - at), at)
+    world.start()
+    end = 4 * (1 + 2 * 3)
+    assert world.host.log.end_offset < end
+    assert world.host.machine.state.promised == (4, end)
+    assert not world.broken
+
+
 def test_without_its_quorum_state_it_does_not_start():
     world = one_of_three()
     spoil(world, 3)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.batch.header import read_header
-from fencepost.log.errors import CorruptFileError, LogError
+from fencepost.log.errors import CorruptFileError, DurableDataLostError, LogError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.log.partition_log import PartitionLog
@@ -228,3 +228,58 @@ def test_a_retry_after_retention_took_the_producers_last_batch(snapshots: str, p
     if snapshots == "all torn":
         assert verdict.is_ok
         assert log.producers.get(9) is None
+
+
+# ---- damage in front of what is appended
+
+
+@pytest.mark.parametrize("hole", [(0, 1), (0, 3), (1, 3), (2, 3)], ids=str)
+@pytest.mark.parametrize("is_cut", [True, False], ids=["cut", "opened"])
+def test_an_append_does_not_fail_for_damage_in_front_of_it(hole: tuple[int, int], is_cut: bool):
+    """Whoever appended would have appended, and be told that it had not."""
+    disk, _ = write_directory(clean=True)
+    log_dir = LogDir.open(disk, "/data")
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    for number in range(2):
+        append(log, make_batch(1, 5))
+        if number == 0 and is_cut:
+            log.truncate_to(log.end_offset - 1)
+    path = f"/data/t-0/{log.segment_base_offsets[-1]:020d}.log"
+    size = disk.size(path)
+    file = disk.open(path)
+    begin, end = size * hole[0] // 4, size * hole[1] // 4
+    file.write_at(bytes(end - begin), begin)
+    for segment in log._row.segments:
+        segment.first_timestamp_ms, segment.max_timestamp = -2, None  # as it is once opened, or cut
+    before = log.end_offset
+    for _ in range(20):  # into the next segments
+        append(log, make_batch(2, 40))
+    assert log.end_offset == before + 40
+    log.flush()
+    log_dir.close()
+
+
+def test_damage_where_an_epoch_begins_is_told_as_lost_data_and_may_be_accepted():
+    """The log was closed in order, so it is not read; but epochs are held against batches."""
+    disk, before = write_directory(clean=True)
+    offset = next(base for base, data in before if read_header(data).partition_leader_epoch == 2)
+    path = f"/data/t-0/{max(b for b in offsets_of(disk) if b <= offset):020d}.log"
+    position = disk.read(path).index(offset.to_bytes(8))
+    disk.open(path).write_at(bytes(40), position)
+    disk.open(path).sync()
+    log_dir = LogDir.open(disk, "/data")
+    with pytest.raises(DurableDataLostError) as raised:
+        log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    assert raised.value.sound_end == offset
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS, accept_loss=True)
+    assert log.end_offset == log.recovery.lost_from_offset == offset
+    assert contents(log) == [one for one in before if one[0] < offset]
+    append(log, make_batch(2, 40), epoch=3)
+    log_dir.close()
+    log = LogDir.open(disk, "/data").create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    assert log.end_offset == offset + 2
+
+
+def offsets_of(disk: SimDisk) -> list[int]:
+    """Base offsets of the segments there are."""
+    return [int(name[:20]) for name in disk.list("/data/t-0") if name.endswith(".log")]

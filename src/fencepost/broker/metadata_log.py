@@ -106,8 +106,7 @@ def open_metadata(
     )
 
     def write_state(state: QuorumState) -> None:
-        level = machine.kraft_version
-        state_file.write(stored_quorum_state(state, machine.voters, level))
+        state_file.write(stored_quorum_state(state, machine.voters, machine.kraft_version))
 
     host = MetadataHost(
         ports,

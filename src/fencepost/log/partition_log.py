@@ -313,6 +313,8 @@ class PartitionLog:
         self._is_changed = True
         if self._durability.dirty_since_ms is None:
             self._durability.dirty_since_ms = now_ms
+        if segment.max_timestamp is None:
+            segment.settle_timestamp()
         file = segment.file
         try:
             file.write_at(batch, segment.size_bytes)

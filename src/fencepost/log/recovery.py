@@ -28,7 +28,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Final
 
 from fencepost.batch.errors import BatchError
@@ -131,6 +131,49 @@ def load_log(
     loader.report.was_unclean = not clean_shutdown and not is_new
     loader.find_segments(start_offset)
     loader.recover(recovery_point, start_offset, clean_shutdown, accept_loss)
+
+    def finish() -> LoadedLog:
+        return _finish(
+            loader,
+            recovery_point=recovery_point,
+            start_offset=start_offset,
+            now_ms=now_ms,
+            topic_id=known_id,
+            id_written=id_written,
+            is_new=is_new,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+
+    try:
+        return finish()
+    except CorruptFileError as error:
+        # Damage in what was not read until now, since it had been closed in order.
+        sound_end = loader.sound_end()
+        if not accept_loss:
+            raise DurableDataLostError(
+                error.path, error.reason, error.position, sound_end=sound_end
+            ) from error
+        loader.recover(min(recovery_point, sound_end), start_offset, False, True)
+        loader.report.lost_from_offset = sound_end
+        return finish()
+
+
+def _finish(
+    loader: _Loader,
+    *,
+    recovery_point: int,
+    start_offset: int,
+    now_ms: int,
+    topic_id: Uuid | None,
+    id_written: bool,
+    is_new: bool,
+    producer_id_expiration_ms: int,
+) -> LoadedLog:
+    """What is known of the segments that recovery has left: epochs, producers, names.
+
+    CorruptFileError (the log), OSError.
+    """
+    disk, directory = loader.disk, loader.directory
     if loader.segments[-1].next_offset < start_offset and not loader.holds_anything:
         loader.start_over(start_offset)
     end_offset = loader.segments[-1].next_offset
@@ -142,12 +185,12 @@ def load_log(
     )
     loader.report.epochs_rebuilt = epochs.was_rebuilt
     producers = ProducerStates()
-    row = SegmentRow(disk, cache, directory, loader.segments, loader.snapshots)
+    row = SegmentRow(disk, loader.cache, directory, loader.segments, loader.snapshots)
     row.remove_stray_snapshots(end_offset)
     _replay(disk, row, producers, end_offset, loader.scanned_from)
     producers.remove_expired(now_ms, producer_id_expiration_ms)
     if loader.report.was_unclean:
-        _sync_names(disk, directory, known_id is not None)
+        _sync_names(disk, directory, topic_id is not None)
     loader.report.end_offset = end_offset
     if not loader.report.was_unclean and end_offset == 0:
         # Untouched so far, perhaps for several lives: nothing of it has ever been synced.
@@ -161,8 +204,8 @@ def load_log(
         epochs.cache,
         epochs.differs_from_file,
         producers,
-        known_id,
-        id_written and known_id is not None and not loader.report.was_unclean,
+        topic_id,
+        id_written and topic_id is not None and not loader.report.was_unclean,
         is_new,
         loader.report,
     )
@@ -235,9 +278,9 @@ class _Loader:
     def __init__(
         self, disk: Disk, cache: SegmentCache, directory: str, config: LogConfig, now_ms: int
     ) -> None:
-        self._disk = disk
-        self._cache = cache
-        self._directory = directory
+        self.disk = disk
+        self.cache = cache
+        self.directory = directory
         self._config = config
         self._now_ms = now_ms
         self.segments: list[Segment] = []
@@ -258,14 +301,14 @@ class _Loader:
         """Where a batch has to end that has not been found yet; None once it has."""
 
     def _path(self, name: str) -> str:
-        return f"{self._directory}/{name}"
+        return f"{self.directory}/{name}"
 
     def find_segments(self, start_offset: int) -> None:
         """Settle unfinished business, and name the segments that are there."""
-        found = settle(self._disk, self._directory, self._read_segment)
+        found = settle(self.disk, self.directory, self._read_segment)
         self.snapshots = found.snapshots
         for base in found.base_offsets:
-            size_bytes = self._disk.size(self._path(offset_file(base, LOG_SUFFIX)))
+            size_bytes = self.disk.size(self._path(offset_file(base, LOG_SUFFIX)))
             self.segments.append(self._segment(base, size_bytes))
         for segment, following in zip(self.segments, self.segments[1:], strict=False):
             segment.next_offset = following.base_offset
@@ -276,16 +319,16 @@ class _Loader:
 
     def _segment(self, base_offset: int, size_bytes: int) -> Segment:
         return Segment(
-            self._disk,
-            self._cache,
-            self._directory,
+            self.disk,
+            self.cache,
+            self.directory,
             base_offset,
             size_bytes=size_bytes,
             now_ms=self._now_ms,
         )
 
     def _read_segment(self, path: str, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        return scan(self._disk, path, self._disk.size(path), base_offset)
+        return scan(self.disk, path, self.disk.size(path), base_offset)
 
     def recover(
         self, recovery_point: int, start_offset: int, clean_shutdown: bool, accept_loss: bool
@@ -409,9 +452,23 @@ class _Loader:
         )
         if not accept_loss:
             raise DurableDataLostError(last.path(), reason, last.size_bytes, sound_end=end_offset)
-        log.warning("%s: %s; the log starts where its files do", self._directory, reason)
+        log.warning("%s: %s; the log starts where its files do", self.directory, reason)
         if self.report.lost_from_offset is None:
             self.report.lost_from_offset = end_offset
+
+    def sound_end(self) -> int:
+        """Where the first batch of all begins that is not whole, not sound or does not follow."""
+        for segment, following in zip_longest(self.segments, self.segments[1:]):
+            end, next_offset = 0, segment.base_offset
+            size_bytes = segment.size_bytes
+            for position, header in scan(
+                self.disk, segment.path(), size_bytes, segment.base_offset
+            ):
+                end, next_offset = position + header.size_bytes, header.next_offset
+            segment.next_offset = next_offset
+            if end < size_bytes or (following is not None and self._is_hole(segment, following)):
+                break
+        return next_offset
 
     def start_over(self, start_offset: int) -> None:
         """Begin at the log's start with files that hold nothing, and whose end is not the log's."""
@@ -425,9 +482,9 @@ class _Loader:
         gone = self.segments.pop()
         self.report.bytes_cut += gone.size_bytes
         for suffix in reversed(SEGMENT_SUFFIXES):
-            self._disk.unlink(gone.path(suffix))
+            self.disk.unlink(gone.path(suffix))
         gone.close()
-        self._disk.sync_dir(self._directory)
+        self.disk.sync_dir(self.directory)
 
     def _trust_active(self) -> bool:
         """Find the end of the log that was closed cleanly; False if its tail says otherwise."""
@@ -458,7 +515,7 @@ class _Loader:
         end, next_offset = 0, segment.base_offset
         may_gap = self._config.is_compacted
         for position, header in scan(
-            self._disk, segment.path(), segment.size_bytes, segment.base_offset
+            self.disk, segment.path(), segment.size_bytes, segment.base_offset
         ):
             if not segment.has_room_for(header.last_offset):
                 break
@@ -492,7 +549,7 @@ class _Loader:
             self._remove_last()
         last.is_active = True
         for snapshot in [offset for offset in self.snapshots if offset > last.next_offset]:
-            self._disk.unlink(self._path(offset_file(snapshot, SNAPSHOT_SUFFIX)))
+            self.disk.unlink(self._path(offset_file(snapshot, SNAPSHOT_SUFFIX)))
             self.snapshots.discard(snapshot)
         for segment in scanned:
             file = segment.file
@@ -510,8 +567,8 @@ class _Loader:
         if not last.size_bytes:
             # A log that nobody has written to is closed without writing over these.
             for suffix in SEGMENT_SUFFIXES:
-                if suffix != LOG_SUFFIX and self._disk.exists(last.path(suffix)):
-                    self._disk.unlink(last.path(suffix))
+                if suffix != LOG_SUFFIX and self.disk.exists(last.path(suffix)):
+                    self.disk.unlink(last.path(suffix))
         self.is_durable = True
 
 

@@ -31,10 +31,7 @@ class RollRule:
     def must_roll(
         self, segment: Segment, size_bytes: int, last_offset: int, timestamp_ms: int, now_ms: int
     ) -> bool:
-        """Whether a batch of that size, last offset and time must go to a new segment.
-
-        CorruptFileError, OSError.
-        """
+        """Whether a batch of that size, last offset and time must go to a new segment. OSError."""
         if last_offset - segment.base_offset > RELATIVE_MAX:
             return True
         segment_bytes = segment.size_bytes

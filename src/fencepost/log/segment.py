@@ -22,6 +22,8 @@ lets go of them.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -41,6 +43,8 @@ from fencepost.log.segment_cache import SegmentCache
 from fencepost.log.segment_walk import BatchAt, header_at, walk, walk_headers
 from fencepost.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from fencepost.log.txn_index import TxnIndex
+
+log = logging.getLogger(__name__)
 
 _BATCHES_CHUNK_BYTES: Final = 1 << 20
 _HINTS_KEPT: Final = 16
@@ -319,7 +323,7 @@ class Segment:
 
     def seal(self) -> list[File]:
         """Write the indexes of a complete segment; the files are open, not synced. OSError."""
-        self.time_index.maybe_append(*self.largest_timestamp())
+        self.time_index.maybe_append(*self.settle_timestamp())
         written = self.write_txn_index()
         try:
             return [*self.write_indexes(), *written]
@@ -341,13 +345,29 @@ class Segment:
         """Whether an index entry could name the offset."""
         return last_offset - self.base_offset <= RELATIVE_MAX
 
+    def settle_timestamp(self) -> TimestampOffset:
+        """The largest timestamp, or as much as can be told of it, which is then taken for it.
+
+        What is appended, or closed, must not fail because of damage that stands in front of it.
+        OSError.
+        """
+        try:
+            return self.largest_timestamp()
+        except CorruptFileError as error:
+            log.warning("the largest timestamp of %s is not known for sure: %s", self.path(), error)
+            known = NO_TIMESTAMP if self._time_index is None else self._time_index.last()
+            self.max_timestamp = known
+            return known
+
     def note_append(
         self, size_bytes: int, last_offset: int, max_timestamp_ms: int, interval_bytes: int
     ) -> None:
-        """A batch has been written at the end of the file: index it."""
+        """A batch has been written at the end of the file: index it.
+
+        `settle_timestamp` was called before, so that nothing need be read now.
+        """
         newest = self.max_timestamp
-        if newest is None:
-            newest = self.largest_timestamp()
+        assert newest is not None, "the timestamp is settled before anything is written"
         relative = last_offset - self.base_offset
         if max_timestamp_ms > newest.timestamp_ms:
             newest = self.max_timestamp = TimestampOffset(max_timestamp_ms, relative)
@@ -364,13 +384,16 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def rolling_timestamp_ms(self) -> int:
-        """Largest timestamp of the first batch, by which the segment's age is told; -1: none."""
+        """Largest timestamp of the first batch, by which the segment's age is told.
+
+        -1 if there is none, or none that can be read. OSError.
+        """
         if self.first_timestamp_ms == UNKNOWN:
-            for _, header in self.headers(0, self.size_bytes):
-                self.first_timestamp_ms = header.max_timestamp
-                break
-            else:
-                self.first_timestamp_ms = -1
+            self.first_timestamp_ms = -1
+            with contextlib.suppress(CorruptFileError):
+                for _, header in self.headers(0, self.size_bytes):
+                    self.first_timestamp_ms = header.max_timestamp
+                    break
         return self.first_timestamp_ms
 
     def largest_timestamp(self) -> TimestampOffset:
