@@ -39,7 +39,7 @@ from fencepost.wire.types import Uuid
 
 from ..broker.conftest import RunningNode
 from ..broker.door import Client
-from ..broker.test_produce_fetch import make_topic
+from ..broker.topic_requests import make_topic
 from ..waiting import DEADLINE_S
 
 ASK = ApiVersionsRequest(client_software_name="t", client_software_version="1")
