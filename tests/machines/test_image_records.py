@@ -202,7 +202,7 @@ def test_the_order_is_kafkas() -> None:
 
 @pytest.mark.parametrize(
     ("level", "partition_version", "broker_version"),
-    [(7, 0, 1), (8, 0, 2), (16, 0, 2), (17, 1, 3), (22, 1, 3), (23, 2, 3), (30, 2, 3)],
+    [(7, 0, 1), (8, 0, 2), (16, 0, 2), (17, 1, 3), (22, 1, 3), (23, 2, 3), (29, 2, 3), (30, 2, 4)],
 )
 def test_older_clusters_get_older_records(
     level: int, partition_version: int, broker_version: int

@@ -30,11 +30,17 @@ NEWEST: Final = 1 << 15
 
 _DIRECTORIES_SINCE: Final = 17  # 3.7-IV2, KIP-858
 _ELR_SINCE: Final = 23  # 4.0-IV1, KIP-966
+_CORDONED_SINCE: Final = 30  # 4.3-IV0, KIP-1066
+_CORDONED_VERSION: Final = 4
 _VERSIONS_SINCE: Mapping[type[Message], tuple[tuple[int, int], ...]] = {
     records.PartitionRecord: ((_ELR_SINCE, 2), (_DIRECTORIES_SINCE, 1), (0, 0)),
-    records.RegisterBrokerRecord: ((_DIRECTORIES_SINCE, 3), (8, 2), (0, 1)),
+    records.RegisterBrokerRecord: (
+        (_CORDONED_SINCE, _CORDONED_VERSION),
+        (_DIRECTORIES_SINCE, 3),
+        (8, 2),
+        (0, 1),
+    ),
 }
-_CORDONED_VERSION: Final = 4
 _ORDER_OF_OTHERS: Final = ("zk-migration", "quota", "acl", "scram", "token")
 """The kinds of `ClusterImage.others` in the order of the snapshot."""
 
