@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochResponse
 from fencepost.wire.api.describe_quorum import DescribeQuorumResponse
 from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochResponse
-from fencepost.wire.api.fetch import FetchResponse
+from fencepost.wire.api.fetch import EpochEndOffset, FetchResponse, LeaderIdAndEpoch, SnapshotId
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotResponse
 from fencepost.wire.api.vote import VoteResponse
 from fencepost.wire.message import Message
@@ -28,6 +28,8 @@ _ENDPOINTS_SINCE: dict[type[Message], int] = {
     FetchSnapshotResponse: 1,
 }
 _DIRECTORIES_SINCE = 2
+_RAFT_SINCE = 12
+"""The first Fetch that a Raft replica can use. Older ones say no epoch and are answered errors."""
 
 
 def fit(response: _M, version: int) -> _M:
@@ -35,6 +37,12 @@ def fit(response: _M, version: int) -> _M:
     answer: Any = response
     if version < _ENDPOINTS_SINCE.get(type(response), 0):
         answer.node_endpoints = []
+    if isinstance(answer, FetchResponse) and version < _RAFT_SINCE:
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                partition.current_leader = LeaderIdAndEpoch()
+                partition.diverging_epoch = EpochEndOffset()
+                partition.snapshot_id = SnapshotId()
     if isinstance(answer, DescribeQuorumResponse) and version < _DIRECTORIES_SINCE:
         answer.nodes = []
         for topic in answer.topics:
