@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.machines.controller import Controller
+from fencepost.machines.controller import Controller, brokers
 from fencepost.machines.controller.brokers import BrokerControl, next_control
 from fencepost.machines.image import ClusterImage, ReplayError
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
@@ -190,7 +190,7 @@ def test_what_a_heartbeat_leads_to(
         want_fence=want_fence,
         want_shut_down=want_stop,
     )
-    assert next_control(broker, request, leads, others_know) is then
+    assert next_control(broker, request, lambda: leads, others_know) is then
 
 
 def test_heartbeats_of_strangers_and_earlier_lives_are_stale() -> None:
@@ -298,6 +298,32 @@ def test_a_broker_stops_when_the_others_know_of_its_successors() -> None:
     assert (reply.is_fenced, reply.should_shut_down) == (True, True)
     assert bench.image.brokers[1].fenced
     assert bench.heartbeat(1, want_shut_down=True).should_shut_down, "it may ask again"
+
+
+def test_partitions_are_looked_through_only_when_the_others_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that stops sends heartbeats in quick succession, and there may be many of them."""
+    bench = Bench()
+    bench.brokers(1, 2)
+    bench.create("t", assignments=[(0, [1, 2])])
+    bench.heartbeat(2)
+    looks: list[int] = []
+    look = brokers.leads_partitions
+
+    def counted(image: ClusterImage, broker_id: int) -> bool:
+        looks.append(broker_id)
+        return look(image, broker_id)
+
+    monkeypatch.setattr(brokers, "leads_partitions", counted)
+    bench.heartbeat(1)
+    assert looks == []
+    for _ in range(5):
+        assert not bench.heartbeat(1, want_shut_down=True).should_shut_down
+    assert looks == [1], "to decide whether it may go at once"
+    bench.heartbeat(2)
+    assert bench.heartbeat(1, want_shut_down=True).should_shut_down
+    assert looks == [1, 1]
 
 
 def test_a_life_that_was_told_to_stop_does_not_come_back() -> None:

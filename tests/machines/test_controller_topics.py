@@ -287,6 +287,23 @@ def test_deletions_are_checked() -> None:
     assert "a" in bench.image.topics_by_name
 
 
+def test_a_topic_that_is_meant_by_name_and_by_id_is_answered_once() -> None:
+    bench = cluster()
+    bench.create("t")
+    id_ = bench.topic("t").topic_id
+    by_name, by_id = DeleteTopicState(name="t"), DeleteTopicState(name=None, topic_id=id_)
+
+    def answers(*asked: DeleteTopicState) -> list[tuple[str | None, Uuid, int]]:
+        return [(r.name, r.topic_id, r.error_code) for r in delete(bench, *asked)]
+
+    assert answers(by_name, by_id) == [("t", id_, ErrorCode.INVALID_REQUEST)]
+    assert sorted(answers(by_id, by_name, by_id), key=repr) == [
+        ("t", id_, ErrorCode.INVALID_REQUEST),
+        (None, id_, ErrorCode.INVALID_REQUEST),
+    ]
+    assert "t" in bench.image.topics_by_name
+
+
 def more(name: str, total: int, assignments: list[list[int]] | None = None) -> Any:
     return CreatePartitionsTopic(
         name=name,
@@ -617,24 +634,32 @@ def test_an_unclean_election_is_the_topics_choice() -> None:
     assert answer.error_code == 0 and bench.partition("unclean").leader_recovery_state == 0
 
 
+ALL, OWN, OTHER = (RESOURCE_BROKER, ""), (RESOURCE_BROKER, "1"), (RESOURCE_BROKER, "2")
+THE_TOPIC = (RESOURCE_TOPIC, "t")
+
+
 @pytest.mark.parametrize(
-    ("setting", "allowed"),
+    ("settings", "allowed"),
     [
-        (None, False),
-        ((RESOURCE_TOPIC, "true"), True),
-        ((RESOURCE_BROKER, "true"), True),
-        ((RESOURCE_BROKER, "rubbish"), False),
+        ({}, False),
+        ({THE_TOPIC: "true"}, True),
+        ({ALL: "true"}, True),
+        ({ALL: "rubbish"}, False),
+        ({OWN: "true"}, True),
+        ({OTHER: "true"}, False),
+        ({ALL: "true", OWN: "false"}, False),
+        ({ALL: "false", OWN: "true"}, True),
+        ({OWN: "true", THE_TOPIC: "false"}, False),
     ],
 )
-def test_where_the_choice_is_made(setting: tuple[int, str] | None, allowed: bool) -> None:
-    bench = cluster(1, 2)
+def test_where_the_choice_is_made(settings: dict[tuple[int, str], str], allowed: bool) -> None:
+    """The topic is asked first, then the configs of the controller's node, then all brokers'."""
+    bench = cluster(1, 2, node_id=1)
     bench.create("t", assignments=[(0, [1, 2])])
     bench.alter_partition("t", [(1, -1)])
     bench.fence(1)
     assert bench.do(bench.controller.decide_unclean_elections()) == 0
-    if setting is not None:
-        kind, value = setting
-        name = "t" if kind == RESOURCE_TOPIC else ""
+    for (kind, name), value in settings.items():
         bench.alter_config(kind, name, (SET, "unclean.leader.election.enable", value))
     assert bench.do(bench.controller.decide_unclean_elections()) == int(allowed)
     assert bench.partition("t").leader == (2 if allowed else -1)

@@ -179,12 +179,14 @@ def registration_records(
 def next_control(
     broker: BrokerImage,
     request: BrokerHeartbeatRequest,
-    leads_partitions: bool,
+    leads_partitions: Callable[[], bool],
     others_know: bool,
     has_read_it: bool | None = None,
 ) -> BrokerControl:
     """What the broker is allowed to do after this heartbeat; see the table.
 
+    `leads_partitions` is asked only if it matters: it looks at every partition there is, and a
+    broker that stops sends many heartbeats.
     `has_read_it`: whether it has read its registration, if its offset is not to say.
     """
     now = control_of(broker)
@@ -201,9 +203,9 @@ def next_control(
             wants_stop = request.want_shut_down
             return BrokerControl.SHUTDOWN_NOW if wants_stop else BrokerControl.FENCED
         if request.want_shut_down:
-            return BrokerControl.SHUTTING_DOWN if leads_partitions else BrokerControl.SHUTDOWN_NOW
+            return BrokerControl.SHUTTING_DOWN if leads_partitions() else BrokerControl.SHUTDOWN_NOW
         return BrokerControl.UNFENCED
-    if leads_partitions or not others_know:
+    if not others_know or leads_partitions():
         return BrokerControl.SHUTTING_DOWN
     return BrokerControl.SHUTDOWN_NOW
 

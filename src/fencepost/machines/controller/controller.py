@@ -261,12 +261,11 @@ class Controller:
             return Decision([], BrokerHeartbeatResponse(error_code=refused.error))
         offset = request.current_metadata_offset
         self._sessions.hear(broker.broker_id, broker.epoch, offset, now_ms)
-        wants_out = request.want_shut_down or broker.in_controlled_shutdown
         control = brokers.next_control(
             broker,
             request,
-            leads_partitions=wants_out and brokers.leads_partitions(image, broker.broker_id),
-            others_know=wants_out and self._others_know(broker.broker_id),
+            leads_partitions=lambda: brokers.leads_partitions(image, broker.broker_id),
+            others_know=broker.in_controlled_shutdown and self._others_know(broker.broker_id),
             has_read_it=self._has_read_enough(broker, offset),
         )
         allowed = self._is_unclean_allowed
@@ -455,9 +454,11 @@ class Controller:
 
     def _is_unclean_allowed(self, topic: str) -> bool:
         """Whether the topic would rather lose data than be without a leader."""
-        text = self.image.topic_configs(topic).get(_UNCLEAN)
-        if text is None:
-            text = self.image.broker_configs().get(_UNCLEAN)
+        image = self.image
+        own_node = image.broker_configs(self._config.node_id)
+        text = None
+        for configs_ in (image.topic_configs(topic), own_node, image.broker_configs()):
+            text = configs_.get(_UNCLEAN) if text is None else text
         definition = TOPIC_CONFIGS[_UNCLEAN]
         if text is not None:
             try:

@@ -258,7 +258,8 @@ def decide_deletions(
             results.append(_not_deleted(name, Uuid.ZERO, flaw))
         elif topic.topic_id in wanted:
             results.append(_not_deleted(name, topic.topic_id, twice))
-            wanted[topic.topic_id] += 1
+            if wanted[topic.topic_id] == 1:
+                del wanted[topic.topic_id]  # that was its answer, too
         else:
             results.append(_deleted(topic, records))
     for topic_id, count in wanted.items():
