@@ -242,6 +242,11 @@ def test_voters_come_and_go(cluster: QuorumCluster):
     other = "--directory-id=lnnLXmBzSSOJWn5hTmk93g"
     again = fencepost("quorum", "add-voter", "-b", servers, f"--id={id_}", other, listener, code=1)
     assert "votes with another directory" in again and f"remove-voter --id {id_}`" in again
+    elsewhere = listener.replace("CONTROLLER:", "ELSEWHERE:")
+    again = fencepost("quorum", "add-voter", "-b", servers, "--id=9", other, elsewhere, code=2)
+    assert "the voters of this quorum are reached by CONTROLLER" in again
+    wrong = fencepost("quorum", "remove-voter", "-b", servers, f"--id={id_}", other, code=2)
+    assert f"node {id_} votes with " in wrong
     removed = fencepost(
         "quorum",
         "remove-voter",

@@ -29,6 +29,9 @@ LOOK_TIMEOUT_MS = 5_000
 CHANGE_TIMEOUT_MS = 35_000
 """A new voter has thirty seconds to catch up."""
 
+NODE_ID_MAX = (1 << 31) - 1
+PORT_MAX = (1 << 16) - 1
+
 EXAMPLES = """\
 Brokers take every question to the leader; --bootstrap-controller asks the controllers themselves.
 A voter is a node with its disk: the id of the directory its metadata log is in belongs to it.
@@ -61,7 +64,7 @@ def register(subparsers: Any) -> None:
     adding.add_argument(
         "--config", type=Path, metavar="FILE", help="server.properties of the controller, formatted"
     )
-    adding.add_argument("--id", type=int, metavar="N", help="its node.id, without --config")
+    adding.add_argument("--id", type=_node_id, metavar="N", help="its node.id, without --config")
     adding.add_argument("--directory-id", metavar="ID", help="of its metadata directory, likewise")
     adding.add_argument(
         "--listener",
@@ -73,11 +76,17 @@ def register(subparsers: Any) -> None:
     _finish(adding, add_voter)
 
     removing = actions.add_parser("remove-voter", help="take a controller's vote away")
-    removing.add_argument("--id", type=int, required=True, metavar="N", help="its node.id")
+    removing.add_argument("--id", type=_node_id, required=True, metavar="N", help="its node.id")
     removing.add_argument(
         "--directory-id", metavar="ID", help="of its metadata directory (default: the voter's)"
     )
     _finish(removing, remove_voter)
+
+
+def _node_id(text: str) -> int:
+    if not text.isdecimal() or int(text) > NODE_ID_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r}: a node id is a number from 0 to {NODE_ID_MAX}")
+    return int(text)
 
 
 def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
@@ -134,13 +143,14 @@ def add_voter(arguments: argparse.Namespace) -> int:
 
     node_id, directory_id, listeners = _new_voter(arguments)
     with _admin(arguments) as admin:
-        voters = _changeable_voters(admin, arguments)
+        found = _changeable(admin, arguments)
+    _must_be_reached(listeners, found)
     with _admin(arguments, CHANGE_TIMEOUT_MS) as admin:
         try:
             admin.add_voter(node_id, directory_id, listeners)
         except BrokerError as error:
             if error.code == ErrorCode.DUPLICATE_VOTER:
-                raise _duplicate(error, voters.get(node_id), directory_id) from error
+                raise _duplicate(error, _voters(found).get(node_id), directory_id) from error
             raise
     _report(arguments, node_id, directory_id, f"node {node_id} votes, with {directory_id}")
     return 0
@@ -149,12 +159,9 @@ def add_voter(arguments: argparse.Namespace) -> int:
 @command
 def remove_voter(arguments: argparse.Namespace) -> int:
     """One voter less."""
+    given = None if arguments.directory_id is None else _uuid(arguments.directory_id)
     with _admin(arguments) as admin:
-        if arguments.directory_id is not None:
-            directory_id = _uuid(arguments.directory_id)
-            _changeable_voters(admin, arguments)
-        else:
-            directory_id = _directory_of_voter(admin, arguments)
+        directory_id = _directory_of_voter(admin, arguments, given)
         admin.remove_voter(arguments.id, directory_id)
     _report(arguments, arguments.id, directory_id, f"node {arguments.id} does not vote any more")
     print(
@@ -172,14 +179,15 @@ def _admin(arguments: argparse.Namespace, timeout_ms: int = LOOK_TIMEOUT_MS) -> 
     """Connected to some node; `timeout_ms` is the default of --timeout."""
     from fencepost.client.quorum import QuorumAdmin
 
+    controllers = arguments.bootstrap_controller
     config = client_config(
         arguments,
-        arguments.bootstrap_controller or arguments.bootstrap_server,
+        arguments.bootstrap_server if controllers is None else controllers,
         socket_connection_setup_timeout_ms=CONNECT_TIMEOUT_MS,
         default_api_timeout_ms=timeout_ms,
         request_timeout_ms=timeout_ms,
     )
-    admin = QuorumAdmin(config, controllers=arguments.bootstrap_controller is not None)
+    admin = QuorumAdmin(config, controllers=controllers is not None)
     admin.connect(connect_limit_ms(arguments, config))
     return admin
 
@@ -204,6 +212,7 @@ def _describe(admin: QuorumAdmin, arguments: argparse.Namespace) -> QuorumDescri
         raise ClientError(
             f"no controller leads, as far as the broker at {last.host} can tell: it has no answer"
             " from one; --bootstrap-controller asks the controllers and counts those that answer"
+            " (also if this is no broker but a controller, which answers for itself alone)"
         ) from error
 
 
@@ -223,7 +232,7 @@ def _voter_of_files(path: Path) -> tuple[int, Uuid, list[VoterListener]]:
     from fencepost.broker.config import BrokerConfig, ConfigError
     from fencepost.client.quorum import VoterListener
     from fencepost.log.disk import OsDisk
-    from fencepost.log.errors import LogError
+    from fencepost.log.errors import LogError, in_words
     from fencepost.log.meta import read_meta_properties
 
     try:
@@ -231,7 +240,8 @@ def _voter_of_files(path: Path) -> tuple[int, Uuid, list[VoterListener]]:
         told = config.advertised_controllers(config.controller_listeners)
         meta = read_meta_properties(OsDisk(), str(config.metadata_log_dir))
     except (ConfigError, LogError, OSError) as error:
-        raise UsageError(f"--config {path}: {error}") from error
+        what = in_words(error).removeprefix(f"--config {path}: ")
+        raise UsageError(f"--config {path}: {what}") from error
     if not told or meta.directory_id is None:
         raise UsageError(f"--config {path}: this is not a controller's that has been formatted")
     listeners = [VoterListener(one.name, one.host, one.port) for one in told]
@@ -245,6 +255,8 @@ def _listener(text: str) -> VoterListener:
     host, colon, port = address.rpartition(":")
     if not name or not separator or not colon or not host or not port.isdecimal():
         raise UsageError(f"--listener {text!r}: must be NAME://HOST:PORT")
+    if not 0 < int(port) <= PORT_MAX:
+        raise UsageError(f"--listener {text!r}: a port is a number from 1 to {PORT_MAX}")
     return VoterListener(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))
 
 
@@ -252,27 +264,45 @@ def _uuid(text: str) -> Uuid:
     from fencepost.wire.types import Uuid
 
     try:
-        return Uuid.from_string(text)
+        directory_id = Uuid.from_string(text)
     except ValueError as error:
         raise UsageError(f"--directory-id {text!r}: {error}") from error
+    if _directory(directory_id) is None:
+        raise UsageError(f"--directory-id {text!r}: this is no directory's")
+    return directory_id
 
 
-def _changeable_voters(
-    admin: QuorumAdmin, arguments: argparse.Namespace
-) -> dict[int, QuorumReplica]:
-    """The voters by id. ClientError where they cannot be changed: they have no directories there.
+def _changeable(admin: QuorumAdmin, arguments: argparse.Namespace) -> QuorumDescription:
+    """The quorum. ClientError where its voters cannot be changed: they have no directories there.
 
     A lone voter of the log has one, so does every voter of a dynamic quorum (KIP-853).
     """
     from fencepost.client.errors import ClientError
 
-    voters = {voter.node_id: voter for voter in _describe(admin, arguments).voters}
-    if voters and all(_directory(voter.directory_id) is None for voter in voters.values()):
+    found = _describe(admin, arguments)
+    if found.voters and all(_directory(voter.directory_id) is None for voter in found.voters):
         raise ClientError(
             "the voters of this cluster are fixed: they are those that controller.quorum.voters"
-            f" names ({', '.join(map(str, sorted(voters)))}), not in the metadata log"
+            f" names ({_ids(found)}), not in the metadata log"
         )
-    return voters
+    return found
+
+
+def _voters(found: QuorumDescription) -> dict[int, QuorumReplica]:
+    return {voter.node_id: voter for voter in found.voters}
+
+
+def _ids(found: QuorumDescription) -> str:
+    return ", ".join(map(str, sorted(_voters(found))))
+
+
+def _must_be_reached(listeners: list[VoterListener], found: QuorumDescription) -> None:
+    """Whether a new voter is reached by the listener that the voters are reached by. UsageError."""
+    theirs = found.listeners.get(found.leader_id, [])
+    names = [listener.name for listener in theirs]
+    if names and names[0] not in [listener.name for listener in listeners]:
+        given = ", ".join(f"{one.name}://{one.host}:{one.port}" for one in listeners)
+        raise UsageError(f"--listener {given}: the voters of this quorum are reached by {names[0]}")
 
 
 def _duplicate(error: ClientError, voter: QuorumReplica | None, directory_id: Uuid) -> ClientError:
@@ -292,12 +322,19 @@ def _duplicate(error: ClientError, voter: QuorumReplica | None, directory_id: Uu
     return BrokerError.of(code, what, host=host)
 
 
-def _directory_of_voter(admin: QuorumAdmin, arguments: argparse.Namespace) -> Uuid:
-    voters = _changeable_voters(admin, arguments)
+def _directory_of_voter(
+    admin: QuorumAdmin, arguments: argparse.Namespace, given: Uuid | None
+) -> Uuid:
+    """The directory that votes under --id, which must be the one that is given, if one is."""
+    found = _changeable(admin, arguments)
     node_id = arguments.id
-    if node_id not in voters:
-        raise UsageError(f"--id {node_id}: the voters are {', '.join(map(str, sorted(voters)))}")
-    return voters[node_id].directory_id
+    voter = _voters(found).get(node_id)
+    if voter is None:
+        raise UsageError(f"--id {node_id}: the voters are {_ids(found)}")
+    directory_id = voter.directory_id
+    if given not in (None, directory_id):
+        raise UsageError(f"--directory-id {given}: node {node_id} votes with {directory_id}")
+    return directory_id
 
 
 # -- output ----------------------------------------------------------------------------------
