@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
 
 @dataclass
@@ -52,7 +52,7 @@ def fencepost(**config: str) -> Iterator[Peer]:
 @contextlib.contextmanager
 def apache() -> Iterator[Peer]:
     """Apache Kafka's broker in a child process, with the JVM settings that it ships with."""
-    from interop.apache import KAFKA_VERSION, apache_broker
+    from tests.interop.apache import KAFKA_VERSION, apache_broker
 
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -74,8 +74,8 @@ def mock() -> Iterator[Peer]:
 def available() -> list[str]:
     """Names of the peers that can run here, with a line on standard error for those that cannot."""
     names = ["fencepost", "mock"]
-    from interop.apache import KAFKA
-    from interop.maven import JarsUnavailableError
+    from tests.interop.apache import KAFKA
+    from tests.interop.maven import JarsUnavailableError
 
     try:
         KAFKA.jars()

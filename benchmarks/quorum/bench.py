@@ -23,9 +23,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.interop import apache
+
 from benchmarks import peers
 from benchmarks.quorum import failover, image_load, voters, writes
-from interop import apache
 
 PARTS = ("writes", "failover", "load", "simulator")
 

@@ -15,8 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.interop.quorum import Quorum
+from tests.waiting import eventually
+
 from benchmarks.quorum.voters import KINDS, first_write, quorum_of
-from interop.quorum import Quorum, wait_until
 
 GIVE_UP_S = 60.0
 SETTLE_S = 1.0
@@ -33,7 +35,7 @@ def fail_over(quorum: Quorum, number: int, draw: random.Random, silently: bool) 
     written = first_write(others, number, killed + GIVE_UP_S)
     leader.kill()
     leader.start()
-    wait_until(lambda: _all_follow(quorum), "the killed controller is back", GIVE_UP_S)
+    eventually(lambda: _all_follow(quorum), "the killed controller is back")
     return (written - killed) * 1000
 
 

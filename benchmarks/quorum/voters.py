@@ -14,13 +14,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.interop.apache import BROKER_JVM, HOST
+from tests.interop.quorum import APACHE, FENCEPOST, Node, NodeError, Quorum
 
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
 from fencepost.wire.api import incremental_alter_configs as alter
-from interop.apache import BROKER_JVM, HOST
-from interop.quorum import APACHE, FENCEPOST, Node, NodeError, Quorum
 
 VOTERS = 3
 BROKER_RESOURCE = 4

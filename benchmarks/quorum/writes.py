@@ -9,9 +9,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.interop.quorum import Node
+
 from benchmarks.quorum.voters import KINDS, connect, is_written, quorum_of, write_request
 from fencepost.client.connection import Connection
-from interop.quorum import Node
 
 WARM_UP_S = 2.0
 

@@ -96,8 +96,8 @@ def session(jars: list[str]) -> SparkSession:
 
 def connector_jars() -> list[str]:
     """Jars of Spark's Kafka connector, or none with a word on standard error."""
-    from interop.conftest import SPARK_KAFKA
-    from interop.maven import JarsUnavailableError
+    from tests.interop.conftest import SPARK_KAFKA
+    from tests.interop.maven import JarsUnavailableError
 
     try:
         return [str(jar) for jar in SPARK_KAFKA.jars()]

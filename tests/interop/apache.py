@@ -7,6 +7,7 @@ own id. The tools talk to whatever bootstrap address they are given: Fencepost's
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -16,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.spark.java import ensure_java_home
+from fencepost.spark.java import JavaNotFoundError, find_java
+from fencepost.testing.ports import free_ports
 
 from .maven import JarSet
 
@@ -76,14 +78,22 @@ QUICK_JVM = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 BROKER_JVM = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
+@functools.cache
+def java() -> Path:
+    """The Java that runs everything here, without a word of it to this process's environment."""
+    found = find_java()
+    if found is None:
+        raise JavaNotFoundError("no Java of version 17 or newer")
+    return found.home / "bin" / "java"
+
+
 def java_command(
     main_class: str, *arguments: str, jvm: tuple[str, ...] = QUICK_JVM, jars: JarSet = KAFKA
 ) -> list[str]:
     """A command line that runs a class of Apache Kafka."""
-    java = ensure_java_home().home / "bin" / "java"
     options = [*jvm]
     options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    return [str(java), *options, "-cp", jars.class_path(), main_class, *arguments]
+    return [str(java()), *options, "-cp", jars.class_path(), main_class, *arguments]
 
 
 def run_tool(
@@ -120,18 +130,6 @@ def _run(name: str, command: list[str], stdin: str | None, check: bool) -> ToolO
             f"{name} exited with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         )
     return ToolOutput(done.stdout, done.stderr)
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports nobody listens on right now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 @dataclass

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.client.connection import Connection
+
 from . import apache
 from .maven import JarSet, JarsUnavailableError
 
@@ -54,3 +56,11 @@ def bootstrap(
     else:
         with apache.apache_broker(tmp_path_factory.mktemp("apache")) as broker:
             yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def broker(bootstrap: str) -> Iterator[Connection]:
+    """A connection to it."""
+    host, _, port = bootstrap.rpartition(":")
+    with Connection(host, int(port), timeout_ms=20_000) as connection:
+        yield connection

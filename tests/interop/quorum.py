@@ -9,6 +9,7 @@ and stops nodes, and kills them without a warning. Node ids are the voters' 1, 2
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -21,9 +22,11 @@ from pathlib import Path
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
 from fencepost.machines.quorum.messages import TOPIC as METADATA_TOPIC
+from fencepost.testing.ports import free_ports
 from fencepost.wire.api.describe_quorum import PartitionDataResponse
 from fencepost.wire.types import Uuid
 
+from ..waiting import eventually
 from . import apache
 from .apache import CLUSTER_ID, HOST
 from .quorum_words import describes
@@ -54,14 +57,6 @@ BASIC_FEATURES = tuple(
 
 class NodeError(AssertionError):
     """A node did not do what was asked of it; the message ends with the last of its log."""
-
-
-def wait_until(is_true: Callable[[], object], what: str, timeout_s: float = 60) -> None:
-    """Look again and again; AssertionError that says what was waited for."""
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain: {what}"
-        time.sleep(0.05)
 
 
 @dataclass
@@ -245,8 +240,9 @@ class Quorum:
         self.is_dynamic = is_dynamic
         self._directory = directory
         self._jvm = jvm
+        self._heirs = itertools.count(1)
         self._config = {**QUICK, **(config or {})}
-        ports = apache.free_ports(len(controllers) + len(brokers))
+        ports = free_ports(len(controllers) + len(brokers))
         self.voter_ports = dict(enumerate(ports[: len(controllers)], start=1))
         self.nodes: dict[int, Node] = {}
         for node_id, (kind, port) in enumerate(zip(controllers, ports, strict=False), start=1):
@@ -306,7 +302,7 @@ class Quorum:
 
     def add_controller(self, kind: str, node_id: int) -> Node:
         """Plan, and format, a controller that is no voter yet."""
-        node = self._plan(kind, node_id, "controller", apache.free_ports(1)[0])
+        node = self._plan(kind, node_id, "controller", free_ports(1)[0])
         node.write_config()
         node.format("--no-initial-controllers")
         return node
@@ -328,18 +324,11 @@ class Quorum:
                     return node
         return None
 
-    def wait_for_leader(self, timeout_s: float = 60) -> Node:
+    def wait_for_leader(self) -> Node:
         """The leader, as soon as there is one."""
-        found: list[Node] = []
-
-        def look() -> bool:
-            leader = self.leader()
-            if leader is not None:
-                found.append(leader)
-            return leader is not None
-
-        wait_until(look, "a voter leads", timeout_s)
-        return found[0]
+        leader = eventually(self.leader, "a voter leads")
+        assert leader is not None, "that is what was waited for"
+        return leader
 
     def kill_leader(self, heir: Node, write: Callable[[str], object]) -> Node:
         """Kill the leader so that `heir` wins the election; the killed node.
@@ -352,9 +341,10 @@ class Quorum:
         leader = self.wait_for_leader()
         assert heir is not leader and self.voter_ids_running() >= {heir.node_id, leader.node_id}
         (other,) = self.voter_ids_running() - {heir.node_id, leader.node_id}
+        number = next(self._heirs)
         with self.nodes[other].paused():
             for part in ("first", "second"):
-                write(f"{part}-write-before-{heir.node_id}-leads")
+                write(f"{part}-write-before-heir-{number}-leads")
             leader.kill()
         found = self.wait_for_leader()
         assert found is heir, f"{found.node_id} leads, not {heir.node_id}"

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from fencepost.client.connection import Connection, Token
+from fencepost.testing.ports import free_ports
 from fencepost.wire.message import Message, Request
 from fencepost.wire.types import Uuid
 
-from . import apache
 from .apache import HOST
 from .quorum import Node
 from .quorum_peers import ScriptedVoters
@@ -78,7 +78,7 @@ def scripted_quorum(
     kind: str, home: Path, *, is_hasty: bool = False, is_dynamic: bool = False
 ) -> Iterator[Subject]:
     """A fresh voter 1 among scripted voters 2 and 3; `is_hasty` lets it stand for election."""
-    port = apache.free_ports(1)[0]
+    port = free_ports(1)[0]
     peers = ScriptedVoters((2, 3))
     peers.grants = is_hasty
     ports = {SUBJECT_ID: port, **peers.ports}

@@ -7,7 +7,6 @@ where) there is no case here.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +16,7 @@ from fencepost.batch.records import BatchBuilder
 from fencepost.client.connection import Connection
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from fencepost.wire.api.create_topics import (
-    CreatableReplicaAssignment,
     CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from fencepost.wire.api.delete_records import (
@@ -29,14 +26,8 @@ from fencepost.wire.api.delete_records import (
 )
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.api.describe_cluster import DescribeClusterRequest
-from fencepost.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from fencepost.wire.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from fencepost.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
-from fencepost.wire.api.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from fencepost.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -55,49 +46,22 @@ from fencepost.wire.api.produce import (
 )
 from fencepost.wire.types import Uuid
 
+from .topic_words import create, fresh, new
+
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 UNKNOWN_ID = Uuid(b"nobody has this!")
-TOPIC, BROKER = 2, 4
-SET, DELETE, APPEND, SUBTRACT = range(4)
 TIMES = ([1000, 3000, 2000], [2500, 500], [3000])
-
-
-@pytest.fixture
-def broker(bootstrap):
-    host, _, port = bootstrap.rpartition(":")
-    with Connection(host, int(port), timeout_ms=20_000) as connection:
-        yield connection
-
-
-def fresh() -> str:
-    """A name that no topic has had, without characters that could collide."""
-    return f"answers{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def topic(broker) -> str:
     """A topic with two partitions; partition 0 holds six records with times out of order."""
     name = fresh()
-    made = broker.request(CreateTopicsRequest(topics=[new(name, 2)])).topics
-    assert [t.error_code for t in made] == [0]
-    wait_for_leaders(broker, name, 2)
+    create(broker, new(name, 2))
     for times in TIMES:
         produce(broker, name, times)
     return name
-
-
-def wait_for_leaders(broker: Connection, name: str, partitions: int = 1) -> None:
-    """Kafka's brokers hear of a topic a moment after its creation was answered."""
-    questions = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)]
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=questions)]
-    )
-    for _ in range(1000):
-        (answered,) = broker.request(request).topics
-        if not any(partition.error_code for partition in answered.partitions):
-            return
-    raise AssertionError(f"{name} has no leaders")
 
 
 def batch(times: list[int]) -> bytearray:
@@ -113,25 +77,6 @@ def produce(broker: Connection, name: str, times: list[int]) -> None:
     request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data])
     (answered,) = broker.request(request, 9).responses
     assert answered.partition_responses[0].error_code == 0
-
-
-def new(
-    name: str,
-    partitions: int = 1,
-    replicas: int = 1,
-    configs: dict[str, str | None] | None = None,
-    assignments: list[tuple[int, list[int]]] | None = None,
-) -> CreatableTopic:
-    return CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replicas,
-        configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
-        assignments=[
-            CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
-            for index, ids in assignments or []
-        ],
-    )
 
 
 # -- topics --------------------------------------------------------------------------------------
@@ -266,169 +211,6 @@ def test_describing_the_cluster(broker, endpoint_type, code):
     assert [b.broker_id for b in answer.brokers] == ([1] if code == 0 else [])
 
 
-# -- configs -------------------------------------------------------------------------------------
-
-
-def describe(broker: Connection, kind: int, name: str, *keys: str, **options: Any) -> Any:
-    resource = DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
-    )
-    (result,) = broker.request(DescribeConfigsRequest(resources=[resource], **options)).results
-    return result
-
-
-# Kafka's own cluster-wide default (KIP-966), and the one key with several names whose default
-# Kafka does not list.
-NOT_COMPARED = {"min.insync.replicas"}
-
-
-def test_a_topics_configs_are_kafkas(broker, topic):
-    configs = describe(broker, TOPIC, topic).configs
-    described = {
-        c.name: (c.value, c.config_source, c.config_type, c.read_only, c.is_sensitive)
-        for c in configs
-        if c.name not in NOT_COMPARED
-    }
-    expected = {name: (value, 5, kind, False, False) for name, value, kind in TOPIC_CONFIGS_4_3}
-    assert described == expected
-
-
-TOPIC_CONFIGS_4_3 = [
-    ("cleanup.policy", "delete", 7),
-    ("compression.gzip.level", "-1", 3),
-    ("compression.lz4.level", "9", 3),
-    ("compression.type", "producer", 2),
-    ("compression.zstd.level", "3", 3),
-    ("delete.retention.ms", "86400000", 5),
-    ("file.delete.delay.ms", "60000", 5),
-    ("flush.messages", "9223372036854775807", 5),
-    ("flush.ms", "9223372036854775807", 5),
-    ("follower.replication.throttled.replicas", "", 7),
-    ("index.interval.bytes", "4096", 3),
-    ("leader.replication.throttled.replicas", "", 7),
-    ("local.retention.bytes", "-2", 5),
-    ("local.retention.ms", "-2", 5),
-    ("max.compaction.lag.ms", "9223372036854775807", 5),
-    ("max.message.bytes", "1048588", 3),
-    ("message.timestamp.after.max.ms", "3600000", 5),
-    ("message.timestamp.before.max.ms", "9223372036854775807", 5),
-    ("message.timestamp.type", "CreateTime", 2),
-    ("min.cleanable.dirty.ratio", "0.5", 6),
-    ("min.compaction.lag.ms", "0", 5),
-    ("preallocate", "false", 1),
-    ("remote.log.copy.disable", "false", 1),
-    ("remote.log.delete.on.disable", "false", 1),
-    ("remote.storage.enable", "false", 1),
-    ("retention.bytes", "-1", 5),
-    ("retention.ms", "604800000", 5),
-    ("segment.bytes", "1073741824", 3),
-    ("segment.index.bytes", "10485760", 3),
-    ("segment.jitter.ms", "0", 5),
-    ("segment.ms", "604800000", 5),
-    ("unclean.leader.election.enable", "false", 1),
-]
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "code"),
-    [
-        (TOPIC, "", 17),
-        (TOPIC, "a b", 17),
-        (TOPIC, "answers-absent", 3),
-        (BROKER, "1", 0),
-        (BROKER, "2", 42),
-        (BROKER, "x", 42),
-        (8, "1", 0),
-        (8, "", 42),
-        (8, "2", 42),
-        (99, "x", 42),
-    ],
-)
-def test_resources_that_can_and_cannot_be_described(broker, kind, name, code):
-    result = describe(broker, kind, name)
-    assert result.error_code == code
-    assert (not result.configs) == (code != 0)
-
-
-def alter(broker: Connection, kind: int, name: str, *changes: tuple[Any, ...], **options: Any):
-    resource = AlterConfigsResource(
-        resource_type=kind,
-        resource_name=name,
-        configs=[AlterableConfig(name=k, config_operation=op, value=v) for k, op, v in changes],
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource], **options)
-    (result,) = broker.request(request).responses
-    return result.error_code
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ([("retention.ms", SET, "5")], 0),
-        ([("retention.ms", SET, "x")], 40),
-        ([("no.such", SET, "x")], 40),
-        ([("no.such", DELETE, None)], 0),
-        ([("retention.ms", SET, None)], 42),
-        ([("retention.ms", APPEND, "1")], 40),
-        ([("cleanup.policy", APPEND, "compact")], 0),
-        ([("cleanup.policy", APPEND, "shred")], 40),
-        ([("cleanup.policy", SUBTRACT, "absent")], 0),
-        ([("retention.ms", SET, "5"), ("retention.ms", SET, "6")], 42),
-    ],
-)
-def test_changes_of_a_topics_configs(broker, topic, changes, code):
-    assert alter(broker, TOPIC, topic, *changes, validate_only=True) == code
-    assert alter(broker, TOPIC, topic, *changes) == code
-
-
-def test_lists_after_each_change(broker, topic):
-    def policy() -> tuple[str | None, int]:
-        (config,) = describe(broker, TOPIC, topic, "cleanup.policy").configs
-        return config.value, config.config_source
-
-    assert policy() == ("delete", 5)
-    for operation, value, expected in (
-        (APPEND, "compact", "delete,compact"),
-        (APPEND, "compact", "delete,compact"),
-        (SUBTRACT, "delete", "compact"),
-        (SUBTRACT, "compact", ""),
-    ):
-        assert alter(broker, TOPIC, topic, ("cleanup.policy", operation, value)) == 0
-        wait_until(lambda expected=expected: policy() == (expected, 1))
-    assert alter(broker, TOPIC, topic, ("cleanup.policy", DELETE, None)) == 0
-    wait_until(lambda: policy() == ("delete", 5))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Kafka's brokers hear of a config a moment after the change was answered."""
-    for _ in range(1000):
-        if condition():
-            return
-    raise AssertionError("it never came to be")
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "change", "code"),
-    [
-        (TOPIC, "", ("retention.ms", SET, "5"), 42),
-        (TOPIC, "a b", ("retention.ms", SET, "5"), 17),
-        (TOPIC, "answers-absent", ("retention.ms", SET, "5"), 3),
-        (BROKER, "1", ("num.partitions", SET, "3"), 42),
-        (BROKER, "", ("num.partitions", SET, "3"), 42),
-        (BROKER, "1", ("log.retention.ms", SET, "x"), 42),
-        (BROKER, "2", ("log.retention.ms", SET, "5"), 42),
-        (BROKER, "x", ("log.retention.ms", SET, "5"), 42),
-        (8, "1", ("no.such.logger", SET, "DEBUG"), 40),
-        (8, "1", ("root", APPEND, "DEBUG"), 42),
-        (8, "1", ("root", DELETE, None), 42),
-        (8, "2", ("root", SET, "INFO"), 42),
-        (99, "x", ("retention.ms", SET, "5"), 42),
-    ],
-)
-def test_changes_that_are_refused(broker, kind, name, change, code):
-    assert alter(broker, kind, name, change) == code
-
-
 # -- offsets and logs ----------------------------------------------------------------------------
 
 
@@ -531,8 +313,7 @@ def test_deleting_records(broker, topic, version):
 
 def test_compacted_topics_keep_their_records(broker):
     name = fresh()
-    broker.request(CreateTopicsRequest(topics=[new(name, configs={"cleanup.policy": "compact"})]))
-    wait_for_leaders(broker, name)
+    create(broker, new(name, configs={"cleanup.policy": "compact"}))
     asked = DeleteRecordsPartition(partition_index=0, offset=0)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=[asked])])
     assert broker.request(request).topics[0].partitions[0].error_code == 44

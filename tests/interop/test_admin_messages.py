@@ -6,9 +6,7 @@ requests (numbers of enumerations, special values, error codes) can only be chec
 
 from __future__ import annotations
 
-import hashlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,9 +16,7 @@ from fencepost.client.errors import ConnectionFailed
 from fencepost.client.security import Security
 from fencepost.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
-    EntityData,
     EntryDataRequest,
-    OpData,
 )
 from fencepost.wire.api.alter_configs import (
     AlterableConfig,
@@ -40,7 +36,6 @@ from fencepost.wire.api.alter_replica_log_dirs import (
 from fencepost.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
-    ScramCredentialUpsertion,
 )
 from fencepost.wire.api.create_acls import AclCreation, CreateAclsRequest
 from fencepost.wire.api.create_delegation_token import (
@@ -72,12 +67,13 @@ from fencepost.wire.api.list_partition_reassignments import (
 from fencepost.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from fencepost.wire.message import Message
 
+from ..waiting import eventually
 from .apache import ApacheBroker, apache_broker
 from .maven import JarSet
+from .user_words import PASSWORD, credential, quota
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-PASSWORD = "of-the-test"
 JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     f'username="admin" password="{PASSWORD}" user_admin="{PASSWORD}" user_eve="{PASSWORD}";'
@@ -88,15 +84,6 @@ HOUR_MS = 3_600_000
 def versions(request_class: type[Message], oldest_served: int) -> list[Any]:
     """The versions that 4.x serves, as parameters."""
     return list(range(oldest_served, request_class.max_version + 1))
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """A broker hears of a change a moment after its controller has answered."""
-    for _ in range(2000):
-        if is_so():
-            return
-        time.sleep(0.01)
-    raise AssertionError("the broker never heard of it")
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +187,7 @@ def test_rules_are_added_found_and_removed(admin: Connection, version: int) -> N
         return {(one.pattern_type, one.resource_name) for one in answer.resources}
 
     everything = {(3, "orders"), (4, "ord"), (3, "*"), (3, "orders2")}
-    wait_until(lambda: found(ANY) == everything)
+    eventually(lambda: found(ANY) == everything)
     assert found(ANY, principal_filter="") == found(ANY, host_filter="") == set()
     assert {kind: found(kind) for kind in (ANY, MATCH, LITERAL, PREFIXED)} == {
         ANY: everything,
@@ -296,7 +283,7 @@ def test_configs_are_replaced(admin: Connection, topic: str, version: int) -> No
     assert alter({"retention.ms": None}) == 42
     assert alter({"retention.ms": "tomorrow"}) == 40
     assert alter({"retention.ms": "3000"}) == 0
-    wait_until(lambda: own_configs() == {"retention.ms": "3000"})
+    eventually(lambda: own_configs() == {"retention.ms": "3000"})
     assert alter({}) == 0
 
 
@@ -336,7 +323,7 @@ def test_the_life_of_a_token(admin: Connection, version: int) -> None:
         assert answer.error_code == 0
         return [one.token_id for one in answer.tokens]
 
-    wait_until(lambda: token.token_id in listed("admin"))
+    eventually(lambda: token.token_id in listed("admin"))
     assert token.token_id in listed("eve")
     assert listed("mallory") == []
     assert admin.request(DescribeDelegationTokenRequest(owners=[]), version).tokens == []
@@ -376,7 +363,7 @@ def test_tokens_that_are_refused(admin: Connection, eve: Connection) -> None:
     )
     assert (mine.error_code, mine.principal_name) == (0, "admin")
     everybodys = DescribeDelegationTokenRequest(owners=None)
-    wait_until(lambda: mine.token_id in [t.token_id for t in admin.request(everybodys).tokens])
+    eventually(lambda: mine.token_id in [t.token_id for t in admin.request(everybodys).tokens])
     taken = ExpireDelegationTokenRequest(hmac=mine.hmac, expiry_time_period_ms=-1)
     assert eve.request(taken).error_code == 63
 
@@ -451,15 +438,6 @@ def test_moves_are_listed(admin: Connection, eve: Connection, topic: str) -> Non
 # Quotas
 
 
-def quota(key: str, value: float, *, remove: bool = False, **parts: str | None) -> EntryDataRequest:
-    """A change of one quota of the entity with these parts; `client_id` stands for client-id."""
-    entity = [
-        EntityData(entity_type=kind.replace("_", "-"), entity_name=name)
-        for kind, name in parts.items()
-    ]
-    return EntryDataRequest(entity=entity, ops=[OpData(key=key, value=value, remove=remove)])
-
-
 def parts(entry: Any) -> frozenset[tuple[str, str | None]]:
     """An entity, whose parts come in any order."""
     return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
@@ -493,7 +471,7 @@ def test_quotas(admin: Connection, eve: Connection, version: int) -> None:
     exact = ComponentData(entity_type="user", match_type=0, match="eve")
     default = ComponentData(entity_type="user", match_type=1, match=None)
     any_user = ComponentData(entity_type="user", match_type=2, match=None)
-    wait_until(lambda: len(described(False)) == 5)
+    eventually(lambda: len(described(False)) == 5)
     assert described(False, exact) == [(1, 1000.0), (2, 2000.0)]
     assert described(True, exact) == [(1, 1000.0)]
     assert described(False, default) == [(1, 12.5)]
@@ -523,14 +501,6 @@ def test_quotas(admin: Connection, eve: Connection, version: int) -> None:
 
 
 # SCRAM
-
-
-def credential(name: str, mechanism: int, iterations: int = 4096) -> ScramCredentialUpsertion:
-    digest = {1: "sha256", 2: "sha512"}.get(mechanism, "sha256")
-    salted = hashlib.pbkdf2_hmac(digest, PASSWORD.encode(), b"salt", iterations)
-    return ScramCredentialUpsertion(
-        name=name, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=salted
-    )
 
 
 def test_scram_credentials(admin: Connection) -> None:
@@ -576,7 +546,7 @@ def test_scram_credentials(admin: Connection) -> None:
         }
 
     everybody = {"fine": (0, [(1, 4096), (2, 4096)]), "most": (0, [(2, 16384)])}
-    wait_until(lambda: described(None) == everybody)
+    eventually(lambda: described(None) == everybody)
     assert described(None) == described([]) == everybody
     assert described(["nobody", "most", "fine", "fine"]) == {
         "nobody": (91, []),

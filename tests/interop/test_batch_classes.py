@@ -26,9 +26,8 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, stamp_crc, stamp_log_append_time
 from fencepost.batch.legacy import build_message_set
 from fencepost.batch.records import Record, build_batch, read_records
-from fencepost.spark.java import ensure_java_home
 
-from .apache import KAFKA, QUICK_JVM
+from .apache import KAFKA, QUICK_JVM, java
 from .conftest import jars_or_skip
 from .maven import JarSet
 from .test_message_classes import OLD_CLIENTS
@@ -74,9 +73,8 @@ def oracle(jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ask(jars: JarSet, oracle: Path, questions: Sequence[str]) -> list[str]:
     """The oracle's answers, one per question."""
-    java = ensure_java_home().home / "bin" / "java"
     done = subprocess.run(
-        [str(java), *QUICK_JVM, "-cp", jars.class_path(), str(oracle)],
+        [str(java()), *QUICK_JVM, "-cp", jars.class_path(), str(oracle)],
         input="".join(f"{question}\n" for question in questions),
         capture_output=True,
         text=True,

@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from fencepost.spark.java import ensure_java_home
 from fencepost.wire.message import Field, Message, Struct
 from fencepost.wire.types import Primitive, Uuid
 
 from ..wire.catalogue import RELEASED, extreme, version_id
 from ..wire.test_peers import typical
-from .apache import KAFKA, QUICK_JVM
+from .apache import KAFKA, QUICK_JVM, java
 from .conftest import jars_or_skip
 from .maven import JarSet
 
@@ -98,9 +97,8 @@ def java_name(cls: type[Message]) -> str:
 def ask(jars: JarSet, asked: list[tuple[Any, int, bytes, Any]]) -> list[str]:
     """The oracle's answers, one per question."""
     lines = "".join(f"{java_name(cls)} {version} {body.hex()}\n" for cls, version, body, _ in asked)
-    java = ensure_java_home().home / "bin" / "java"
     done = subprocess.run(
-        [str(java), *QUICK_JVM, "-cp", jars.class_path(), str(ORACLE)],
+        [str(java()), *QUICK_JVM, "-cp", jars.class_path(), str(ORACLE)],
         input=lines,
         capture_output=True,
         text=True,

@@ -15,7 +15,8 @@ from fencepost.client.errors import ClientError
 from fencepost.wire.message import Message, Request
 from fencepost.wire.types import Uuid
 
-from .quorum import APACHE, FENCEPOST, wait_until
+from ..waiting import eventually
+from .quorum import APACHE, FENCEPOST
 from .quorum_subjects import Subject, scripted_quorum
 from .quorum_words import (
     adds,
@@ -68,7 +69,7 @@ def answer(subject: Subject, row: Row) -> str:
     try:
         return shown(subject.ask(row.request, row.version))
     except ClientError:
-        wait_until(lambda: not subject.node.is_running, "a node that hung up has ended", 20)
+        eventually(lambda: not subject.node.is_running, "a node that hung up has ended")
         return DIES
 
 
@@ -349,5 +350,5 @@ def test_requests_that_end_kafka(kafka_jars, kind: str, tmp_path: Path, story: s
 @pytest.mark.parametrize("rows", [NEW_LEADER, STATIC], ids=["new", "committed"])
 def test_a_leader_of_static_voters(kafka_jars, kind: str, tmp_path: Path, rows: list[Row]) -> None:
     with scripted_quorum(kind, tmp_path, is_hasty=True) as subject:
-        wait_until(lambda: shown(subject.ask(describes())).startswith("NONE"), "it leads")
+        eventually(lambda: shown(subject.ask(describes())).startswith("NONE"), "it leads")
         play(subject, rows)

@@ -11,8 +11,10 @@ from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster as Client
 from fencepost.client.metadata import PartitionInfo
 
+from ..waiting import eventually
 from . import apache
-from .quorum import APACHE, FENCEPOST, Node, Quorum, wait_until
+from .quorum import APACHE, FENCEPOST, Node, Quorum
+from .quorum_images import image_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -55,7 +57,7 @@ def test_a_brokers_life(quorum: Quorum) -> None:
     def described() -> str:
         return "\n".join(run("topics", broker, "--describe", "--topic", "numbers"))
 
-    wait_until(
+    eventually(
         lambda: "PartitionCount: 5" in described() and "retention.ms=-1" in described(),
         "the broker knows what the controller has written",
     )
@@ -66,7 +68,7 @@ def test_a_brokers_life(quorum: Quorum) -> None:
     broker.start()
     assert sorted(read(broker, "numbers", 3)) == ["1", "2", "3"], "back after a crash"
     run("topics", broker, "--delete", "--topic", "numbers")
-    wait_until(lambda: "numbers" not in run("topics", broker, "--list"), "the topic is gone")
+    eventually(lambda: "numbers" not in run("topics", broker, "--list"), "the topic is gone")
 
 
 def test_a_broker_that_is_silent_is_fenced(quorum: Quorum) -> None:
@@ -83,7 +85,27 @@ def test_a_broker_that_is_silent_is_fenced(quorum: Quorum) -> None:
     controller = quorum.voters[0]
     before = len(controller.metadata_log())
     # Nobody else writes anything, and nobody is left to say so but the log.
-    wait_until(lambda: len(controller.metadata_log()) > before, "the controller fences it", 30)
+    eventually(lambda: len(controller.metadata_log()) > before, "the controller fences it")
     broker.start()
-    wait_until(lambda: partition().leader_id == BROKER, "it leads again", 30)
+    eventually(lambda: partition().leader_id == BROKER, "it leads again")
     assert partition().leader_epoch >= 2, "it had lost the lead, and got it back"
+
+
+def test_a_broker_is_unregistered_and_comes_back(quorum: Quorum) -> None:
+    broker, controller = quorum.nodes[BROKER], quorum.voters[0]
+    with Client(broker.address) as client:
+        Admin(client).create_topic("led", 1)
+    run("console-producer", broker, "--topic", "led", stdin="1\n")
+    broker.stop()
+    where = ("--bootstrap-controller", quorum.bootstrap_controllers)
+    unregister = ("unregister", *where, "--id", str(BROKER))
+    said = apache.run_tool("cluster", *unregister).stdout
+    assert said.strip() == f"Broker {BROKER} is no longer registered."
+    image = image_of(controller.metadata_log())
+    partition = image.topics_by_name["led"].partitions[0]
+    assert (set(image.brokers), partition.leader, partition.isr) == (set(), -1, (BROKER,))
+    again = apache.run_tool("cluster", *unregister, check=False)
+    assert "BrokerIdNotRegistered" in again.stdout + again.stderr
+    broker.start()
+    eventually(lambda: image_of(controller.metadata_log()).brokers, "it has registered")
+    assert read(broker, "led", 1) == ["1"]

@@ -22,7 +22,8 @@ from fencepost.wire.message import Request
 from fencepost.wire.records.control import VotersRecord
 from fencepost.wire.types import Uuid
 
-from .quorum import APACHE, FENCEPOST, wait_until
+from ..waiting import eventually
+from .quorum import APACHE, FENCEPOST
 from .quorum_peers import ScriptedVoters
 from .quorum_subjects import Subject, directory_of, scripted_quorum
 from .quorum_words import adds, describes, fetch, removes, shown, updates, vote
@@ -72,7 +73,7 @@ class Leader:
         """Ask for a change on a connection of its own, and see it in the log."""
         before = len(self.voters_records())
         token = self.subject.send(request, by="changes")
-        wait_until(lambda: len(self.voters_records()) > before, "the change is in the log")
+        eventually(lambda: len(self.voters_records()) > before, "the change is in the log")
         return token
 
     def change(self, request: Request[Any], *heard_of: int) -> str:
@@ -84,7 +85,7 @@ class Leader:
         token = self.begin(request)
         self.hear_of(*heard_of)
         end = self.end_offset
-        wait_until(lambda: self.described().high_watermark >= end, "the change is committed")
+        eventually(lambda: self.described().high_watermark >= end, "the change is committed")
         return self.answer(token)
 
     def answer(self, token: Token[Any]) -> str:
@@ -111,7 +112,7 @@ class Leader:
 def dynamic_leader(kind: str, home: Path) -> Iterator[Leader]:
     """A leader whose controller has written what it writes at first."""
     with scripted_quorum(kind, home, is_hasty=True, is_dynamic=True) as subject:
-        wait_until(lambda: shown(subject.ask(describes())).startswith("NONE"), "it leads")
+        eventually(lambda: shown(subject.ask(describes())).startswith("NONE"), "it leads")
         yield Leader(subject)
 
 
@@ -132,7 +133,7 @@ def leader(new_leader: Leader) -> Leader:
         ends.append(new_leader.end_offset)
         return ends[-1] > ends[0] and len(ends) > QUIET_LOOKS and len(set(ends[-QUIET_LOOKS:])) == 1
 
-    wait_until(is_quiet, "the controller has written what it writes at first", 30)
+    eventually(is_quiet, "the controller has written what it writes at first")
     return new_leader
 
 
@@ -245,7 +246,7 @@ def test_a_leader_is_removed(leader: Leader) -> None:
     commits = fetch(EPOCH, end, EPOCH, replica=3, directory=directory_of(3))
     leader.subject.ask(commits)
     assert leader.answer(change) == "NONE"
-    wait_until(lambda: not leader.says(describes()).startswith("NONE"), "it has resigned")
+    eventually(lambda: not leader.says(describes()).startswith("NONE"), "it has resigned")
     assert not leader.says(commits).startswith("NONE")
 
 

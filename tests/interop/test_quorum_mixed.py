@@ -10,79 +10,35 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fencepost.client.admin import Admin
+from fencepost.client.admin import Admin, ConfigChange
 from fencepost.client.cluster import Cluster as Client
-from fencepost.client.errors import BrokerError
-from fencepost.wire.errors import ErrorCode
+from fencepost.client.connection import Connection
+from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
+from ..waiting import eventually
 from . import apache
-from .quorum import APACHE, FENCEPOST, Node, Quorum, wait_until
+from .quorum import APACHE, FENCEPOST, Node, Quorum
+from .quorum_images import check_snapshots
+from .quorum_mixed import (
+    BROKER,
+    SMALL_SNAPSHOTS,
+    create,
+    is_caught_up,
+    knows,
+    let_lead,
+    mixed,
+    topics,
+    wait_for_all,
+    wait_for_same_logs,
+)
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 
-BROKER = 101
-SMALL_SNAPSHOTS = {
-    "metadata.log.max.record.bytes.between.snapshots": "3000",
-    "metadata.log.max.snapshot.interval.ms": "0",
-}
+TOPIC_RESOURCE = 2
 STATIC_AND_DYNAMIC = pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])
-
-
-def mixed(home: Path, **options: Any) -> Quorum:
-    """Voter 1 is ours, 2 and 3 are Kafka's, and so is the broker; formatted, not started."""
-    quorum = Quorum(home, (FENCEPOST, APACHE, APACHE), (APACHE,), **options)
-    quorum.format()
-    return quorum
-
-
-def create(quorum: Quorum, topic: str, partitions: int = 5) -> None:
-    """Through the broker, which asks whoever leads."""
-    with Client(quorum.nodes[BROKER].address) as client:
-        Admin(client).create_topic(topic, partitions)
-
-
-def knows(quorum: Quorum, topic: str) -> bool:
-    """Whether the active controller knows the topic: it refuses another of that name."""
-    with pytest.raises(BrokerError) as refused:
-        create(quorum, topic)
-    return refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
-
-
-def topics(quorum: Quorum) -> set[str]:
-    """As the broker's metadata has them."""
-    with Client(quorum.nodes[BROKER].address) as client:
-        return {topic.name for topic in Admin(client).list_topics()}
-
-
-def wait_for_same_logs(*nodes: Node) -> None:
-    """Return when their metadata logs are the same, byte for byte, as far as they all reach back.
-
-    A node that began with a snapshot has none of the log before it.
-    """
-
-    def are_same() -> bool:
-        shortest = min(len(node.metadata_log()) for node in nodes)
-        return shortest > 0 and len({node.metadata_log()[-shortest:] for node in nodes}) == 1
-
-    def are_whole() -> bool:
-        first = {min(path.name for path in node.metadata_dir.glob("*.log")) for node in nodes}
-        return len(first) > 1 or len({len(node.metadata_log()) for node in nodes}) == 1
-
-    wait_until(lambda: are_same() and are_whole(), "all logs are the same", 20)
-
-
-def is_caught_up(quorum: Quorum, node: Node) -> bool:
-    """Whether the leader says that this node has everything."""
-    leader = quorum.leader()
-    said = leader.describe() if leader is not None else None
-    if said is None:
-        return False
-    replicas = {r.replica_id: r.log_end_offset for r in [*said.current_voters, *said.observers]}
-    return replicas.get(node.node_id) == replicas[said.leader_id] == said.high_watermark
 
 
 @pytest.fixture
@@ -100,14 +56,14 @@ def test_ours_follows_and_votes(home: Path, is_dynamic: bool) -> None:
         create(quorum, "before")
         quorum.start(1)
         create(quorum, "after")
-        wait_until(lambda: is_caught_up(quorum, ours), "ours has everything")
+        eventually(lambda: is_caught_up(quorum, ours), "ours has everything")
         wait_for_same_logs(*quorum.voters)
         led = quorum.wait_for_leader()
         (heir,) = (node for node in theirs if node is not led)
         quorum.kill_leader(heir, lambda topic: create(quorum, topic))
         create(quorum, "with-our-vote")
         led.start()
-        wait_until(lambda: is_caught_up(quorum, led), "it is back")
+        eventually(lambda: is_caught_up(quorum, led), "it is back")
         wait_for_same_logs(*quorum.voters)
 
 
@@ -116,16 +72,13 @@ def test_ours_leads(home: Path, is_dynamic: bool) -> None:
     with mixed(home, is_dynamic=is_dynamic) as quorum:
         ours = quorum.voters[0]
         quorum.start()
-        led = quorum.wait_for_leader()
+        quorum.wait_for_leader()
         create(quorum, "under-theirs")
-        if led is not ours:
-            quorum.kill_leader(ours, lambda topic: create(quorum, topic)).start()
+        let_lead(quorum, ours)
         assert knows(quorum, "under-theirs")
         create(quorum, "under-ours")
-        wait_until(lambda: "under-ours" in topics(quorum), "Kafka's broker knows the topic")
-        wait_until(
-            lambda: all(is_caught_up(quorum, n) for n in quorum.nodes.values()), "they have it"
-        )
+        eventually(lambda: "under-ours" in topics(quorum), "Kafka's broker knows the topic")
+        wait_for_all(quorum)
         wait_for_same_logs(*quorum.nodes.values())
         said = ours.describe()
         assert said is not None and said.leader_id == ours.node_id
@@ -134,7 +87,7 @@ def test_ours_leads(home: Path, is_dynamic: bool) -> None:
         assert knows(quorum, "under-ours"), "Kafka's controller has read what ours wrote"
         create(quorum, "under-theirs-again")
         ours.start()
-        wait_until(lambda: is_caught_up(quorum, ours), "ours is back")
+        eventually(lambda: is_caught_up(quorum, ours), "ours is back")
         wait_for_same_logs(*quorum.nodes.values())
 
 
@@ -144,24 +97,31 @@ def test_each_installs_the_others_snapshot(home: Path) -> None:
         quorum.start(2, 3, BROKER)
         led = quorum.wait_for_leader()
         create(quorum, "a", 100)
-        wait_until(lambda: led.snapshots(), "Kafka's controllers have taken a snapshot")
+        eventually(lambda: led.snapshots(), "Kafka's controllers have taken a snapshot")
         ours.start()
-        wait_until(lambda: is_caught_up(quorum, ours), "ours has everything")
+        eventually(lambda: is_caught_up(quorum, ours), "ours has everything")
         assert ours.snapshots()[0].name in {path.name for path in led.snapshots()}
         assert ours.log_start() == int(ours.snapshots()[0].name[:20])
+        ours.kill()
+        ours.start()
+        eventually(lambda: is_caught_up(quorum, ours), "ours goes on from Kafka's snapshot")
         quorum.kill_leader(ours, lambda topic: create(quorum, topic))
         create(quorum, "b", 100)
         create(quorum, "c", 100)
-        wait_until(lambda: len(ours.snapshots()) > 1, "ours has taken snapshots")
+        eventually(lambda: len(ours.snapshots()) > 1, "ours has taken snapshots")
         shutil.rmtree(led.data_dir)
         led.format()
         led.start()
-        wait_until(lambda: is_caught_up(quorum, led), "the one without a log has everything")
+        eventually(lambda: is_caught_up(quorum, led), "the one without a log has everything")
         assert led.snapshots()[0].name in {path.name for path in ours.snapshots()}
         assert led.log_start() == int(led.snapshots()[0].name[:20])
         wait_for_same_logs(*quorum.voters)
         quorum.kill_leader(led, lambda topic: create(quorum, topic))
         assert all(knows(quorum, topic) for topic in "abc")
+        create(quorum, "d", 100)
+        quorum.nodes[ours.node_id].start()
+        wait_for_all(quorum)
+        check_snapshots(quorum)
 
 
 def test_kafkas_tool_adds_ours_and_removes_it(home: Path) -> None:
@@ -172,7 +132,7 @@ def test_kafkas_tool_adds_ours_and_removes_it(home: Path) -> None:
         create(quorum, "a")
         ours = quorum.add_controller(FENCEPOST, 3)
         ours.start()
-        wait_until(lambda: is_caught_up(quorum, ours), "ours observes")
+        eventually(lambda: is_caught_up(quorum, ours), "ours observes")
         metadata_quorum(quorum, "add-controller", config=ours)
         assert voters(quorum) == {1, 2, 3}
         led = quorum.wait_for_leader()
@@ -180,16 +140,16 @@ def test_kafkas_tool_adds_ours_and_removes_it(home: Path) -> None:
         quorum.kill_leader(ours, lambda topic: create(quorum, topic))  # one that was added may lead
         led.start()
         assert knows(quorum, "a")
-        wait_until(lambda: is_caught_up(quorum, led), "the old leader follows")
+        eventually(lambda: is_caught_up(quorum, led), "the old leader follows")
         remove_controller(quorum, led)
         assert voters(quorum) == {3, other.node_id}
         metadata_quorum(quorum, "add-controller", config=led)
         assert voters(quorum) == {1, 2, 3}, "ours takes Kafka's as a voter"
         remove_controller(quorum, ours)
-        wait_until(lambda: quorum.leader() not in (None, ours), "ours has handed over")
+        eventually(lambda: quorum.leader() not in (None, ours), "ours has handed over")
         assert voters(quorum) == {1, 2}
         create(quorum, "b")
-        wait_until(lambda: is_caught_up(quorum, ours), "ours observes again")
+        eventually(lambda: is_caught_up(quorum, ours), "ours observes again")
         wait_for_same_logs(ours, *quorum.voters)
 
 
@@ -230,17 +190,17 @@ def test_a_controllers_directory_changes_hands(home: Path) -> None:
         quorum.start()
         quorum.wait_for_leader()
         create(quorum, "a", 100)
-        wait_until(lambda: is_caught_up(quorum, ours), "ours has everything")
+        eventually(lambda: is_caught_up(quorum, ours), "ours has everything")
         ours.stop()
         create(quorum, "b")
         with as_kind(ours, APACHE):
             ours.start()
-            wait_until(lambda: is_caught_up(quorum, ours), "Kafka goes on with our directory")
+            eventually(lambda: is_caught_up(quorum, ours), "Kafka goes on with our directory")
             wait_for_same_logs(*quorum.voters)
             ours.stop()
         create(quorum, "c")
         ours.start()
-        wait_until(lambda: is_caught_up(quorum, ours), "ours goes on with Kafka's directory")
+        eventually(lambda: is_caught_up(quorum, ours), "ours goes on with Kafka's directory")
         wait_for_same_logs(*quorum.voters)
 
 
@@ -248,13 +208,9 @@ def test_a_controllers_directory_changes_hands(home: Path) -> None:
 def test_static_voters_become_dynamic(home: Path, heir: str) -> None:
     with mixed(home) as quorum:
         quorum.start()
-        led = quorum.wait_for_leader()
+        let_one_lead(quorum, heir)
         create(quorum, "a")
-        wait_until(lambda: all(is_caught_up(quorum, n) for n in quorum.voters), "they have it")
-        if led.kind != heir:
-            chosen = next(node for node in quorum.voters if node.kind == heir)
-            quorum.kill_leader(chosen, lambda topic: create(quorum, topic)).start()
-            wait_until(lambda: all(is_caught_up(quorum, n) for n in quorum.voters), "they are back")
+        wait_for_all(quorum)
         where = ("--bootstrap-controller", quorum.bootstrap_controllers)
 
         def is_upgraded() -> bool:
@@ -263,11 +219,105 @@ def test_static_voters_become_dynamic(home: Path, heir: str) -> None:
             said = apache.run_tool("features", *where, *upgrade, check=False)
             return said.stdout.strip() == "kraft.version was upgraded to 1."
 
-        wait_until(is_upgraded, "kraft.version is 1", 30)
+        eventually(is_upgraded, "kraft.version is 1")
         leader = quorum.wait_for_leader().describe()
         assert leader is not None
         ids = {str(v.replica_directory_id) for v in leader.current_voters}
         assert ids == {node.stored_directory_id() for node in quorum.voters}
         create(quorum, "b")
-        wait_until(lambda: all(is_caught_up(quorum, n) for n in quorum.voters), "all follow")
+        wait_for_all(quorum)
         wait_for_same_logs(*quorum.voters)
+
+
+def let_one_lead(quorum: Quorum, kind: str) -> Node:
+    """Have a voter of this kind lead."""
+    leader = quorum.wait_for_leader()
+    if leader.kind != kind:
+        leader = next(node for node in quorum.voters if node.kind == kind)
+    let_lead(quorum, leader)
+    return leader
+
+
+@pytest.mark.parametrize("kind", [APACHE, FENCEPOST])
+def test_what_no_majority_has_is_cut_off(home: Path, kind: str) -> None:
+    # Long enough for the leader to write alone, and to be killed before it resigns.
+    with mixed(home, config={"controller.quorum.fetch.timeout.ms": "10000"}) as quorum:
+        broker = quorum.nodes[BROKER]
+        quorum.start()
+        leader = let_one_lead(quorum, kind)
+        create(quorum, "before")
+        wait_for_all(quorum)
+        others = [node for node in quorum.voters if node is not leader]
+        for node in others:
+            node.kill()
+        before = leader.metadata_log()
+        with Connection(apache.HOST, leader.port) as connection:
+            lost = CreatableTopic(name="lost", num_partitions=1, replication_factor=1)
+            connection.send(CreateTopicsRequest(topics=[lost], timeout_ms=60_000))
+            eventually(lambda: len(leader.metadata_log()) > len(before), "it is written")
+            eventually(lambda: len(broker.metadata_log()) > len(before), "the broker has it")
+            leader.kill()
+        tail = leader.metadata_log()
+        quorum.start(*(node.node_id for node in others))
+        assert quorum.wait_for_leader() is not leader
+        create(quorum, "instead")
+        leader.start()
+        wait_for_all(quorum)
+        wait_for_same_logs(*quorum.nodes.values())
+        now = leader.metadata_log()
+        assert now.startswith(before) and not now.startswith(tail), "the end is another one"
+        assert knows(quorum, "before") and knows(quorum, "instead") and not knows(quorum, "lost")
+
+
+def test_a_leader_dies_while_ours_loads_its_snapshot(home: Path) -> None:
+    pieces = {"controller.quorum.fetch.snapshot.max.bytes": "1024", **SMALL_SNAPSHOTS}
+    with mixed(home, config=pieces) as quorum:
+        ours = quorum.voters[0]
+        quorum.start(2, 3, BROKER)
+        led = quorum.wait_for_leader()
+        with Client(quorum.nodes[BROKER].address) as client:
+            for name in map(str, range(10)):  # a snapshot of 300 pieces
+                Admin(client).create_topic(name, 1)
+                long = ",".join(["1:101"] * 5_000)
+                change = ConfigChange("follower.replication.throttled.replicas", long)
+                Admin(client).alter_configs(TOPIC_RESOURCE, name, [change])
+        eventually(
+            lambda: led.snapshots() and led.snapshots()[-1].stat().st_size > 200_000, "a snapshot"
+        )
+        ours.start(wait=False)
+        eventually(lambda: list(ours.metadata_dir.glob("*.part")), "ours begins to load it")
+        led.kill()
+        assert not ours.snapshots(), "it has all of it already, so nothing was interrupted"
+        assert quorum.wait_for_leader() is not ours, "it has nothing, and cannot lead"
+        eventually(lambda: is_caught_up(quorum, ours), "it loads what the new leader has")
+        led.start()
+        create(quorum, "after")
+        wait_for_all(quorum)
+        wait_for_same_logs(*quorum.voters)
+        assert check_snapshots(quorum)[ours.node_id] > 0
+        assert not list(ours.metadata_dir.glob("*.part"))
+
+
+def test_all_controllers_change_hands_one_by_one(home: Path) -> None:
+    every = {"metadata.log.max.record.bytes.between.snapshots": "1000", **SMALL_SNAPSHOTS}
+    with Quorum(home, (APACHE,) * 3, (APACHE,), is_dynamic=True, config=every) as quorum:
+        quorum.format()
+        quorum.start()
+        quorum.wait_for_leader()
+        made = set()
+        for kind in (FENCEPOST, APACHE):
+            for node in quorum.voters:
+                node.stop()
+                node.kind = kind
+                node.start()
+                made.add(f"{kind}-is-{node.node_id}")
+                create(quorum, f"{kind}-is-{node.node_id}", 30)
+                eventually(lambda node=node: is_caught_up(quorum, node), "it goes on")
+            wait_for_same_logs(*quorum.nodes.values())
+            said = quorum.wait_for_leader().describe()
+            assert said is not None
+            assert {str(v.replica_directory_id) for v in said.current_voters} == {
+                str(node.directory_id) for node in quorum.voters
+            }
+        eventually(lambda: topics(quorum) == made, "the broker knows all of them")
+        assert set(check_snapshots(quorum)) >= {node.node_id for node in quorum.voters}

@@ -12,9 +12,11 @@ import pytest
 
 from fencepost.cli import main as fencepost_command
 
+from ..waiting import eventually
 from . import apache
+from .apache import CLUSTER_ID
 from .conftest import jars_or_skip
-from .quorum import APACHE, CLUSTER_ID, FENCEPOST, Node, Quorum, wait_until
+from .quorum import APACHE, FENCEPOST, Node, Quorum
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -84,7 +86,7 @@ def test_replication_is_described(quorum: Quorum) -> None:
         said = apache.run_tool("metadata-quorum", *controllers(quorum), "describe", "--replication")
         return {row.split()[0]: row.split() for row in said.lines[1:]}
 
-    wait_until(lambda: {row[3] for row in rows().values()} == {"0"}, "nobody lags")
+    eventually(lambda: {row[3] for row in rows().values()} == {"0"}, "nobody lags")
     kinds = {int(id_): row[-1] for id_, row in rows().items()}
     followers = {n.node_id: "Follower" for n in quorum.voters if n is not leader}
     assert kinds == {leader.node_id: "Leader", **followers, BROKER: "Observer"}
@@ -102,9 +104,9 @@ def test_topics_and_configs(quorum: Quorum) -> None:
     def shown() -> str:
         return apache.run_tool("configs", *servers(quorum), *entity, "--describe").stdout
 
-    wait_until(lambda: "retention.ms=7777" in shown(), "the broker knows")
+    eventually(lambda: "retention.ms=7777" in shown(), "the broker knows")
     apache.run_tool("topics", *servers(quorum), "--delete", "--topic", "second")
-    wait_until(
+    eventually(
         lambda: "second" not in apache.run_tool("topics", *servers(quorum), "--list").lines,
         "the topic is gone",
     )
@@ -114,7 +116,7 @@ def test_configs_by_the_controllers(quorum: Quorum) -> None:
     entity = ("--entity-type", "topics", "--entity-name", "first")
     change = ("--alter", "--add-config", "segment.bytes=2097152")
     apache.run_tool("configs", *controllers(quorum), *entity, *change)
-    wait_until(
+    eventually(
         lambda: (
             "segment.bytes=2097152"
             in apache.run_tool("configs", *servers(quorum), *entity, "--describe").stdout
@@ -155,7 +157,7 @@ def test_controllers_are_added_and_removed(quorum: Quorum) -> None:
         assert said is not None
         return any(o.replica_id == 4 and o.log_end_offset > 50 for o in said.observers)
 
-    wait_until(is_caught_up, "the new controller follows")
+    eventually(is_caught_up, "the new controller follows")
     where = controllers(quorum)
     command_config = ("--command-config", str(new.config_path))
     out = apache.run_tool("metadata-quorum", *command_config, *where, "add-controller").stdout
@@ -179,7 +181,7 @@ def test_controllers_are_added_and_removed(quorum: Quorum) -> None:
 def files(quorum: Quorum) -> Node:
     """The leader, once it has a snapshot."""
     leader = quorum.wait_for_leader()
-    wait_until(leader.snapshots, "there is a snapshot")
+    eventually(leader.snapshots, "there is a snapshot")
     return leader
 
 
@@ -211,8 +213,8 @@ def test_kafkas_shell_reads_a_snapshot(files: Node, tmp_path: Path) -> None:
         said = apache.run_shell(copy, "tree", path).stdout
         return all(word in said for word in words)
 
-    wait_until(lambda: shows("/image/topics/byName/first", "leader=101", "isr=[101]"), "topics")
-    wait_until(lambda: shows("/image/features", "4.3-IV0"), "features")
+    eventually(lambda: shows("/image/topics/byName/first", "leader=101", "isr=[101]"), "topics")
+    eventually(lambda: shows("/image/features", "4.3-IV0"), "features")
 
 
 def test_ours_dumps_the_log_and_a_snapshot(files: Node, capsys) -> None:
