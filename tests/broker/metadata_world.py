@@ -53,6 +53,14 @@ class WorldTimers:
     def after(self, delay_ms: int, callback: Callable[[], None]) -> _Timer:
         return self.at(self.now_ms + delay_ms, callback)
 
+    def fire_one(self) -> None:
+        """Fire one timer that is due now, and not those that it arms."""
+        while self._armed and self._armed[0][0] <= self.now_ms:
+            _, _, timer, callback = heapq.heappop(self._armed)
+            if not timer.is_cancelled:
+                callback()
+                return
+
     def advance(self, ms: int) -> None:
         """Let that much time pass, and fire what is due."""
         end = self.now_ms + ms

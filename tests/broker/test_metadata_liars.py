@@ -16,31 +16,16 @@ import pytest
 from fencepost.batch.control import build_control_batch
 from fencepost.batch.header import HEADER_BYTES
 from fencepost.batch.records import build_batch
-from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.snapshot_keeper import FREE_KEPT_BYTES
-from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotStore
-from fencepost.machines.quorum import (
-    FetchBounds,
-    QuorumState,
-    answered,
-    fetch_response,
-    messages,
-    received,
-)
-from fencepost.machines.quorum.inputs import SnapshotBounds
-from fencepost.machines.quorum.voters import VoterSet
+from fencepost.log.snapshots import SnapshotHeader, SnapshotStore
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest
-from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.control import ControlType, LeaderChangeMessage
 from fencepost.wire.records.metadata import encode_record
 
-from .metadata_world import LOG, MetadataWorld, topic_records
-
-EPOCH = 4
-OFFERED = SnapshotId(50, 3)
-PIECE_BYTES = 300
+from .metadata_follower import EPOCH, OFFERED, PIECE_BYTES, Follower
+from .metadata_world import LOG, topic_records
 
 
 def sound_snapshot() -> bytes:
@@ -54,52 +39,6 @@ def sound_snapshot() -> bytes:
 
 
 SOUND = sound_snapshot()
-
-
-class Follower:
-    """A voter that follows node 2, which this class speaks for."""
-
-    def __init__(self) -> None:
-        self.world = MetadataWorld(voters=VoterSet.of_ids((1, 2)))
-        self.world.start()
-        begin = messages.begin_request(self.world.config, 1, QuorumState(EPOCH, 2))
-        self.feed(received(lambda _: None, begin))
-
-    @property
-    def machine(self) -> Any:
-        return self.world.host.machine
-
-    def feed(self, input_: Any) -> None:
-        self.world.ports.driver.feed(METADATA_KEY, input_)
-
-    @property
-    def asks(self) -> Any:
-        """The request that waits for an answer; None while it pauses."""
-        waiting = self.machine._in_flight.get(2)
-        return None if waiting is None else waiting[0]
-
-    def offer(self) -> None:
-        """Answer its Fetch with the snapshot's id."""
-        assert isinstance(self.asks, FetchRequest), self.asks
-        bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 0, 0, 50, 50, snapshot_id=OFFERED)
-        self.feed(answered(2, self.asks, fetch_response(bounds)))
-
-    def give(self, data: bytes, size_bytes: int) -> None:
-        """Answer its FetchSnapshot with the piece of `data` that it asks for."""
-        asked = self.asks
-        assert isinstance(asked, FetchSnapshotRequest), asked
-        position = asked.topics[0].partitions[0].position
-        bounds = SnapshotBounds(ErrorCode.NONE, 2, EPOCH, OFFERED, size_bytes, position)
-        part = data[position : position + PIECE_BYTES]
-        self.feed(answered(2, asked, messages.fetch_snapshot_response(bounds, part)))
-
-    def give_all(self, data: bytes = SOUND) -> None:
-        """Answer until it has all of it."""
-        while isinstance(self.asks, FetchSnapshotRequest):
-            self.give(data, len(data))
-
-    def pass_pause(self) -> None:
-        self.world.timers.advance(self.world.config.fetch_timeout_ms // 2)
 
 
 def refused(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -152,7 +91,7 @@ def test_what_does_not_begin_like_a_snapshot_is_not_fetched(lie, caplog):
     assert follower.asks is None, "the leader is not asked again at once"
     follower.pass_pause()
     follower.offer()
-    follower.give_all()
+    follower.give_all(SOUND)
     assert follower.world.host.snapshots.latest() == OFFERED, "one that is sound is taken"
     assert follower.world.topics_in_image == 25
     assert not follower.world.broken and not follower.world.ports.failures
@@ -194,7 +133,7 @@ def test_one_that_there_is_no_room_for_is_not_begun(caplog):
     assert str(len(SOUND)) in told and str(disk.free) in told and LOG in told
     disk.free += 1
     follower.offer()
-    follower.give_all()
+    follower.give_all(SOUND)
     assert follower.world.host.snapshots.latest() == OFFERED
 
 
@@ -217,7 +156,7 @@ def test_a_disk_that_fills_up_meanwhile_gives_back_what_was_taken(number, caplog
     follower.give(SOUND, len(SOUND))
     follower.pass_pause()
     follower.offer()
-    follower.give_all()
+    follower.give_all(SOUND)
     assert follower.world.topics_in_image == 25
 
 
@@ -242,7 +181,7 @@ def all_given() -> Follower:
     follower = Follower()
     follower.world.ports.waits_aside = True
     follower.offer()
-    follower.give_all()
+    follower.give_all(SOUND)
     assert len(follower.world.ports.aside) == 1
     return follower
 
@@ -276,8 +215,7 @@ def test_it_may_take_longer_than_the_leader_may_be_silent():
 
 def test_another_leader_may_come_meanwhile():
     follower = all_given()
-    begin = messages.begin_request(follower.world.config, 1, QuorumState(EPOCH + 1, 2))
-    follower.feed(received(lambda _: None, begin))
+    follower.is_led(EPOCH + 1)
     assert follower.machine.epoch == EPOCH + 1
     look_aside(follower)
     assert follower.world.topics_in_image == 25
@@ -319,5 +257,5 @@ def test_what_nobody_has_foreseen_is_told_and_no_end(caplog, monkeypatch):
     follower.world.ports.waits_aside = False
     follower.pass_pause()
     follower.offer()
-    follower.give_all()
+    follower.give_all(SOUND)
     assert follower.world.topics_in_image == 25

@@ -14,7 +14,9 @@ the listeners are told what is different from the old one. A snapshot counts, li
 high watermark says that it is committed.
 
 Batches are applied whole: what a controller decided together takes effect together. Control
-batches (leader changes) only move the image's offset.
+batches (leader changes) only move the image's offset. A follower that has much to catch up with
+gives others a turn after each `PIECE_BYTES`; what it has until then is the image of a prefix, as it
+is at any time. A leader catches up at once: it decides by its image.
 
 A committed record that does not decode or does not fit the image means a damaged log or a mistake
 of ours, and so does whatever else goes wrong here. The node must not go on with an image that
@@ -32,7 +34,7 @@ from typing import Any
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import check_crc, iter_headers
-from fencepost.broker.machine_ports import MachinePorts
+from fencepost.broker.machine_ports import ArmedTimer, MachinePorts
 from fencepost.broker.metadata_replay import Replay, newer_snapshot, no_collections
 from fencepost.broker.snapshot_keeper import SnapshotKeeper
 from fencepost.broker.snapshotting import SnapshotRules, SnapshotTaker, header_at
@@ -57,6 +59,8 @@ log = logging.getLogger(__name__)
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_KEY = "__cluster_metadata-0"
 
+PIECE_BYTES = 512 * 1024
+"""Of the log, some five thousand records: tens of milliseconds."""
 JITTER_NUMBERS = 16
 JITTER_BELOW = 1 << 30
 
@@ -80,6 +84,7 @@ class MetadataHost:
         *,
         write_starts: Callable[[], None],
         rules: SnapshotRules,
+        bootstrap_records: Sequence[Message] = (),
         draw: Callable[[int], int] = random.randrange,
     ) -> None:
         self.image = ClusterImage()
@@ -87,7 +92,7 @@ class MetadataHost:
         self.log = partition_log
         self.snapshots = store
         """Those that there are; `read_snapshot` serves them."""
-        self.bootstrap_records: Sequence[Message] = ()
+        self.bootstrap_records = bootstrap_records
         """What the first active controller is to write, as formatting left it; none: defaults."""
         self._ports = ports
         self._write_state = write_state
@@ -107,9 +112,11 @@ class MetadataHost:
         self._on_step: list[Callable[[], None]] = []
         self._applied = 0
         self._unread_at: int | None = None
+        self._mended_at: int | None = None
         self._unsound_told = -1
         self._broken = False
         self._catching_up = False
+        self._next_piece: ArmedTimer | None = None
 
     def on_image(self, callback: OnImage) -> None:
         """Call back with every new image and its difference from the one before."""
@@ -137,6 +144,8 @@ class MetadataHost:
 
     def close(self) -> None:
         """Stop; the log stays open for whoever opened it."""
+        if self._next_piece is not None:
+            self._next_piece.cancel()
         self._taker.close()
         self._keeper.close()
         self._ports.unhost(METADATA_KEY)
@@ -147,22 +156,35 @@ class MetadataHost:
         self._taker.take_soon()
 
     def catch_up(self) -> None:
-        """Apply what is committed and not yet in the image, and tell everybody."""
+        """Apply what is committed and not yet in the image, and tell everybody.
+
+        A leader's image is up to date after it; a follower may go on in a turn of its own.
+        """
         high_watermark = self.machine.high_watermark
         if self._broken or self._catching_up or self._applied >= high_watermark:
             return
-        if self._waits_for_mending():
+        leads = self.machine.role is Role.LEADER
+        if self._waits_for_mending() or (self._next_piece is not None and not leads):
             return
         snapshot = newer_snapshot(self.snapshots, self._applied)
         if snapshot is not None and snapshot.end_offset > high_watermark:
             return
         self._catching_up = True
         try:
-            self._apply(Replay(self.log, self.snapshots, self._applied, high_watermark))
+            piece = None if leads else PIECE_BYTES
+            replay = Replay(self.log, self.snapshots, self._applied, high_watermark, piece)
+            self._apply(replay)
+            if replay.is_cut:
+                self._next_piece = self._ports.timers.after(0, self._go_on)
         except Exception as error:  # noqa: BLE001 - whatever it is, others would miss the image
             self._break(error)
         finally:
             self._catching_up = False
+
+    def _go_on(self) -> None:
+        """Others have had their turn."""
+        self._next_piece = None
+        self.catch_up()
 
     def _apply(self, replay: Replay) -> None:
         """Take over what is committed; everybody hears of it."""
@@ -204,12 +226,16 @@ class MetadataHost:
         damaged_at = self.log.first_damaged(replay.next_offset)
         self._unread_at = replay.next_offset if damaged_at is None else damaged_at
         self._feed(LogDamaged(self._unread_at, str(replay.damage)))
-        if self.machine.voter_set.ids != (self.machine.key.id,):
+        if self.machine.voter_set.ids == (self.machine.key.id,):
+            end = "and nobody else has it"
+        elif self._unread_at == self._mended_at:
+            end = "nor mended in its place; the next start cuts it there and fetches it again"
+        else:
             log.error("the metadata log cannot be read, and is to be mended: %s", replay.damage)
             return
         self._broken = True
-        log.critical("the metadata log cannot be read, and nobody else has it: %s", replay.damage)
-        self._on_broken(f"the metadata log cannot be read, and nobody else has it: {replay.damage}")
+        log.critical("the metadata log cannot be read, %s: %s", end, replay.damage)
+        self._on_broken(f"the metadata log cannot be read, {end}: {replay.damage}")
 
     def _waits_for_mending(self) -> bool:
         """Whether what is to be read next is known to be damaged, and nobody has mended it yet."""
@@ -217,7 +243,7 @@ class MetadataHost:
             return False
         if self.machine.role is Role.FAILED or self._unread_at == self.machine.damaged_at:
             return True
-        self._unread_at = None
+        self._mended_at, self._unread_at = self._unread_at, None
         return False
 
     def read(self, bounds: FetchBounds | DraftBounds) -> list[Buffer] | None:
@@ -228,14 +254,18 @@ class MetadataHost:
         and OSError, as reading the log does.
         """
         found = self.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
+        expected = bounds.offset
         for buffer in found.buffers:
             view = memoryview(buffer)
             for position, header in iter_headers(view):
-                if not check_crc(view, position, header):
+                is_next = header.base_offset <= expected
+                if not is_next or not check_crc(view, position, header):
                     probe("metadata.damage.served")
-                    log.error("the batch at %d of the metadata log has rotted", header.base_offset)
-                    self._feed(LogDamaged(header.base_offset, "the checksum does not match"))
+                    damaged_at = header.base_offset if is_next else expected
+                    log.error("the batch at %d of the metadata log has rotted", damaged_at)
+                    self._feed(LogDamaged(damaged_at, "it is not there, or not sound"))
                     return None
+                expected = header.next_offset
         return found.buffers
 
     def read_snapshot(self, bounds: SnapshotBounds) -> bytes | None:

@@ -26,16 +26,24 @@ class Replay:
     """The records of the log between two offsets; iterate once, then look at how far it came.
 
     If the newest snapshot ends behind `from_offset`, they are those behind the snapshot, since the
-    log then need not have what lies between. Damage ends it early, in front of the batch that
-    cannot be read, and is told by `damage`; what was read until then is whole and sound. Iterating
-    raises ReplayError, WireError and BatchError for records that are none of ours, and OSError.
+    log then need not have what lies between. It ends early behind the batch with which there are
+    `max_bytes`; `is_cut` then. Damage ends it early, in front of the batch that cannot be read, and
+    is told by `damage`; what was read until then is whole and sound. Iterating raises ReplayError,
+    WireError and BatchError for records that are none of ours, and OSError.
     """
 
     def __init__(
-        self, metadata_log: PartitionLog, store: SnapshotStore, from_offset: int, end_offset: int
+        self,
+        metadata_log: PartitionLog,
+        store: SnapshotStore,
+        from_offset: int,
+        end_offset: int,
+        max_bytes: int | None = None,
     ) -> None:
         self._log = metadata_log
         self._end_offset = end_offset
+        self._max_bytes = max_bytes
+        self.is_cut = False
         self.snapshot = newer_snapshot(store, from_offset)
         """Whose image these records are for; None: that of what lies below `from_offset`."""
         self.next_offset = from_offset
@@ -59,12 +67,26 @@ class Replay:
             if header is None:
                 return
             assert batch is not None, "a header comes with its batch"
+            if header.base_offset > self.next_offset:
+                self.damage = missing_batch(self._log, self.next_offset, header)
+                return
             if not header.is_control:
                 yield from batch_records(header, batch)
             self.next_offset = header.next_offset
             self.epoch = header.partition_leader_epoch
             self.timestamp_ms = header.max_timestamp
             self.log_bytes += header.size_bytes
+            if self._max_bytes is not None and self.log_bytes >= self._max_bytes:
+                self.is_cut = self.next_offset < self._end_offset
+                return
+
+
+def missing_batch(
+    metadata_log: PartitionLog, expected: int, header: BatchHeader
+) -> CorruptFileError:
+    """A batch of the metadata log, in which there are no gaps, does not follow the one before."""
+    reason = f"offset {expected} is missing: a batch at {header.base_offset} is in its place"
+    return CorruptFileError(metadata_log.directory, reason)
 
 
 def newer_snapshot(store: SnapshotStore, offset: int) -> SnapshotId | None:
