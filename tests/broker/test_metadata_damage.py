@@ -422,3 +422,93 @@ def test_a_running_node_that_cuts_damage_off_promises_before_it_does():
         world.start()
         log_end = world.host.log.end_offset
         assert log_end == END or world.host.machine.state.promised == (1, END), crash_at
+
+
+# -- batches that are sound and in the wrong place -------------------------------------------------
+
+
+def world_of_segments() -> MetadataWorld:
+    world = MetadataWorld(segment_bytes=500)
+    world.start()
+    world.create_topics(TOPICS * 3)
+    world.log_dir.checkpoint_recovery_points()
+    assert len(world.host.log.segment_base_offsets) > 5
+    return world
+
+
+def batches_of(world: MetadataWorld, base_offset: int) -> list[bytes]:
+    """Those of a segment, as they are on the disk."""
+    content = memoryview(world.disk.read(f"{LOG}/{base_offset:020d}.log"))
+    return [bytes(content[at : at + one.size_bytes]) for at, one in iter_headers(content)]
+
+
+def misplace(world: MetadataWorld, segment: int, batch: bytes | None = None) -> int:
+    """The second batch of a segment, or `batch`, stands where the first one was; that one's offset.
+
+    Batches of topics with short names are of one size, so what follows is where it was.
+    """
+    base_offset = world.host.log.segment_base_offsets[segment]
+    file = world.disk.open(f"{LOG}/{base_offset:020d}.log")
+    file.write_at(batches_of(world, base_offset)[1] if batch is None else batch, 0)
+    file.sync()
+    return base_offset
+
+
+@pytest.mark.parametrize("segment", [0, 2, -1])
+def test_a_gap_is_damage_wherever_it_is(segment):
+    """Other logs may have been compacted; of this one every record must be there."""
+    world = world_of_segments()
+    while len(batches_of(world, world.host.log.segment_base_offsets[-1])) < 2:
+        world.create_topic()
+    end_offset = world.host.log.end_offset
+    offset = misplace(world, segment)
+    world.crash(power=False)
+    world.voters = THREE
+    world.start()
+    assert world.host.log.end_offset == offset
+    assert world.host.machine.state.promised == (1, end_offset)
+
+
+def test_the_only_voter_does_not_pass_a_gap_over():
+    world = world_of_segments()
+    misplace(world, 2)
+    world.crash(power=False)
+    with pytest.raises(DurableDataLostError, match="the only voter"):
+        world.start()
+    world.log_dir.close(clean=False)
+    world.start(accept_loss=True)
+    assert 0 < world.topics_in_image < TOPICS * 3
+
+
+def test_a_gap_is_not_served():
+    world = world_of_segments()
+    offset = misplace(world, 2)
+    bounds = inputs.FetchBounds(ErrorCode.NONE, 1, 1, offset, world.host.log.end_offset)
+    bounds = replace(bounds, max_bytes=1 << 20)
+    assert world.host.read(bounds) is None
+    assert world.host.log.start_offset > offset, "a snapshot stands for it"
+
+
+def test_a_batch_that_cannot_be_mended_in_its_place_ends_the_node_and_the_next_start_cuts():
+    world = world_of_segments()
+    batches = {header.base_offset: bytes(batch) for header, batch in
+               world.host.log.read_all_batches(0, world.host.log.end_offset)}  # fmt: skip
+    end_offset = world.host.log.end_offset
+    world.crash(power=False)
+    world.voters = THREE
+    world.start()
+    follow(world)
+    offset = world.host.log.segment_base_offsets[2]
+    misplace(world, 2, bytes(len(batches[offset])) + b"reaches into the next one")
+    log_dir_end = world.host.log.end_offset
+    answer_fetch(world, b"", log_dir_end)  # all of it is committed
+    assert world.host.machine.damaged_at == offset and not world.broken
+    answer_fetch(world, b"", log_dir_end)  # what it had asked for before it read
+    world.timers.advance(world.config.retry_backoff_ms)
+    answer_fetch(world, batches[offset], log_dir_end)
+    assert "the next start cuts it" in world.broken[0]
+    world.crash()
+    world.broken.clear()
+    world.start()
+    assert world.host.log.end_offset == offset
+    assert world.host.machine.state.promised == (1, end_offset)

@@ -24,14 +24,13 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
 from fencepost.log.errors import CorruptFileError, DurableDataLostError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.names import partition_dir
-from fencepost.log.partition_log import PartitionLog
 from fencepost.log.quorum_state import QuorumStateFile
 from fencepost.log.salvage import log_end_of, sound_batches
 from fencepost.log.snapshots import SnapshotError, SnapshotFileKind, SnapshotReader
@@ -48,6 +47,8 @@ FORGOTTEN: Final = (
     " (fencepost quorum remove-voter) and the new one in (add-voter). Only a cluster's single"
     " controller may go on with what is left: -o fencepost.accept.loss=__cluster_metadata-0"
 )
+T = TypeVar("T")
+
 ONLY_VOTER: Final = (
     "; this is the only voter, so nobody else has the records: restore the directory from a copy,"
     " or go on without them: -o fencepost.accept.loss=__cluster_metadata-0"
@@ -56,7 +57,7 @@ ONLY_VOTER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose metadata log it is: the node, the configured voters, and whether it may have a vote."""
+    """Whose metadata log it is: the node, the configured voters, and whether others count on it."""
 
     node_id: int
     static: VoterSet
@@ -64,27 +65,30 @@ class Owner:
 
 
 def open_despite_damage(
-    open_log: Callable[[], PartitionLog],
+    open_log: Callable[[], T],
     log_dir: LogDir,
     topic: str,
     owner: Owner,
     state_file: QuorumStateFile,
-) -> PartitionLog:
-    """The log that `open_log` opens, cut where it is damaged if others have what is behind.
+) -> T:
+    """What `open_log` opens, the log being cut where it is damaged if others have what is behind.
 
     Raises CorruptFileError if that must not be, and whatever else `open_log` raises.
     """
-    try:
-        return open_log()
-    except DurableDataLostError as error:
-        if error.sound_end is None:
-            raise
-        if owner.has_promised:
-            _promise(error, error.sound_end, log_dir, topic, owner, state_file)
-        probe("metadata.damage.cut")
-        log.error("%s; the log is cut at offset %d, and fetched again", error, error.sound_end)
-        log_dir.give_up_from(topic, 0, error.sound_end)
-    return open_log()
+    cut_at: int | None = None
+    while True:
+        try:
+            return open_log()
+        except DurableDataLostError as error:
+            sound_end = error.sound_end
+            if sound_end is None or (cut_at is not None and sound_end >= cut_at):
+                raise
+            if owner.has_promised:
+                _promise(error, sound_end, log_dir, topic, owner, state_file)
+            probe("metadata.damage.cut")
+            log.error("%s; the log is cut at offset %d, and fetched again", error, sound_end)
+            log_dir.give_up_from(topic, 0, sound_end)
+            cut_at = sound_end
 
 
 def _promise(

@@ -20,16 +20,15 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from fencepost.broker.machine_ports import MachinePorts
 from fencepost.broker.metadata import METADATA_TOPIC, MetadataHost
 from fencepost.broker.metadata_damage import FORGOTTEN, Owner, open_despite_damage
-from fencepost.broker.metadata_replay import snapshot_records
+from fencepost.broker.metadata_replay import missing_batch, snapshot_records
 from fencepost.broker.snapshotting import SnapshotRules, history_of
 from fencepost.log.config import LogConfig
-from fencepost.log.errors import CorruptFileError, LogError
+from fencepost.log.errors import CorruptFileError, DurableDataLostError, LogError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.names import partition_dir
 from fencepost.log.partition_log import PartitionLog
@@ -80,18 +79,17 @@ def open_metadata(
     all the same, which is safe for a lone voter that can do without what is lost.
     """
     may_forget = accept_loss or not config.can_become_voter
-    directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
-    state_file = QuorumStateFile(log_dir.disk, directory)
+    state_file = QuorumStateFile(log_dir.disk, f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}")
     log_dir.keep_durable_end(METADATA_TOPIC, 0)
     if not may_forget:
-        _check_log_is_there(log_dir, directory)
-    what = METADATA_TOPIC, 0, Uuid.METADATA_TOPIC_ID, settings.log
-    open_log = partial(log_dir.create, *what, now_ms=now_ms, accept_loss=accept_loss)
-    owner = Owner(node_id, static, config.can_become_voter)
-    metadata_log = open_despite_damage(open_log, log_dir, METADATA_TOPIC, owner, state_file)
-    store = open_snapshots(metadata_log)
-    if metadata_log.recovery_point < metadata_log.end_offset:
-        metadata_log.flush()
+        _check_log_is_there(log_dir)
+    metadata_log, store, history = open_despite_damage(
+        lambda: _open_files(log_dir, static, settings.log, now_ms, accept_loss),
+        log_dir,
+        METADATA_TOPIC,
+        Owner(node_id, static, has_promised=not may_forget),
+        state_file,
+    )
     # A vote that is written into a directory which a power cut may take would be forgotten with it.
     log_dir.begin_durable_end(metadata_log)
     stored_state = state_file.read()
@@ -99,7 +97,7 @@ def open_metadata(
         _check_nothing_was_promised(state_file, metadata_log, store)
     machine = machine_class(
         node_id,
-        read_history(static, metadata_log, store),
+        history,
         SnapshottedLog(metadata_log, store),
         quorum_state_of(stored_state, keeps_promise=not accept_loss),
         config,
@@ -108,7 +106,7 @@ def open_metadata(
     def write_state(state: QuorumState) -> None:
         state_file.write(stored_quorum_state(state, machine.voters, machine.kraft_version))
 
-    host = MetadataHost(
+    return MetadataHost(
         ports,
         metadata_log,
         store,
@@ -117,14 +115,29 @@ def open_metadata(
         on_broken,
         write_starts=log_dir.checkpoint_start_offsets,
         rules=settings.snapshots,
+        bootstrap_records=read_bootstrap(log_dir, store),
         draw=draw,
     )
-    host.bootstrap_records = read_bootstrap(log_dir, store)
-    return host
 
 
-def _check_log_is_there(log_dir: LogDir, directory: str) -> None:
+def _open_files(
+    log_dir: LogDir, static: VoterSet, config: LogConfig, now_ms: int, accept_loss: bool
+) -> tuple[PartitionLog, SnapshotStore, VoterHistory]:
+    """The log, durable to its end, its snapshots, and the voters that they tell of.
+
+    DurableDataLostError for damage that must be cut off, other LogError, OSError.
+    """
+    what = METADATA_TOPIC, 0, Uuid.METADATA_TOPIC_ID, config
+    opened = log_dir.create(*what, now_ms=now_ms, accept_loss=accept_loss, is_gapless=True)
+    store = open_snapshots(opened)
+    if opened.recovery_point < opened.end_offset:
+        opened.flush()
+    return opened, store, read_history(static, opened, store)
+
+
+def _check_log_is_there(log_dir: LogDir) -> None:
     """Refuse to make the log anew where there was one. CorruptFileError."""
+    directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
     if log_dir.was_there(METADATA_TOPIC, 0) and not log_dir.disk.exists(directory):
         offset = log_dir.known_offset(METADATA_TOPIC, 0)
         reason = f"is gone, and had been written up to offset {offset}"
@@ -154,7 +167,8 @@ def read_history(
 ) -> VoterHistory:
     """The voters along the log: what the newest snapshot says, and the log behind it.
 
-    Raises LogError for voter sets that cannot follow each other.
+    Raises DurableDataLostError for damage that leaves no place for a good copy, LogError for voter
+    sets that cannot follow each other.
     """
     latest = store.latest()
     start_offset = metadata_log.start_offset
@@ -164,11 +178,21 @@ def read_history(
         assert header is not None, "the newest snapshot is in place"
         history = history_of(static, latest, header)
         start_offset = max(start_offset, latest.end_offset)
+    next_offset = start_offset
     try:
         for header_, batch in metadata_log.read_all_batches(start_offset, metadata_log.end_offset):
+            if header_.base_offset > next_offset:
+                raise missing_batch(metadata_log, next_offset, header_)
             if header_.is_control:
                 history.take_batch(header_.base_offset, batch)
-    except CorruptFileError as error:  # whoever applies it meets it again, and says so
+            next_offset = header_.next_offset
+    except CorruptFileError as error:
+        damaged_at = metadata_log.first_damaged(next_offset)
+        if damaged_at is not None and not metadata_log.is_framed(damaged_at):
+            raise DurableDataLostError(
+                error.path, error.reason, error.position, sound_end=damaged_at
+            ) from error
+        # A good copy will fit: whoever applies it meets it again, and has it mended.
         log.error("the voters behind the damage are not known: %s", error)
     except ValueError as error:
         raise LogError(f"{metadata_log.directory}: {error}") from None

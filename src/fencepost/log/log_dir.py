@@ -273,10 +273,12 @@ class LogDir:
         *,
         now_ms: int,
         accept_loss: bool = False,
+        is_gapless: bool = False,
     ) -> PartitionLog:
         """The partition's log: the one that is open, or that is on disk, or a new one.
 
-        A directory left by another topic of the same name is set aside first. Raises
+        A directory left by another topic of the same name is set aside first. `is_gapless`: see
+        `PartitionLog.open`. Raises
         DurableDataLostError (see `PartitionLog.open`), CorruptFileError, OSError, and ValueError
         for what cannot be a topic or a partition.
         """
@@ -287,7 +289,7 @@ class LogDir:
                 present.config = config
                 return present
             self.delete(present)
-        return self._open(topic, partition, topic_id, config, now_ms, accept_loss)
+        return self._open(topic, partition, topic_id, config, now_ms, accept_loss, is_gapless)
 
     def _open(
         self,
@@ -297,9 +299,16 @@ class LogDir:
         config: LogConfig,
         now_ms: int,
         accept_loss: bool = False,
+        is_gapless: bool = False,
     ) -> PartitionLog:
         job = self.begin_open(
-            topic, partition, topic_id, config, now_ms=now_ms, accept_loss=accept_loss
+            topic,
+            partition,
+            topic_id,
+            config,
+            now_ms=now_ms,
+            accept_loss=accept_loss,
+            is_gapless=is_gapless,
         )
         job.run()
         return self.finish_open(job)
@@ -313,6 +322,7 @@ class LogDir:
         *,
         now_ms: int,
         accept_loss: bool = False,
+        is_gapless: bool = False,
     ) -> OpenJob:
         """The work of opening or creating a log that is not open; see `OpenJob`. OSError."""
         key = topic, partition
@@ -324,10 +334,7 @@ class LogDir:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             if self._points.offsets.get(key, 0):
                 log.warning("%s is gone; it begins anew", directory)
-            for checkpoint in (self._points, self._starts, self._high_watermarks, self._cleaned):
-                checkpoint.strike(key, self._is_there)
-            if key in self._ends:
-                self._ends[key].lower(0)
+            self._strike(key)
 
         def load() -> PartitionLog:
             return PartitionLog.open(
@@ -346,6 +353,7 @@ class LogDir:
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
                 lower_checkpoints=lambda point, start: self._lower(key, point, start),
                 accept_loss=accept_loss,
+                is_gapless=is_gapless,
             )
 
         def begin_anew() -> OpenJob:
@@ -354,7 +362,13 @@ class LogDir:
             self.disk.rename(directory, aside)
             self.disk.sync_dir(self.path)
             return self.begin_open(
-                topic, partition, topic_id, config, now_ms=now_ms, accept_loss=accept_loss
+                topic,
+                partition,
+                topic_id,
+                config,
+                now_ms=now_ms,
+                accept_loss=accept_loss,
+                is_gapless=is_gapless,
             )
 
         return OpenJob(load, begin_anew, needs_recovery=not self.was_clean and not is_new)
@@ -381,6 +395,13 @@ class LogDir:
     def _is_there(self, key: TopicPartition) -> bool:
         return key in self.logs or key in self._untouched
 
+    def _strike(self, key: TopicPartition) -> None:
+        """Have no file say anything of a partition that is not there. OSError."""
+        for checkpoint in (self._points, self._starts, self._high_watermarks, self._cleaned):
+            checkpoint.strike(key, self._is_there)
+        if key in self._ends:
+            self._ends[key].lower(0)
+
     def _recovery_point(self, key: TopicPartition) -> int:
         """Everything below had been durable."""
         point = self._points.offsets.get(key, 0)
@@ -399,9 +420,13 @@ class LogDir:
     def give_up_from(self, topic: str, partition: int, offset: int) -> None:
         """Have nothing promise, durably, that there is anything from there on. OSError.
 
-        The log is not open; when it is opened, it ends there or where its files do before.
+        If the log is open it is let go of; when it is opened again it is read through from there
+        on, and ends where the first batch is not sound.
         """
         key = topic, partition
+        if key in self.logs:
+            self.logs.pop(key).close(clean=False)
+            self._untouched.add(key)
         self._lower(key, offset, offset)
         self._given_up.add(key)
 

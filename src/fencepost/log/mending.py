@@ -35,6 +35,22 @@ def first_damaged(segments: Sequence[Segment], from_offset: int) -> int | None:
     return None
 
 
+def is_framed(segment: Segment, offset: int) -> bool:
+    """Whether the batch in the place of `offset` says that it is, and the next one follows it.
+
+    Then a good copy will fit, whatever of its records is damaged. OSError.
+    """
+    try:
+        start = _begin_of(segment, offset)
+        _, header = next(segment.headers(start, segment.size_bytes), (start, None))
+        if header is None or header.base_offset != offset:
+            return False
+        following = segment.base_offset_at(start + header.size_bytes)
+    except CorruptFileError:
+        return False
+    return header.next_offset == (segment.next_offset if following is None else following)
+
+
 def mend(segment: Segment, offset: int, batch: Buffer) -> None:
     """Write the batch that begins at `offset` over what is in its place, durably.
 

@@ -52,7 +52,7 @@ from fencepost.log.errors import (
 )
 from fencepost.log.flush import FlushJob
 from fencepost.log.health import Health
-from fencepost.log.mending import first_damaged, mend
+from fencepost.log.mending import first_damaged, is_framed, mend
 from fencepost.log.names import deleted_dir
 from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS, ProducerStates
@@ -135,12 +135,14 @@ class PartitionLog:
         lower_checkpoints: Callable[[int, int], None] | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         accept_loss: bool = False,
+        is_gapless: bool = False,
     ) -> PartitionLog:
         """Open the log in `directory`, which is made if it is not there.
 
         `recovery_point`, `start_offset` and `cleaned_offset` are what was checkpointed. With
         `clean_shutdown` the files are trusted; without, everything from the recovery point on is
-        checked, cut at the first batch that is not whole and sound, and synced.
+        checked, cut at the first batch that is not whole and sound, and synced. In a log that
+        `is_gapless`, a batch must begin where the one before it ends; others may be compacted.
 
         Raises DurableDataLostError if records below the recovery point are gone or damaged (unless
         `accept_loss`), InconsistentTopicIdError, CorruptFileError, OSError.
@@ -159,6 +161,7 @@ class PartitionLog:
             topic_id=topic_id,
             producer_id_expiration_ms=producer_id_expiration_ms,
             accept_loss=accept_loss,
+            is_gapless=is_gapless,
         )
         lower = lower_checkpoints or _nobody_to_tell
         return cls(disk, directory, topic, partition, config, loaded, lower)
@@ -401,6 +404,14 @@ class PartitionLog:
         """
         self._check_readable(from_offset)
         return first_damaged(self._row.from_offset(from_offset), from_offset)
+
+    def is_framed(self, offset: int) -> bool:
+        """Whether a good copy of the damaged batch at `offset` would fit in its place.
+
+        Raises OffsetOutOfRange, LogFailedError, OSError.
+        """
+        self._check_readable(offset)
+        return is_framed(self._row.from_offset(offset)[0], offset)
 
     def mend(self, offset: int, batch: Buffer) -> None:
         """Put a good copy of the damaged batch at `offset` in its place, durably.

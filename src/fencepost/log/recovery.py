@@ -120,6 +120,7 @@ def load_log(
     topic_id: Uuid | None,
     producer_id_expiration_ms: int,
     accept_loss: bool,
+    is_gapless: bool,
 ) -> LoadedLog:
     """See `PartitionLog.open`."""
     is_new = not disk.is_dir(directory)
@@ -128,6 +129,7 @@ def load_log(
     known_id, id_written = _settle_topic_id(disk, directory, topic_id, recovery_point)
     loader = _Loader(disk, cache, directory, config, now_ms)
     loader.cleaned_offset = cleaned_offset
+    loader.is_gapless = is_gapless
     loader.report.was_unclean = not clean_shutdown and not is_new
     loader.find_segments(start_offset)
     loader.recover(recovery_point, start_offset, clean_shutdown, accept_loss)
@@ -288,6 +290,8 @@ class _Loader:
         self.report = RecoveryReport()
         self.cleaned_offset = 0
         """Below this the log was compacted, and durable when it was."""
+        self.is_gapless = False
+        """Whether every batch begins where the one before it ends."""
         self.made_first_segment = False
         self.is_durable = False
         self.holds_anything = False
@@ -328,7 +332,18 @@ class _Loader:
         )
 
     def _read_segment(self, path: str, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        return scan(self.disk, path, self.disk.size(path), base_offset)
+        return self._scan_file(path, self.disk.size(path), base_offset)
+
+    def _scan_file(
+        self, path: str, size_bytes: int, base_offset: int
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of its batches as far as they are sound and in order. OSError."""
+        expected = base_offset
+        for position, header in scan(self.disk, path, size_bytes, base_offset):
+            if self.is_gapless and header.base_offset != expected:
+                return
+            expected = header.next_offset
+            yield position, header
 
     def recover(
         self, recovery_point: int, start_offset: int, clean_shutdown: bool, accept_loss: bool
@@ -398,6 +413,8 @@ class _Loader:
         compaction has left a segment without its last batches.
         """
         gap = following.base_offset != segment.next_offset
+        if self.is_gapless:
+            return gap
         if not gap or following.base_offset <= self.cleaned_offset:
             return False
         return following.base_offset - segment.base_offset <= RELATIVE_MAX + 1
@@ -461,8 +478,8 @@ class _Loader:
         for segment, following in zip_longest(self.segments, self.segments[1:]):
             end, next_offset = 0, segment.base_offset
             size_bytes = segment.size_bytes
-            for position, header in scan(
-                self.disk, segment.path(), size_bytes, segment.base_offset
+            for position, header in self._scan_file(
+                segment.path(), size_bytes, segment.base_offset
             ):
                 end, next_offset = position + header.size_bytes, header.next_offset
             segment.next_offset = next_offset
@@ -514,8 +531,8 @@ class _Loader:
         built = IndexBuilder(segment.base_offset, self._config.index_interval_bytes)
         end, next_offset = 0, segment.base_offset
         may_gap = self._config.is_compacted
-        for position, header in scan(
-            self.disk, segment.path(), segment.size_bytes, segment.base_offset
+        for position, header in self._scan_file(
+            segment.path(), segment.size_bytes, segment.base_offset
         ):
             if not segment.has_room_for(header.last_offset):
                 break
