@@ -1,5 +1,7 @@
 """A whole node from inside: metadata and controller, storage, housekeeping, failures."""
 
+import asyncio
+import gc
 import time
 
 import pytest
@@ -263,7 +265,10 @@ def checkpointed(running: RunningNode, name: str) -> dict[str, int]:
 
 
 def test_checkpoints_are_written_now_and_then(node_factory):
-    running = node_factory(log_flush_offset_checkpoint_interval_ms=20)
+    running = node_factory(
+        log_flush_offset_checkpoint_interval_ms=20,
+        replica_high_watermark_checkpoint_interval_ms=20,
+    )
     with running.connect() as client:
         topic = make_topic(client, name="c")
         for _ in range(5):
@@ -413,3 +418,45 @@ def test_a_disk_that_refuses_the_metadata_log_is_named(node_factory):
     running.call(node.driver.disk_failed, METADATA_KEY, "no space")
     assert node.failure.startswith("the log directory failed: __cluster_metadata-0: ")
     assert not node.storage.metadata_dir.is_online
+
+
+def test_what_fails_because_the_node_ends_is_not_told_beside_the_reason(node_factory):
+    """A start whose registration fails in the same moment as the metadata."""
+    node = (running := node_factory()).node
+
+    async def fails() -> None:
+        node.fail("the metadata cannot be applied")
+        raise ValueError("no registration without metadata")
+
+    async def start() -> list[object]:
+        told: list[object] = []
+        node.loop.set_exception_handler(lambda _, context: told.append(context))
+        try:
+            with pytest.raises(StartError, match="the metadata cannot be applied"):
+                await node._unless_stopped(fails())
+            gc.collect()
+        finally:
+            node.loop.set_exception_handler(None)
+        return told
+
+    assert running.call(start) == []
+
+
+def test_who_is_waited_for_has_ended_when_the_node_is_to_stop(node_factory):
+    node = (running := node_factory()).node
+    ended: list[str] = []
+
+    async def waits() -> None:
+        try:
+            node.loop.call_soon(node.request_stop, "asked to")
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("orderly")
+
+    async def start() -> None:
+        with pytest.raises(StartError, match="asked to"):
+            await node._unless_stopped(waits())
+        assert ended == ["orderly"]
+
+    running.call(start)

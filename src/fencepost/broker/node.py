@@ -316,8 +316,10 @@ class Node:
         await asyncio.wait((task, self._stop_reason), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             task.cancel()
-        self._check_going_on()
-        return await task
+        try:
+            return await task
+        finally:
+            self._check_going_on()  # why the node ends comes before what failed because of it
 
     def _check_going_on(self) -> None:
         if self.failure is not None:
