@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -261,15 +262,11 @@ def test_i29_one_change_after_the_other_is_right() -> None:
     VoterChanges().stepped(truth, leader(1, high_watermark=3, voters=VOTERS[:2]))
 
 
+@dataclass(frozen=True)
 class Image:
-    def __init__(self, offset: int, says: str = "") -> None:
-        self.offset = offset
-        self.says = says
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Image) and (self.offset, self.says) == (other.offset, other.says)
-
-    __hash__ = None  # type: ignore[assignment]
+    offset: int
+    says: str = ""
+    parts: list[str] = field(default_factory=list)
 
 
 def test_i30_images_of_one_offset_are_equal() -> None:
@@ -278,6 +275,23 @@ def test_i30_images_of_one_offset_are_equal() -> None:
     check.image_moved(truth, 2, Image(4, "a"))
     with violates("I30"):
         check.image_moved(truth, 3, Image(4, "b"))
+
+
+def test_i30_parts_that_have_changed_on_either_side_are_compared() -> None:
+    mine, theirs = ["a"], ["a"]
+    for changed in (Image(5, parts=["b"]), Image(5, "b", mine)):
+        check, truth = Images(), truth_of(LOG, LOG)
+        check.image_moved(truth, 1, Image(4, parts=theirs))
+        check.image_moved(truth, 2, Image(4, parts=mine))
+        check.image_moved(truth, 1, Image(5, parts=theirs))
+        with violates("I30"):
+            check.image_moved(truth, 2, changed)
+    check = Images()
+    check.image_moved(truth, 1, Image(4, parts=theirs))
+    check.image_moved(truth, 2, Image(4, parts=mine))
+    check.image_moved(truth, 1, Image(5, parts=["c"]))
+    with violates("I30"):
+        check.image_moved(truth, 2, Image(5, parts=mine))
 
 
 def test_i30_images_do_not_fall_in_a_life() -> None:

@@ -103,7 +103,7 @@ def open_node(node: SimNode) -> MetadataHost:
             retention_bytes=options.retention_bytes,
             listener=LISTENER,
             endpoints=(endpoint_of(node.id),),
-            can_become_voter=options.is_dynamic,
+            can_become_voter=options.is_dynamic or node.id in options.voter_ids,
             auto_join=options.joins,
             bootstrap_servers=len(options.node_ids) if options.is_dynamic else 0,
         ),

@@ -67,8 +67,18 @@ class EventQueue:
 
     def pop(self) -> Event:
         """Take the next event out; there must be one."""
-        assert self.next_us() is not None, "there is an event"
-        return heapq.heappop(self._heap)[3]
+        event = self.pop_until(None)
+        assert event is not None, "there is an event"
+        return event
+
+    def pop_until(self, at_us: int | None) -> Event | None:
+        """Take the next event out if it is due by that time, or at all; None if there is none."""
+        heap = self._heap
+        while heap and not heap[0][3].is_due:
+            heapq.heappop(heap)
+        if not heap or (at_us is not None and heap[0][0] > at_us):
+            return None
+        return heapq.heappop(heap)[3]
 
     def due(self) -> Iterator[Event]:
         """All that are still to happen, in their order."""

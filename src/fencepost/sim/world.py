@@ -91,9 +91,9 @@ class World:
 
     def step(self) -> bool:
         """Let the next event happen; False if there is none. Raises Violation."""
-        if self.queue.next_us() is None:
+        event = self.queue.pop_until(None)
+        if event is None:
             return False
-        event = self.queue.pop()
         self.happen(event)
         return True
 
@@ -125,8 +125,8 @@ class World:
 
     def run_until(self, at_us: int) -> None:
         """Let everything happen that is due before that time."""
-        while (next_us := self.queue.next_us()) is not None and next_us <= at_us:
-            self.happen(self.queue.pop())
+        while (event := self.queue.pop_until(at_us)) is not None:
+            self.happen(event)
         self.now_us = max(self.now_us, at_us)
 
     def run_while(self, condition: Callable[[], bool], limit_us: int) -> bool:
@@ -135,11 +135,11 @@ class World:
         Whether the condition has ceased to hold.
         """
         while condition():
-            next_us = self.queue.next_us()
-            if next_us is None or next_us > limit_us:
+            event = self.queue.pop_until(limit_us)
+            if event is None:
                 self.now_us = max(self.now_us, limit_us)
                 return not condition()
-            self.happen(self.queue.pop())
+            self.happen(event)
         return True
 
     # -- looking at it -------------------------------------------------------------------------

@@ -16,13 +16,18 @@ KEPT = 256
 
 
 class Images(Check):
-    """The first image that anybody has of an offset is what all others are compared with."""
+    """The first image that anybody has of an offset is what all others are compared with.
+
+    An image shares the parts that did not change with the one before it. So of two images only
+    those parts are compared that are not the ones that were found equal the last time.
+    """
 
     kind = "I30"
 
     def __init__(self) -> None:
         self._images: dict[int, Any] = {}
         self._offsets: dict[int, int] = {}
+        self._agreed: dict[int, tuple[Any, Any]] = {}
 
     def recovered(self, truth: Truth, node_id: int, found: list[Any], start_offset: int) -> None:
         self._offsets.pop(node_id, None)
@@ -43,10 +48,20 @@ class Images(Check):
             )
         self._offsets[node_id] = image.offset
         known = self._images.setdefault(image.offset, image)
-        if known is not image and known != image:
+        if known is not image and not self._agree(node_id, image, known):
             raise Violation(self.kind, f"{node_id} has another image of {image.offset} than others")
         if len(self._images) > KEPT:
             del self._images[next(iter(self._images))]
+
+    def _agree(self, node_id: int, image: Any, known: Any) -> bool:
+        mine, theirs = self._agreed.get(node_id, (None, None))
+        self._agreed[node_id] = image, known
+        for name in image.__dataclass_fields__:
+            part, other = getattr(image, name), getattr(known, name)
+            is_known = part is getattr(mine, name, part) and other is getattr(theirs, name, other)
+            if part is not other and not (mine is not None and is_known) and part != other:
+                return False
+        return True
 
 
 CHECK = Images
