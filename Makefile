@@ -57,12 +57,15 @@ SOAK_MINUTES ?= 60
 SOAK_FROM ?= 1000000
 SOAK_JOBS ?= $(shell nproc 2>/dev/null || echo 1)
 SOAK_LEDGER ?= build/soak.json
+# Seeds that are searched for each old bug.
+SOAK_SEEDS ?= 300
 
 soak: setup ## the simulator for SOAK_MINUTES from seed SOAK_FROM on, then a search for every old bug
 	@mkdir -p $(dir $(SOAK_LEDGER))
 	$(BIN)/fencepost sim run --from $(SOAK_FROM) --minutes $(SOAK_MINUTES) --jobs $(SOAK_JOBS) \
-	    --ledger $(SOAK_LEDGER)
-	$(BIN)/fencepost sim ablations --seeds 300 --jobs $(SOAK_JOBS) --ledger $(SOAK_LEDGER)
+	    --ledger $(SOAK_LEDGER); held=$$?; \
+	$(BIN)/fencepost sim ablations --seeds $(SOAK_SEEDS) --jobs $(SOAK_JOBS) \
+	    --ledger $(SOAK_LEDGER) && exit $$held
 
 bench: setup ## every benchmark, side by side with its peers
 	$(BIN)/python benchmarks/run.py
