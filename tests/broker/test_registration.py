@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,10 @@ from fencepost.broker.config import BrokerConfig
 from fencepost.broker.endpoints import Endpoint
 from fencepost.broker.registration import Registration, RegistrationError
 from fencepost.machines.image import BrokerImage, ClusterImage, PersistentMap
+from fencepost.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from fencepost.wire.api.broker_registration import (
     BrokerRegistrationRequest,
@@ -279,3 +284,40 @@ def test_leaving_without_a_controller_is_an_error(world: World) -> None:
 def test_who_never_joined_has_nothing_to_leave(world: World) -> None:
     asyncio.run(world.registration.leave())
     assert world.asked == []
+
+
+# -- log directories (KIP-858) ---------------------------------------------------------------------
+
+
+def at_level(world: World, level: int, **broker: Any) -> None:
+    world.brokers(broker_image(1, 50, **broker))
+    world.image = replace(world.image, features={"metadata.version": level})
+
+
+def test_before_there_are_directories_nobody_is_told_of_them(world: World) -> None:
+    """Then the broker registers with them, and says where its partitions are."""
+
+    def answer(request: Message) -> Any:
+        if isinstance(request, AssignReplicasToDirsRequest):
+            return AssignReplicasToDirsResponse()
+        return world.usual(request)
+
+    world.answer = answer
+    at_level(world, 16, log_dirs=())
+    world.registration.tell_placed([(Uuid(b"topic-of-it-all!"), 0, DIRECTORY)])
+    world.join()
+    world.timers.advance(3 * INTERVAL_MS)
+    assert len(world.registrations) == 1 and len(world.beats) == 4
+
+    def told() -> list[Any]:
+        return [one for one in world.asked if isinstance(one, AssignReplicasToDirsRequest)]
+
+    assert not told()
+    at_level(world, 17, log_dirs=())
+    world.timers.advance(INTERVAL_MS)
+    assert [one.log_dirs for one in world.registrations] == [[DIRECTORY]] * 2
+    assert len({one.incarnation_id for one in world.registrations}) == 1
+    assert [one.directories[0].id for one in told()] == [DIRECTORY]
+    at_level(world, 17)
+    world.timers.advance(3 * INTERVAL_MS)
+    assert len(world.registrations) == 2 and len(told()) == 1

@@ -11,6 +11,7 @@ from typing import Any
 
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import ClusterImage, PartitionImage, TopicImage, apply_records
+from fencepost.machines.image.records import record_value
 from fencepost.wire.api.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -37,7 +38,7 @@ from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from fencepost.wire.message import Message
-from fencepost.wire.records.metadata import decode_record, encode_record
+from fencepost.wire.records.metadata import decode_record
 from fencepost.wire.types import Uuid
 
 CLUSTER_ID = "cluster"
@@ -71,7 +72,7 @@ class Bench:
 
     def written(self, decision: Decision) -> list[Message]:
         """A decision's records as they are read back from a log."""
-        return [decode_record(encode_record(record)) for record in decision.records]
+        return [decode_record(record_value(one, self.image)) for one in decision.records]
 
     def apply(self, records: list[Message]) -> None:
         self.controller.apply_all(records, len(self.log))

@@ -16,6 +16,7 @@ from fencepost.machines.image import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     BrokerImage,
+    ClusterImage,
     PartitionImage,
 )
 from fencepost.wire.api.alter_partition import (
@@ -613,7 +614,7 @@ def test_who_is_elected(
         partition_of(isr=isr, leader=leader),
         Target(election=election),
         lambda id_: id_ in active,
-        {},
+        ClusterImage(),
     )
     found = record and (record.leader, record.isr, record.leader_recovery_state)
     assert found == then

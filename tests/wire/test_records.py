@@ -45,11 +45,11 @@ def test_metadata_ids_are_kafkas():
     assert set(metadata.RECORD_CLASSES) == set(range(30)) - unused
 
 
-def test_versions_unknown_to_4_3_are_not_written_unasked():
-    assert metadata.written_version(metadata.RegisterBrokerRecord) == 3
-    assert metadata.encode_record(metadata.RegisterBrokerRecord())[2] == 3
+def test_the_newest_version_is_written_unless_another_is_asked_for():
+    record = metadata.RegisterBrokerRecord(cordoned_log_dirs=[TOPIC_ID])
+    assert metadata.encode_record(record)[2] == 4
     with pytest.raises(EncodeError):
-        metadata.encode_record(metadata.RegisterBrokerRecord(cordoned_log_dirs=[TOPIC_ID]))
+        metadata.encode_record(record, 3)
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,11 @@ from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
+from fencepost.machines.image.records import record_value
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import AppendOutcome, AppendRecords, Role
 from fencepost.machines.quorum.inputs import Resign, UpgradeKRaftVersion
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.metadata import encode_record
 
 log = logging.getLogger(__name__)
 
@@ -209,12 +209,13 @@ class ControllerHost:
     def _write(self, controller: Controller, decision: Decision, on_reply: OnReply) -> None:
         """Apply the decision's records and have them committed."""
         base_offset = self._next_offset
-        controller.apply_all(decision.records, base_offset)
         self._written_ms = self._ports.now_ms()
+        image = controller.image
         batch = build_batch(
-            [(None, encode_record(record)) for record in decision.records],
+            [(None, record_value(record, image)) for record in decision.records],
             timestamp_ms=self._written_ms,
         )
+        controller.apply_all(decision.records, base_offset)
         self._next_offset += len(decision.records)
         waiting = _Waiting(on_reply, decision.reply, batch)
         self._waiting.append(waiting)

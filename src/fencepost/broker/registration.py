@@ -169,6 +169,8 @@ class Registration:
             self._tell_untold()
 
     def _tell_untold(self) -> None:
+        if not self._image().has_directories:
+            return  # in case they are to be told one day
         untold, self._untold = self._untold, []
         for start in range(0, len(untold), ASSIGNED_AT_ONCE):
             some = untold[start : start + ASSIGNED_AT_ONCE]
@@ -240,11 +242,10 @@ class Registration:
         )
 
     def _register_again(self) -> None:
-        """The controller does not know this life: tell it of the broker once more."""
+        """Tell the controller of this life of the broker once more."""
         if self._is_registering:
             return
         self._is_registering = True
-        log.warning("the controller has forgotten this broker: registering again")
 
         def on_reply(error: ErrorCode, reply: BrokerRegistrationResponse | None) -> None:
             self._is_registering = False
@@ -330,6 +331,9 @@ class Registration:
     def _beat_and_arm(self) -> None:
         """The next heartbeat follows, whatever comes of this one."""
         self._beat()
+        if self._lacks_directories():
+            log.info("the cluster knows of log directories now: registering with them")
+            self._register_again()
         self._tell_untold()
         self._arm()
 
@@ -349,6 +353,7 @@ class Registration:
         self._is_beating = False
         code = int(error) if reply is None else reply.error_code
         if code == ErrorCode.STALE_BROKER_EPOCH:
+            log.warning("the controller has forgotten this broker: registering again")
             self._register_again()
         elif code or reply is None:
             if code != self._last_failure:
@@ -358,6 +363,17 @@ class Registration:
         self._last_failure = code
         if self._beat_again:
             self._beat()
+
+    def _lacks_directories(self) -> bool:
+        """Whether the registration is of before an upgrade to a level with log directories."""
+        image = self._image()
+        own = image.brokers.get(self._config.node_id)
+        return (
+            own is not None
+            and own.epoch == self.broker_epoch
+            and not own.log_dirs
+            and image.has_directories
+        )
 
     def _note_fenced(self, is_fenced: bool) -> None:
         if is_fenced is self._is_fenced:

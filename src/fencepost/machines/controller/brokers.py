@@ -90,7 +90,8 @@ def check_registration(image: ClusterImage, request: BrokerRegistrationRequest) 
         raise Refused(
             ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register here"
         )
-    _check_directories(image, request)
+    if image.has_directories:
+        _check_directories(image, request)
     offered = {f.name: f for f in request.features}
     if METADATA_VERSION_FEATURE not in offered:
         raise Refused(ErrorCode.INVALID_REGISTRATION, "the features lack metadata.version")
@@ -159,7 +160,7 @@ def registration_records(
             for item in request.features
         ],
         rack=request.rack,
-        log_dirs=sorted(request.log_dirs),
+        log_dirs=sorted(request.log_dirs) if image.has_directories else [],
     )
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         record.broker_epoch = existing.epoch

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fencepost.log.configdef import ConfigDef
+from fencepost.machines.image.model import METADATA_VERSION
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Partitions that one request may create."""
@@ -18,7 +19,7 @@ MAX_CONFIG_VALUE_CHARACTERS = 32_767
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids in the block that a broker is given."""
 
-METADATA_VERSION_FEATURE = "metadata.version"
+METADATA_VERSION_FEATURE = METADATA_VERSION
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
     {METADATA_VERSION_FEATURE: (7, 30), "kraft.version": (0, 1)}

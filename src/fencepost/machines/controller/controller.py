@@ -295,6 +295,9 @@ class Controller:
             brokers.check_broker_epoch(self.image, request.broker_id, request.broker_epoch)
         except Refused as refused:
             return Decision([], AssignReplicasToDirsResponse(error_code=refused.error))
+        if not self.image.has_directories:
+            error = ErrorCode.UNSUPPORTED_VERSION
+            return Decision([], AssignReplicasToDirsResponse(error_code=error))
         reply, records = directories.assign(self.image, request, self._is_unclean_allowed)
         return Decision([*records], reply)
 

@@ -104,5 +104,5 @@ def _elect(
         rest = tuple(id_ for id_ in partition.isr if id_ != broker_id)
         target = replace(target, isr=rest)
     may_lead = leadership(image.brokers, partition)
-    record = propose_change(topic.topic_id, index, partition, target, may_lead, image.brokers)
+    record = propose_change(topic.topic_id, index, partition, target, may_lead, image)
     return record or PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index)

@@ -9,7 +9,8 @@ nothing changes. Whatever the occasion, the same rules apply, in this order:
 2. A leader is elected. The present one stays if it may. Otherwise the first replica that is in the
    ISR and may lead; with an unclean election any replica that may lead, which loses data and is
    said so (`RECOVERING`); otherwise nobody.
-3. The leader epoch rises if the leader changes or a replica is taken away.
+3. The leader epoch rises if the leader changes or a replica is taken away; before 3.6-IV0 also if
+   the ISR shrinks, because the brokers of then need it (KAFKA-15021).
 4. The ISR never becomes empty: the last in-sync replica stays in it without leading, because it
    alone has all the data.
 
@@ -58,6 +59,9 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import PartitionChangeRecord, PartitionRecord
 from fencepost.wire.types import Uuid
 
+SHRINKS_WITHOUT_EPOCH_SINCE = 12
+"""The `metadata.version` from which on an ISR shrinks within a leader epoch: 3.6-IV0."""
+
 
 class Election(Enum):
     """How a leader is looked for: to keep the partition online, to get back to the preferred
@@ -86,9 +90,12 @@ def propose_change(
     partition: PartitionImage,
     target: Target,
     may_lead: MayLead,
-    brokers: Mapping[int, BrokerImage],
+    image: ClusterImage,
 ) -> PartitionChangeRecord | None:
-    """The record that makes `partition` what `target` says, or None if it is that already."""
+    """The record that makes `partition` what `target` says, or None if it is that already.
+
+    `image` is the cluster that the partition is of.
+    """
     isr = partition.isr if target.isr is None else target.isr
     replicas, isr, is_completed = _completed_reassignment(partition, isr)
     leader, is_unclean = _elect(partition, replicas, isr, target.election, may_lead)
@@ -104,15 +111,19 @@ def propose_change(
         record.leader = partition.leader  # a replica taken away is fenced by a new epoch
     if isr and isr != partition.isr:
         record.isr = list(isr)
+        is_shrunk = not set(partition.isr) <= set(isr)
+        if is_shrunk and image.metadata_version < SHRINKS_WITHOUT_EPOCH_SINCE:
+            record.leader = leader
     if recovery != partition.leader_recovery_state:
         record.leader_recovery_state = recovery
     if is_completed:
         record.removing_replicas, record.adding_replicas = [], []
         if replicas != partition.replicas:
             record.replicas = list(replicas)
-    directories = _directories(partition, replicas, brokers)
-    if directories != partition.directories:
-        record.directories = list(directories)
+    if image.has_directories:
+        directories = _directories(partition, replicas, image.brokers)
+        if directories != partition.directories:
+            record.directories = list(directories)
     return None if _says_nothing(record) else record
 
 
@@ -191,12 +202,13 @@ def _says_nothing(record: PartitionChangeRecord) -> bool:
 
 
 def new_partition_record(
-    topic_id: Uuid, index: int, replicas: list[int], brokers: Mapping[int, BrokerImage]
+    topic_id: Uuid, index: int, replicas: list[int], image: ClusterImage
 ) -> PartitionRecord:
     """A partition as it is born: all replicas that may lead are in sync, the first of them leads.
 
     Raises Refused with INVALID_REPLICA_ASSIGNMENT if none may.
     """
+    brokers = image.brokers
     isr = [id_ for id_ in replicas if brokers[id_].is_active]
     if not isr:
         raise Refused(
@@ -214,7 +226,9 @@ def new_partition_record(
         leader_recovery_state=RECOVERED,
         leader_epoch=0,
         partition_epoch=0,
-        directories=[default_directory(brokers, id_) for id_ in replicas],
+        directories=[default_directory(brokers, id_) for id_ in replicas]
+        if image.has_directories
+        else [],
     )
 
 
@@ -292,7 +306,7 @@ def _changes(
     for topic, index, partition in found:
         may_lead = leadership(image.brokers, partition, without, with_)
         record = propose_change(
-            topic.topic_id, index, partition, target(topic, partition), may_lead, image.brokers
+            topic.topic_id, index, partition, target(topic, partition), may_lead, image
         )
         if record is not None:
             records.append(record)
@@ -347,7 +361,7 @@ def alter_partition(
         election=Election.UNCLEAN if is_unclean_allowed else Election.ONLINE,
     )
     may_lead = leadership(image.brokers, partition)
-    record = propose_change(topic.topic_id, index, partition, target, may_lead, image.brokers)
+    record = propose_change(topic.topic_id, index, partition, target, may_lead, image)
     result = partition if record is None else partition.merged_with(record)
     if record is not None and record.leader not in (NO_LEADER_CHANGE, sender):
         return _alter_error(index, ErrorCode.NEW_LEADER_ELECTED), record

@@ -97,9 +97,8 @@ class TopicMaker:
             assignments = self._automatic_assignments(topic)
         topic_id = next(self._new_ids)
         assert topic_id not in self._image.topics_by_id, "topic ids are new"
-        brokers = self._image.brokers
         partitions = [
-            new_partition_record(topic_id, index, replicas, brokers)
+            new_partition_record(topic_id, index, replicas, self._image)
             for index, replicas in enumerate(assignments)
         ]
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
@@ -354,6 +353,6 @@ def _more_partitions(
             check_assignment(image, assignment.broker_ids, replication_factor)
             placed.append(list(assignment.broker_ids))
     return [
-        new_partition_record(topic.topic_id, present + i, replicas, image.brokers)
+        new_partition_record(topic.topic_id, present + i, replicas, image)
         for i, replicas in enumerate(placed)
     ]

@@ -16,6 +16,13 @@ from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import PartitionChangeRecord, PartitionRecord
 from fencepost.wire.types import Uuid
 
+METADATA_VERSION = "metadata.version"
+"""The feature whose level says which records and fields there may be in the metadata log."""
+NEWEST_LEVEL = 1 << 15
+"""Above all levels there are."""
+DIRECTORIES_SINCE = 17
+"""The `metadata.version` from which on replicas have directories: 3.7-IV2 (KIP-858)."""
+
 NO_LEADER = -1
 """The leader of a partition that has none."""
 
@@ -234,6 +241,16 @@ class ClusterImage:
     next_producer_id: int = 0
     others: PersistentMap[tuple[object, ...], Message] = field(default_factory=PersistentMap)
     pending: tuple[Message, ...] | None = None
+
+    @property
+    def metadata_version(self) -> int:
+        """The level of `metadata.version`; NEWEST_LEVEL as long as none is finalized."""
+        return self.features.get(METADATA_VERSION, NEWEST_LEVEL)
+
+    @property
+    def has_directories(self) -> bool:
+        """Whether the metadata say in which directories replicas are."""
+        return self.metadata_version >= DIRECTORIES_SINCE
 
     def standing_at(self, offset: int, epoch: int) -> ClusterImage:
         """This image as the log's up to `offset`, the record there being of `epoch`."""

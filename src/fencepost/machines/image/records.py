@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from fencepost.machines.image.model import (
+    DIRECTORIES_SINCE,
+    METADATA_VERSION,
     BrokerImage,
     ClusterImage,
     ControllerImage,
@@ -24,19 +26,15 @@ from fencepost.machines.image.model import (
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 
-METADATA_VERSION: Final = "metadata.version"
-NEWEST: Final = 1 << 15
-"""Above all levels there are."""
-
-_DIRECTORIES_SINCE: Final = 17  # 3.7-IV2, KIP-858
 _ELR_SINCE: Final = 23  # 4.0-IV1, KIP-966
 _CORDONED_SINCE: Final = 30  # 4.3-IV0, KIP-1066
 _CORDONED_VERSION: Final = 4
 _VERSIONS_SINCE: Mapping[type[Message], tuple[tuple[int, int], ...]] = {
-    records.PartitionRecord: ((_ELR_SINCE, 2), (_DIRECTORIES_SINCE, 1), (0, 0)),
+    records.PartitionRecord: ((_ELR_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
+    records.PartitionChangeRecord: ((_ELR_SINCE, 2), (DIRECTORIES_SINCE, 1), (0, 0)),
     records.RegisterBrokerRecord: (
         (_CORDONED_SINCE, _CORDONED_VERSION),
-        (_DIRECTORIES_SINCE, 3),
+        (DIRECTORIES_SINCE, 3),
         (8, 2),
         (0, 1),
     ),
@@ -59,7 +57,7 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
     """
     if image.pending is not None:
         raise ValueError("a metadata transaction is open")
-    level = image.features.get(METADATA_VERSION, NEWEST)  # none is there before the first batch
+    level = image.metadata_version
     others = _others_by_kind(image)
     yield from _features(image)
     yield from others.pop("zk-migration", ())
@@ -83,12 +81,33 @@ def image_records(image: ClusterImage) -> Iterator[tuple[Message, int]]:
         yield from others[rest]
 
 
+def record_value(record: Message, image: ClusterImage) -> bytes:
+    """The value of the log record that holds `record`, the next one behind what `image` tells.
+
+    EncodeError if it has something to say that the cluster's `metadata.version` does not know.
+    """
+    if isinstance(record, records.BrokerRegistrationChangeRecord):
+        version = _least_version(record)
+    else:
+        version = written_at(type(record), image.metadata_version)
+    return records.encode_record(record, version)
+
+
 def written_at(record_class: type[Message], metadata_version: int) -> int:
     """The version in which such records are written at this level of `metadata.version`."""
     for since, version in _VERSIONS_SINCE.get(record_class, ()):
         if metadata_version >= since:
             return version
-    return records.written_version(record_class)
+    return record_class.max_version
+
+
+def _least_version(change: records.BrokerRegistrationChangeRecord) -> int:
+    """The version that can say it: as Kafka does, so that only what is new needs new readers."""
+    if change.cordoned_log_dirs is not None:
+        return 3
+    if change.log_dirs:
+        return 2
+    return 1 if change.in_controlled_shutdown else 0
 
 
 def _features(image: ClusterImage) -> Iterator[tuple[Message, int]]:
@@ -126,7 +145,7 @@ def _broker_record(broker: BrokerImage, level: int) -> tuple[Message, int]:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
     )
-    if version >= written_at(records.RegisterBrokerRecord, _DIRECTORIES_SINCE):
+    if version >= written_at(records.RegisterBrokerRecord, DIRECTORIES_SINCE):
         record.log_dirs = list(broker.log_dirs)
     if broker.cordoned_log_dirs is not None:
         record.cordoned_log_dirs = list(broker.cordoned_log_dirs)
@@ -197,7 +216,7 @@ def _others_by_kind(image: ClusterImage) -> dict[object, list[tuple[Message, int
     found: dict[object, list[tuple[Message, int]]] = {}
     for key in sorted(image.others, key=repr):
         record = image.others[key]
-        found.setdefault(key[0], []).append((record, records.written_version(type(record))))
+        found.setdefault(key[0], []).append((record, type(record).max_version))
     return found
 
 

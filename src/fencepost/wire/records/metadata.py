@@ -4,9 +4,8 @@ A record is framed as `framed` says: uvarint frame version (1), uvarint record i
 of the record, and the record in its flexible form. The record classes are in `metadata_nodes`,
 `metadata_topics` and `metadata_security`; this module knows all of them.
 
-Which version of a record may be written depends on the cluster's `metadata.version`.
-`written_version` answers for the one this project formats clusters with, so that Apache Kafka of
-the same release reads what we write.
+Which version of a record may be written depends on the cluster's `metadata.version`; without a
+word of that, records are written in their newest, that of 4.3-IV0.
 """
 
 from __future__ import annotations
@@ -88,7 +87,6 @@ __all__ = [
     "ZkMigrationStateRecord",
     "decode_record",
     "encode_record",
-    "written_version",
 ]
 
 _CLASSES: tuple[type[Message], ...] = (
@@ -126,27 +124,15 @@ RECORD_CLASSES: dict[int, type[Message]] = {
 }
 """Every record class by its id on disk."""
 
-# Versions newer than metadata.version 4.3-IV0 knows are read but not written.
-_WRITTEN_BELOW_MAX: dict[type[Message], int] = {
-    RegisterBrokerRecord: 3,
-    BrokerRegistrationChangeRecord: 2,
-}
-
-
-def written_version(record_class: type[Message]) -> int:
-    """The version in which records of this class are written at metadata.version 4.3-IV0."""
-    return _WRITTEN_BELOW_MAX.get(record_class, record_class.max_version)
-
-
 _LOG = FramedLog("metadata", RECORD_CLASSES)
 
 
 def encode_record(record: Message, version: int | None = None) -> bytes:
-    """The value of the log record that holds `record`, at `version` or at `written_version`.
+    """The value of the log record that holds `record`, at `version` or at its newest.
 
     Raises EncodeError for a message that is no metadata record or does not fit the version.
     """
-    return _LOG.encode(record, written_version(type(record)) if version is None else version)
+    return _LOG.encode(record, type(record).max_version if version is None else version)
 
 
 decode_record = _LOG.decode
