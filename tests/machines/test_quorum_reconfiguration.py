@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from fencepost.machines.quorum import Role, answered, inputs, membership
+from fencepost.machines.quorum import QuorumState, Role, answered, inputs, membership
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey
 from fencepost.wire.api.api_versions import (
     ApiVersionsRequest,
@@ -170,6 +171,38 @@ def test_a_voter_is_removed_and_goes_on_as_an_observer() -> None:
     assert world.has_converged()
     world.wait(20_000)
     assert world.machine(1).role is Role.LEADER, "it does not disturb the others"
+
+
+@pytest.mark.parametrize("has_followed", [True, False])
+def test_a_voter_that_slept_until_nobody_it_knew_is_there_finds_the_others(
+    has_followed: bool,
+) -> None:
+    """By its log it is one of 1, 2 and 3 and can wait for their votes for ever. 4 and 5, which are
+    the voters now, are only in its configuration."""
+    world = led(others=2)
+    world.crash(3)
+    if not has_followed:
+        world.nodes[3].state = QuorumState(world.nodes[3].state.epoch)
+    changes: list[Callable[[int], None]] = [
+        lambda leader: world.remove_voter(leader, world.voter(3).key),
+        lambda leader: world.add_voter(leader, 4),
+        lambda leader: world.add_voter(leader, 5),
+        lambda leader: world.remove_voter(leader, world.voter(2).key),
+        lambda leader: world.remove_voter(leader, world.voter(1).key),
+    ]
+    for change in changes:
+        leader = world.leader()
+        assert leader is not None
+        change(leader)
+        world.wait(3_000)
+    assert set(world.changes.values()) == {ErrorCode.NONE}
+    world.crash(1)
+    world.crash(2)
+    world.wait(10_000)
+    world.start(3)
+    world.wait(10_000)
+    assert world.leader() in (4, 5) and world.machine(3).leader_id == world.leader()
+    assert world.machine(3).voters == (4, 5)
 
 
 def test_a_leader_that_removes_itself_sees_it_committed_and_goes() -> None:

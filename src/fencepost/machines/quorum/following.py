@@ -7,7 +7,8 @@ in every leader's log, so a leader that asks for more is not one, and the node s
 
 Observers, nodes without a vote, follow in the same way. As long as they know no leader they ask the
 bootstrap servers and the voters one after another, with the very same fetch; a node that does not
-lead says who does, and where it is reached.
+lead says who does, and where it is reached. Voters ask the bootstrap servers, too: who has slept
+while the others left and new ones came may be no voter any more, and know nobody that is there.
 """
 
 from __future__ import annotations
@@ -160,27 +161,29 @@ class Following(Snapshots):
             if others and self._asks_around(body):
                 return others[(self._node_id + body.misses // 2) % len(others)]
             return body.leader_id
-        if isinstance(body, Unattached) and not self.is_voter:
+        if isinstance(body, Unattached):
             targets = self._probe_targets()
-            # Observers begin with different ones.
+            # Nodes begin with different ones.
             return targets[(self._node_id + body.probed) % len(targets)] if targets else None
         return None
 
     def _asks_around(self, follower: Follower) -> bool:
         """Whether to ask somebody else than the leader, which has not answered the last time.
 
-        Voters are told of new leaders. An observer finds out by itself, and sooner than by its
-        fetch timeout if it asks the leader and the others by turns, as Kafka's do.
+        Voters are told of new leaders, if these know them. Others find out by themselves, and
+        sooner than by the fetch timeout if they ask the leader and the others by turns, as Kafka's
+        do.
         """
-        return follower.misses % 2 == 1 and not self.is_voter
+        return follower.misses % 2 == 1
 
     def _probe_targets(self) -> tuple[int, ...]:
         """Whom to ask who leads: the bootstrap servers under their pseudo ids, then the voters.
 
-        Bootstrap servers come first because voters may be known only by what an old log says.
+        Bootstrap servers come first because voters may be known only by what an old log says. A
+        voter hears from other voters when it asks for their votes.
         """
         servers = tuple(-2 - index for index in range(self._config.bootstrap_servers))
-        return servers + self._others
+        return servers if self.is_voter else servers + self._others
 
     def _fetch_request(self) -> Message:
         return messages.fetch_request(

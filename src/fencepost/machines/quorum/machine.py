@@ -19,6 +19,7 @@ Roles, and what leads from one to another; e is the present epoch.
 | any         | a higher epoch with a leader                             | Follower(>e)        |
 | any         | a higher epoch that it is said to lead itself            | Unattached(>e)      |
 | any         | a higher epoch that no election can have come to         | (it is ignored)     |
+| lone voter  | any of these, unless it has voted for another in it      | Leader(>e+1)        |
 | Unattached  | the leader of e is heard of                              | Follower(e)         |
 | Unattached  | election timeout (observers have none: they ask around)  | Prospective(e)      |
 | Prospective | a majority would vote for it                             | Candidate(e+1)      |
@@ -32,6 +33,7 @@ Roles, and what leads from one to another; e is the present epoch.
 | Leader      | its removal from the voters is committed                 | Resigned(e)         |
 | Follower    | fetch timeout, or the leader resigns and it is our turn  | Prospective(e)      |
 | Follower    | nothing listens where the leader was; and it is our turn | Prospective(e)      |
+| Follower    | its leader turns out to be none, and another is          | Follower(e)         |
 | Follower    | fetch timeout of an observer                             | Unattached(e)       |
 | Resigned    | election timeout of a voter                              | Prospective(e)      |
 | Resigned    | election timeout of one that was removed                 | Unattached(e+1)     |
