@@ -17,6 +17,7 @@ from fencepost.batch.control import build_control_batch
 from fencepost.batch.header import HEADER_BYTES
 from fencepost.batch.records import build_batch
 from fencepost.broker.snapshot_keeper import FREE_KEPT_BYTES
+from fencepost.log.errors import CorruptFileError
 from fencepost.log.snapshots import SnapshotHeader, SnapshotStore
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.api.fetch import FetchRequest
@@ -241,6 +242,17 @@ def test_a_disk_that_refuses_meanwhile_ends_it():
     follower.world.disk.fault = refuses
     look_aside(follower)
     assert "broken" in follower.world.ports.failures[0]
+
+
+def test_a_log_that_cannot_be_emptied_ends_it(monkeypatch):
+    follower = all_given()
+
+    def fail(_: int) -> None:
+        raise CorruptFileError(LOG, "cannot be emptied")
+
+    monkeypatch.setattr(follower.world.host.log, "truncate_fully_and_start_at", fail)
+    look_aside(follower)
+    assert "cannot be emptied" in follower.world.ports.failures[0]
 
 
 def test_what_nobody_has_foreseen_is_told_and_no_end(caplog, monkeypatch):

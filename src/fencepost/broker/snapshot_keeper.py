@@ -29,6 +29,7 @@ from fencepost.broker.machine_ports import MachinePorts
 from fencepost.broker.metadata_replay import load_snapshot
 from fencepost.broker.snapshotting import history_of
 from fencepost.log.disk import File
+from fencepost.log.errors import LogError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import (
     FetchedSnapshot,
@@ -186,11 +187,11 @@ class SnapshotKeeper:
                 self._refuse(work.snapshot_id, error)
             else:
                 self._put_in_place(work, loading)
-        except OSError as failure:
+        except (LogError, OSError) as failure:
             self._on_disk_failed(str(failure))
 
     def _put_in_place(self, work: InstallSnapshot, loading: _Loading) -> None:
-        """The log goes on from the snapshot; the machine hears so. OSError."""
+        """The log goes on from the snapshot; the machine hears so. LogError, OSError."""
         snapshot_id = work.snapshot_id
         self._store.place(loading.fetched, loading.header)
         self._loaded = snapshot_id, loading.image
