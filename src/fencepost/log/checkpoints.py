@@ -17,13 +17,17 @@ another digit is for the reader of the file to catch against the log.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from fencepost.log.disk import Disk
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.names import is_valid_topic
+
+log = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
 
@@ -77,6 +81,61 @@ class OffsetCheckpoint:
         except FileNotFoundError:
             return {}
         return decode_offsets(self._path, data)
+
+
+class KeptCheckpoint:
+    """One checkpoint file and what it says; it may be written by several threads."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._lock = threading.Lock()
+        self._file = OffsetCheckpoint(disk, path)
+        try:
+            self.offsets = self._file.read()
+            self._is_known = True
+        except CorruptFileError as error:
+            log.warning("starting without a checkpoint: %s", error)
+            self.offsets = {}
+            self._is_known = False
+
+    def write(self, offsets: dict[TopicPartition, int]) -> None:
+        """Replace the file if it says anything else. OSError."""
+        with self._lock:
+            self._write(offsets)
+
+    def strike(self, key: TopicPartition, is_there: Callable[[TopicPartition], bool]) -> None:
+        """Take one partition out, and with it all that are not there any more. OSError.
+
+        So a topic of many partitions that is deleted and created again costs one write.
+        """
+        with self._lock:
+            if key in self.offsets:
+                kept = {at: offset for at, offset in self.offsets.items() if is_there(at)}
+                kept.pop(key, None)
+                self._write(kept)
+
+    def lower(self, key: TopicPartition, offset: int) -> None:
+        """Have the file say no more than `offset` of a partition. OSError."""
+        with self._lock:
+            if self.offsets.get(key, 0) > offset:
+                self._write({**self.offsets, key: offset})
+
+    def put(self, key: TopicPartition, offset: int, unless: Callable[[], bool]) -> None:
+        """Have the file say `offset` of a partition, unless that is not so any more. OSError."""
+        with self._lock:
+            if not unless():
+                self._write({**self.offsets, key: offset})
+
+    def keep(self, is_there: Callable[[TopicPartition], bool]) -> None:
+        """Take out all partitions that are not there. OSError."""
+        with self._lock:
+            self._write({key: at for key, at in self.offsets.items() if is_there(key)})
+
+    def _write(self, offsets: dict[TopicPartition, int]) -> None:
+        if offsets != self.offsets or not self._is_known:
+            self._is_known = False  # a write that fails may have replaced the file all the same
+            self._file.write(offsets)
+            self.offsets = offsets
+            self._is_known = True
 
 
 def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:

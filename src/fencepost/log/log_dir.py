@@ -30,13 +30,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from uuid import uuid4
 
-from fencepost.log.checkpoints import OffsetCheckpoint, TopicPartition
+from fencepost.log.checkpoints import KeptCheckpoint, TopicPartition
 from fencepost.log.cleaner.job import Cleaning
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
@@ -72,61 +71,6 @@ log = logging.getLogger(__name__)
 
 _FILES_WHILE_LOADING: Final = 16
 """Files that one log may have open while it is being opened."""
-
-
-class _Checkpoint:
-    """One checkpoint file and what it says."""
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._lock = threading.Lock()
-        self._file = OffsetCheckpoint(disk, path)
-        try:
-            self.offsets = self._file.read()
-            self._is_known = True
-        except CorruptFileError as error:
-            log.warning("starting without a checkpoint: %s", error)
-            self.offsets = {}
-            self._is_known = False
-
-    def write(self, offsets: dict[TopicPartition, int]) -> None:
-        """Replace the file if it says anything else. OSError."""
-        with self._lock:
-            self._write(offsets)
-
-    def strike(self, key: TopicPartition, is_there: Callable[[TopicPartition], bool]) -> None:
-        """Take one partition out, and with it all that are not there any more. OSError.
-
-        So a topic of many partitions that is deleted and created again costs one write.
-        """
-        with self._lock:
-            if key in self.offsets:
-                kept = {at: offset for at, offset in self.offsets.items() if is_there(at)}
-                kept.pop(key, None)
-                self._write(kept)
-
-    def lower(self, key: TopicPartition, offset: int) -> None:
-        """Have the file say no more than `offset` of a partition. OSError."""
-        with self._lock:
-            if self.offsets.get(key, 0) > offset:
-                self._write({**self.offsets, key: offset})
-
-    def put(self, key: TopicPartition, offset: int, unless: Callable[[], bool]) -> None:
-        """Have the file say `offset` of a partition, unless that is not so any more. OSError."""
-        with self._lock:
-            if not unless():
-                self._write({**self.offsets, key: offset})
-
-    def keep(self, is_there: Callable[[TopicPartition], bool]) -> None:
-        """Take out all partitions that are not there. OSError."""
-        with self._lock:
-            self._write({key: at for key, at in self.offsets.items() if is_there(key)})
-
-    def _write(self, offsets: dict[TopicPartition, int]) -> None:
-        if offsets != self.offsets or not self._is_known:
-            self._is_known = False  # a write that fails may have replaced the file all the same
-            self._file.write(offsets)
-            self.offsets = offsets
-            self._is_known = True
 
 
 class OpenJob:
@@ -177,10 +121,10 @@ class LogDir:
         self._lock = disk.lock(f"{path}/{LOCK_FILE}")
         try:
             self.meta: MetaProperties = read_meta_properties(disk, path)
-            self._points = _Checkpoint(disk, f"{path}/{RECOVERY_POINT_FILE}")
-            self._starts = _Checkpoint(disk, f"{path}/{LOG_START_OFFSET_FILE}")
-            self._high_watermarks = _Checkpoint(disk, f"{path}/{HIGH_WATERMARK_FILE}")
-            self._cleaned = _Checkpoint(disk, f"{path}/{CLEANER_FILE}")
+            self._points = KeptCheckpoint(disk, f"{path}/{RECOVERY_POINT_FILE}")
+            self._starts = KeptCheckpoint(disk, f"{path}/{LOG_START_OFFSET_FILE}")
+            self._high_watermarks = KeptCheckpoint(disk, f"{path}/{HIGH_WATERMARK_FILE}")
+            self._cleaned = KeptCheckpoint(disk, f"{path}/{CLEANER_FILE}")
             # What the last process renamed and did not live to sync must not be seen and then lost.
             disk.sync_dir(path)
             broker_epoch = read_clean_shutdown(disk, path)

@@ -33,7 +33,7 @@ from fencepost.broker.leaders import LeaderHints
 from fencepost.broker.registry import RequestContext, handles
 from fencepost.broker.replicas import HostedPartition
 from fencepost.log.errors import LogError, OffsetOutOfRange
-from fencepost.log.partition_log import ReadResult
+from fencepost.log.reading import ReadResult
 from fencepost.machines.fetch import FetchContext, FetchOutcome, FetchWanted, PendingFetch
 from fencepost.machines.partition import FetchBounds, Isolation
 from fencepost.wire.api.fetch import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.log import recovery
+from fencepost.log import scanning
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
@@ -13,7 +13,7 @@ def _believe(*_: object) -> bool:
 
 ABLATION = Ablation(
     "a batch that rotted before it was committed is taken for sound by recovery",
-    Rules(patches=((recovery, "check_crc", _believe),)),
+    Rules(patches=((scanning, "check_crc", _believe),)),
     scenarios=("S52",),
     is_found_by_search=False,
 )
