@@ -22,6 +22,7 @@ from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
 from fencepost.log.log_dir import LogDir
 
+from ..waiting import eventually
 from . import apache
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -168,12 +169,10 @@ def batches(place: Path) -> list[tuple[BatchHeader, list[Record]]]:
 def wait_until_kafka_is_done(place: Path) -> None:
     checkpoint = place / "data" / "cleaner-offset-checkpoint"
     active = int(segments(place)[-1].stem)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if checkpoint.exists() and f"{TOPIC} 0 {active}" in checkpoint.read_text():
-            return
-        time.sleep(0.1)
-    pytest.fail(f"Kafka has not compacted up to {active}: {checkpoint.read_text()}")
+    eventually(
+        lambda: checkpoint.exists() and f"{TOPIC} 0 {active}" in checkpoint.read_text(),
+        f"Kafka has compacted up to {active}",
+    )
 
 
 def dump_all(place: Path) -> str:

@@ -7,9 +7,8 @@ coordinator addresses are each broker's own and are not compared. Where Fencepos
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -46,9 +45,10 @@ from fencepost.wire.errors import ErrorCode as E
 from fencepost.wire.records.consumer import ConsumerProtocolSubscription, encode_prefixed
 from fencepost.wire.types import Uuid
 
+from ..waiting import eventually
+
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-DEADLINE_S = 20
 UNKNOWN_ID = Uuid(b"nobody has this!")
 
 
@@ -60,21 +60,13 @@ def fresh(what: str = "group") -> str:
     return f"{what}{uuid.uuid4().hex[:12]}"
 
 
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + DEADLINE_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return value
-
-
 @pytest.fixture(scope="module")
 def address(bootstrap: str) -> tuple[str, int]:
     host, _, port = bootstrap.rpartition(":")
     with Connection(host, int(port), timeout_ms=20_000) as connection:
         request = FindCoordinatorRequest(key="any")
-        until(lambda: connection.request(request, 3).error_code == 0)
-        until(lambda: connection.request(ListGroupsRequest(), 4).error_code == 0)
+        eventually(lambda: connection.request(request, 3).error_code == 0)
+        eventually(lambda: connection.request(ListGroupsRequest(), 4).error_code == 0)
     return host, int(port)
 
 
@@ -96,7 +88,7 @@ def group(broker: Connection) -> str:
     """The id of a group that nobody has used, whose coordinator is loaded."""
     name = fresh()
     beat = HeartbeatRequest(group_id=name, generation_id=1, member_id="x")
-    until(lambda: broker.request(beat, 4).error_code == E.UNKNOWN_MEMBER_ID)
+    eventually(lambda: broker.request(beat, 4).error_code == E.UNKNOWN_MEMBER_ID)
     return name
 
 
@@ -112,7 +104,7 @@ def make_topic(broker: Connection, name: str) -> Any:
     (made,) = broker.request(CreateTopicsRequest(topics=[wanted]), 7).topics
     assert made.error_code == 0
     probe = fresh("probe")
-    until(lambda: commit(broker, probe, name) == 0)
+    eventually(lambda: commit(broker, probe, name) == 0)
     return made
 
 
@@ -332,7 +324,7 @@ def test_two_members_and_all_that_they_hear(
     one = form(broker, group)
     two_id = join(other, group).member_id
     waiting = other.send(join_request(group, two_id), 9)
-    until(lambda: heartbeat(broker, group, 1, one.member_id) == E.REBALANCE_IN_PROGRESS)
+    eventually(lambda: heartbeat(broker, group, 1, one.member_id) == E.REBALANCE_IN_PROGRESS)
     assert describe(broker, group).group_state == "PreparingRebalance"
     assert sync(broker, group, 1, one.member_id).error_code == E.REBALANCE_IN_PROGRESS
     leader, follower = join(broker, group, one.member_id), other.receive(waiting)
@@ -604,7 +596,7 @@ def test_deleting_the_topic_forgets_its_offsets(broker: Connection, group: str) 
     commit(broker, group, doomed.name)
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=doomed.name)], timeout_ms=10_000)
     assert broker.request(request, 6).responses[0].error_code == 0
-    until(lambda: offsets(broker, group) == {})
+    eventually(lambda: offsets(broker, group) == {})
 
 
 # Looking at groups, deleting them

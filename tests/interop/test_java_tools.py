@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import uuid
 
 import pytest
 
+from ..waiting import eventually
 from .apache import ToolFailedError, run_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
-
-
-@pytest.fixture
-def topic() -> str:
-    """A name nobody else uses."""
-    return f"tools-{uuid.uuid4().hex[:8]}"
 
 
 def create(bootstrap: str, topic: str, *more: str, partitions: int = 2) -> None:
@@ -52,7 +46,7 @@ def test_topics_create_list_describe_alter_delete(bootstrap: str, topic: str):
         "topics", *server, "--describe", "--topic", topic
     ).stdout  # fmt: skip
     run_tool("topics", *server, "--delete", "--topic", topic)
-    assert topic not in run_tool("topics", *server, "--list").lines
+    eventually(lambda: topic not in run_tool("topics", *server, "--list").lines, "it is gone")
 
 
 def test_creating_a_topic_twice_and_with_a_bad_name_is_refused(bootstrap: str, topic: str):

@@ -25,6 +25,7 @@ from fencepost.log.disk import OsDisk
 from fencepost.log.log_dir import LogDir
 from fencepost.testing import Cluster
 
+from ..waiting import eventually
 from . import apache
 from .test_directories import WITHOUT_WHAT_WE_LACK, format_by_kafka
 
@@ -104,16 +105,16 @@ def write_transactions(servers: str) -> None:
 def write_compacted(servers: str, text: str, data_dir: Path) -> None:
     """The same few keys again and again, until a cleaner has been at work."""
     producer = Producer({"bootstrap.servers": servers, "compression.type": "lz4"})
-    deadline = time.monotonic() + 30
     cleaned = data_dir / "cleaner-offset-checkpoint"
-    while time.monotonic() < deadline:
+
+    def is_compacted() -> bool:
         for number in range(40):
             producer.produce("compacted", key=b"%d" % (number % 7), value=text.encode())
         producer.flush(30)
-        time.sleep(0.2)
-        if cleaned.exists() and "compacted 0" in cleaned.read_text():
-            return
-    pytest.fail("Kafka did not compact anything")
+        time.sleep(0.2)  # so that there is little to dump in the end
+        return cleaned.exists() and "compacted 0" in cleaned.read_text()
+
+    eventually(is_compacted, "Kafka has compacted something")
 
 
 def read_in_group(servers: str) -> None:
