@@ -771,3 +771,19 @@ def test_no_room_for_a_segment_is_an_error_and_the_log_stays_as_it_was():
     append(log)
     log.roll(NOW_MS)
     assert log.segment_base_offsets == [0, 2]
+
+
+def test_where_a_batch_begins_is_where_the_log_can_be_cut(disk):
+    log = open_log(disk, "/data/t-0", config(internal_segment_bytes=300))
+    starts = [append(log, make_batch(4, 30)).first_offset for _ in range(6)]
+    assert len(log.segment_base_offsets) > 2
+    for offset in range(24):
+        assert log.batch_start(offset) == offset - offset % 4
+    assert log.batch_start(24) == 24
+    for offset in (-1, 25):
+        with pytest.raises(OffsetOutOfRange):
+            log.batch_start(offset)
+    for offset in (22, 18, 9):
+        cut = log.batch_start(offset)
+        log.truncate_to(offset)
+        assert log.end_offset == cut and cut in starts

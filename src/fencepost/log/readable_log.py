@@ -159,6 +159,17 @@ class ReadableLog:
         if not self._start_offset <= offset <= self._end_offset:
             raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
 
+    def batch_start(self, offset: int) -> int:
+        """Where the batch begins that holds the record at `offset`: the log can be cut there.
+
+        `offset` itself at the log's end, or where compaction has left nothing of it. Raises
+        OffsetOutOfRange, CorruptFileError, LogFailedError, OSError.
+        """
+        self._check_readable(offset)
+        segment = self._row.from_offset(offset)[0]
+        base_offset = segment.base_offset_at(segment.position_of(offset))
+        return offset if base_offset is None else min(offset, base_offset)
+
     def read_all_batches(
         self, from_offset: int, upto: int
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
