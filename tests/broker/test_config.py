@@ -1,5 +1,7 @@
 """server.properties and overrides: what is taken, and that every mistake is named."""
 
+from pathlib import Path
+
 import pytest
 
 from fencepost.broker.config import BrokerConfig, ConfigError
@@ -116,6 +118,11 @@ def test_a_number_out_of_bounds_is_told_one_upper_bound(codec):
 def test_what_a_value_must_be_is_a_sentence(key, value, says):
     with pytest.raises(ConfigError, match=says):
         BrokerConfig.load(None, {f"log.{key}" if key == "retention.ms" else key: value})
+
+
+def test_a_file_without_end_is_not_read_to_its_end():
+    with pytest.raises(ConfigError, match="it may have at most 1048576 bytes"):
+        BrokerConfig.load(Path("/dev/zero"), {})
 
 
 def test_unreadable_files_are_named(tmp_path):

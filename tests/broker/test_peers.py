@@ -12,7 +12,12 @@ import pytest
 from fencepost.broker import peers
 from fencepost.broker.peers import MAX_CONNECTIONS, Peers, Refused, Unserved
 from fencepost.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from fencepost.wire.api.vote import TopicDataRequest, VoteRequest, VoteResponse
+from fencepost.wire.api.vote import (
+    TopicDataRequest,
+    TopicDataResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_request, encode_response
 
@@ -354,6 +359,25 @@ def test_who_misbehaves_is_left_alone_with_one_warning_until_it_behaves(caplog):
             behaves.clear()
             assert "not the one it was asked" in str(await ask(made, peer.address))
             assert warnings() == 2
+
+    run(test)
+
+
+def test_a_response_of_countless_small_elements_is_refused_before_they_are_objects(monkeypatch):
+    """Bytes of a response are bounded by `socket.request.max.bytes`, objects have to be as well."""
+    monkeypatch.setattr(peers, "MAX_ELEMENTS", 100)
+
+    async def floods(
+        made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await made.greet(reader, writer)
+        correlation_id, version, _ = await made.read(reader)
+        topics = [TopicDataResponse() for _ in range(101)]
+        writer.write(encode_response(VoteResponse(topics=topics), version, correlation_id))
+
+    async def test() -> None:
+        async with node(floods) as peer, asking() as made:
+            assert "VoteResponse v2 cannot be read" in str(await ask(made, peer.address))
 
     run(test)
 

@@ -212,6 +212,13 @@ def test_a_directory_with_anything_in_it_is_not_formatted(run, tmp_path):
             "are one",
         ),
         (("--directory-id", "x"), STATIC, "controller", "--directory-id"),
+        (("--directory-id", str(Uuid.ZERO)), STATIC, "controller", "reserved"),
+        (("--cluster-id", "two\nlines"), STATIC, "controller", "printed"),
+        (("--cluster-id", "x" * 1000), STATIC, "controller", "more than"),
+        (("--data-dir", ""), STATIC, "controller", "log.dirs"),
+        (("--feature", f"metadata.version={'9' * 5000}"), STATIC, "controller", "NAME=LEVEL"),
+        (("--initial-controllers", f"{'9' * 5000}@h:1:{FIRST}"), DYNAMIC, "controller", "ID@HOST"),
+        (("--initial-controllers", f"1@h:1:{Uuid.ZERO}"), DYNAMIC, "controller", "reserved"),
         (
             ("--directory-id", SECOND, "--initial-controllers", VOTERS),
             DYNAMIC,

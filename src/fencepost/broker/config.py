@@ -282,9 +282,11 @@ class ConfigFileError(ConfigError):
 
 def _read_file(path: Path) -> dict[str, str]:
     try:
-        if path.stat().st_size > CONFIG_FILE_MAX_BYTES:
+        with path.open("rb") as file:  # a pipe or a device does not say how much it has
+            data = file.read(CONFIG_FILE_MAX_BYTES + 1)
+        if len(data) > CONFIG_FILE_MAX_BYTES:
             raise ConfigFileError(path, f"it may have at most {CONFIG_FILE_MAX_BYTES} bytes")
-        return decode_properties(str(path), path.read_bytes())
+        return decode_properties(str(path), data)
     except OSError as error:
         raise ConfigFileError(path, f"it cannot be read: {error.strerror}") from None
     except CorruptFileError as error:

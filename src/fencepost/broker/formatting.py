@@ -41,7 +41,9 @@ from fencepost.wire.types import Uuid
 DYNAMIC_VOTERS_SINCE: Final = 21
 """The `metadata.version` (3.9-IV0) that kraft.version 1 needs."""
 _RESERVED_IDS: Final = 100
-_VOTER: Final = re.compile(r"([0-9]+)@(\[[^\]]+\]|[^:\[\]@]+):([0-9]+):([A-Za-z0-9_-]{22})")
+_VOTER: Final = re.compile(
+    r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]@]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})"
+)
 
 
 class FormatError(LogError):
@@ -74,8 +76,13 @@ def random_id() -> Uuid:
     """An id that is none of the reserved ones, and needs no quotes anywhere."""
     while True:
         drawn = Uuid.random()
-        if int.from_bytes(drawn, "big") >= _RESERVED_IDS and not str(drawn).startswith("-"):
+        if not is_reserved(drawn) and not str(drawn).startswith("-"):
             return drawn
+
+
+def is_reserved(id_: Uuid) -> bool:
+    """Whether it stands for something else than the id of a directory or of a topic (KIP-858)."""
+    return int.from_bytes(id_, "big") < _RESERVED_IDS
 
 
 def standalone_voters(config: BrokerConfig, directory_id: Uuid) -> VoterSet:
@@ -102,7 +109,10 @@ def parse_voters(text: str, listener: str) -> VoterSet:
         node_id, host, port = int(match[1]), match[2].strip("[]"), int(match[3])
         if node_id > (1 << 31) - 1 or not 0 < port < (1 << 16):
             raise FormatError(f"{part!r}: there is no such node id or port")
-        voters.append(_voter(node_id, listener, host, port, Uuid.from_string(match[4])))
+        directory_id = Uuid.from_string(match[4])
+        if is_reserved(directory_id):
+            raise FormatError(f"{part!r}: this directory id is one of those that are reserved")
+        voters.append(_voter(node_id, listener, host, port, directory_id))
     if not voters:
         raise FormatError("no voters are given")
     try:

@@ -24,6 +24,7 @@ from typing import Final
 
 from fencepost.broker.controller_channel import ControllerChannel
 from fencepost.broker.controller_service import OnReply, client_timeout_ms
+from fencepost.broker.peers import MAX_ELEMENTS
 from fencepost.broker.registry import RequestContext
 from fencepost.wire.api import response_class
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
@@ -74,7 +75,9 @@ class Envelope:
             return ErrorCode.UNKNOWN_SERVER_ERROR, None
         cls = response_class(context.route.api_key)
         try:
-            header, message = decode_response(cls, context.api_version, response.response_data)
+            header, message = decode_response(
+                cls, context.api_version, response.response_data, max_elements=MAX_ELEMENTS
+            )
         except DecodeError as failure:
             log.error("the controller's answer in an envelope cannot be read: %s", failure)
             return ErrorCode.UNKNOWN_SERVER_ERROR, None

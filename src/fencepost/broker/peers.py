@@ -46,6 +46,8 @@ MAX_IDLE: Final = 2
 """Connections to one peer, for one purpose, that are kept for the next request."""
 MAX_PEERS: Final = 1_000
 """Addresses that are remembered; addresses come from other nodes, and may be any."""
+MAX_ELEMENTS: Final = 1_000_000
+"""Array elements in a response: a peer that lies must not make gigabytes of its megabytes."""
 CONNECT_TIMEOUT_S: Final = 10.0
 BACKOFF_MAX_FACTOR: Final = 32
 API_VERSIONS_NEWEST: Final = 4
@@ -435,7 +437,9 @@ class _Connection(asyncio.Protocol):
             return
         cls, version = expected
         try:
-            header, response = decode_response(cls, version, frame, allow_trailing=True)
+            header, response = decode_response(
+                cls, version, frame, max_elements=MAX_ELEMENTS, allow_trailing=True
+            )
         except WireError as error:
             self._refuse(f"its {cls.__name__} v{version} cannot be read: {error}")
             return

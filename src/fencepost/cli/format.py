@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from fencepost.wire.types import Uuid
 
 RANDOM = "random-uuid"
+CLUSTER_ID_LETTERS = 200
+LEVEL_DIGITS = 5
 
 EPILOG = """\
 A node that is a whole cluster by itself formats itself at its first start. The nodes of any other
@@ -54,7 +56,7 @@ def register(subparsers: Any) -> None:
         "--config", "-c", type=Path, metavar="FILE", help="a server.properties file"
     )
     parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="where the log lives (default: fencepost-data)"
+        "--data-dir", metavar="DIR", help="where the log lives (default: fencepost-data)"
     )
     parser.add_argument(
         "-o",
@@ -161,6 +163,10 @@ def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
 
     if not arguments.cluster_id:
         raise FormatError(f"--cluster-id is missing; {RANDOM} for a new one")
+    if len(arguments.cluster_id) > CLUSTER_ID_LETTERS or not arguments.cluster_id.isprintable():
+        raise FormatError(
+            f"--cluster-id has letters that cannot be printed, or more than {CLUSTER_ID_LETTERS}"
+        )
     voters, directory_id = _voters(arguments, config)
     is_known = arguments.no_initial_controllers or not config.is_controller
     is_configured = bool(config.quorum.voters.ids) or config.formats_itself
@@ -195,6 +201,7 @@ def _voters(arguments: argparse.Namespace, config: BrokerConfig) -> tuple[VoterS
     from fencepost.broker.formatting import (
         FormatError,
         check_own_voter,
+        is_reserved,
         parse_voters,
         random_id,
         standalone_voters,
@@ -207,6 +214,8 @@ def _voters(arguments: argparse.Namespace, config: BrokerConfig) -> tuple[VoterS
             directory_id = Uuid.from_string(arguments.directory_id)
         except ValueError as error:
             raise FormatError(f"--directory-id is {error}") from None
+        if is_reserved(directory_id):
+            raise FormatError(f"--directory-id {directory_id} is one of those that are reserved")
     if arguments.standalone:
         directory_id = directory_id or random_id()
         return standalone_voters(config, directory_id), directory_id
@@ -232,7 +241,7 @@ def _levels(features: list[str], release: str | None) -> dict[str, int]:
     levels: dict[str, int] = {}
     for text in features:
         name, equals, level = text.partition("=")
-        if not equals or not level.isdecimal():
+        if not equals or not level.isdecimal() or len(level) > LEVEL_DIGITS:
             raise FormatError(f"--feature {text!r}: allowed is NAME=LEVEL")
         if name in levels:
             raise FormatError(f"--feature {name} is given twice")

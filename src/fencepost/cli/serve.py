@@ -34,7 +34,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
     parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="where the log lives (default: fencepost-data)"
+        "--data-dir", metavar="DIR", help="where the log lives (default: fencepost-data)"
     )
     parser.add_argument(
         "--listen", metavar="HOST:PORT", help="where to listen (default: 127.0.0.1:9092)"
@@ -97,7 +97,7 @@ def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
     """The command line's configuration keys; `-o` comes last and so wins. UsageError."""
     overrides: dict[str, str] = {}
     if arguments.data_dir is not None:
-        overrides["log.dirs"] = str(arguments.data_dir)
+        overrides["log.dirs"] = arguments.data_dir
     if arguments.listen is not None:
         host, colon, port = arguments.listen.rpartition(":")
         if not colon or not port.isdecimal():
