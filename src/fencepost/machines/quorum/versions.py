@@ -37,16 +37,24 @@ def fit(response: _M, version: int) -> _M:
     answer: Any = response
     if version < _ENDPOINTS_SINCE.get(type(response), 0):
         answer.node_endpoints = []
-    if isinstance(answer, FetchResponse) and version < _RAFT_SINCE:
-        for topic in answer.responses:
-            for partition in topic.partitions:
-                partition.current_leader = LeaderIdAndEpoch()
-                partition.diverging_epoch = EpochEndOffset()
-                partition.snapshot_id = SnapshotId()
-    if isinstance(answer, DescribeQuorumResponse) and version < _DIRECTORIES_SINCE:
-        answer.nodes = []
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                for replica in (*partition.current_voters, *partition.observers):
-                    replica.replica_directory_id = Uuid.ZERO
+    if isinstance(response, FetchResponse) and version < _RAFT_SINCE:
+        _leave_out_leaders(response)
+    if isinstance(response, DescribeQuorumResponse) and version < _DIRECTORIES_SINCE:
+        _leave_out_directories(response)
     return response
+
+
+def _leave_out_leaders(response: FetchResponse) -> None:
+    for topic in response.responses:
+        for partition in topic.partitions:
+            partition.current_leader = LeaderIdAndEpoch()
+            partition.diverging_epoch = EpochEndOffset()
+            partition.snapshot_id = SnapshotId()
+
+
+def _leave_out_directories(response: DescribeQuorumResponse) -> None:
+    response.nodes = []
+    for topic in response.topics:
+        for partition in topic.partitions:
+            for replica in (*partition.current_voters, *partition.observers):
+                replica.replica_directory_id = Uuid.ZERO
