@@ -7,10 +7,18 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .process_state import no_child_is_left_behind, nothing_is_left_changed
 
 __all__ = ["no_child_is_left_behind", "nothing_is_left_changed"]
+
+# Without a limit of 200 ms for an example or for making it, which a busy machine breaks, and with
+# the same examples in every run. `--hypothesis-profile default --hypothesis-seed N` draws others.
+settings.register_profile(
+    "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")

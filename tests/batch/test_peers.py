@@ -27,6 +27,7 @@ from fencepost.wire.api.fetch import FetchPartition, FetchTopic
 from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.frame import decode_response, encode_request
 
+from ..waiting import DEADLINE_S
 from .samples import CODEC_NAMES, NOW_MS, build
 
 with warnings.catch_warnings():
@@ -92,7 +93,7 @@ class MockBroker:
     def __init__(self, address: tuple[str, int], keeper: Producer) -> None:
         self._keeper = keeper
         self.bootstrap = "{}:{}".format(*address)
-        self._socket = socket.create_connection(address, timeout=10)
+        self._socket = socket.create_connection(address, timeout=60)
 
     def close(self) -> None:
         self._socket.close()
@@ -126,10 +127,10 @@ class MockBroker:
         return bytes(answer.records or b"")
 
     def produce(self, topic: str, batch: bytes) -> int:
-        self._keeper.list_topics(topic, timeout=10)  # asking for it makes it
+        self._keeper.list_topics(topic, timeout=60)  # asking for it makes it
         request = ProduceRequest(
             acks=-1,
-            timeout_ms=5000,
+            timeout_ms=60_000,
             topic_data=[
                 TopicProduceData(
                     name=topic, partition_data=[PartitionProduceData(index=0, records=batch)]
@@ -144,7 +145,7 @@ class MockBroker:
 @pytest.fixture(scope="module")
 def mock_broker() -> Iterator[MockBroker]:
     keeper = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 0})
-    (broker,) = keeper.list_topics(timeout=10).brokers.values()
+    (broker,) = keeper.list_topics(timeout=60).brokers.values()
     with contextlib.closing(MockBroker((broker.host, broker.port), keeper)) as mock:
         yield mock
     keeper.flush(1)
@@ -195,7 +196,7 @@ def test_librdkafka_reads_ours(codec, mock_broker, backend_name):
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         found: list[Record] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + DEADLINE_S
         while len(found) <= len(RECORDS) and time.monotonic() < deadline:
             message = consumer.poll(1)
             if message is None:

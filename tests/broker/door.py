@@ -14,6 +14,7 @@ from typing import Any
 from fencepost.broker.endpoints import ConnectionLimits, Endpoint
 from fencepost.broker.listener import Listener
 from fencepost.broker.registry import ROUTES, Route
+from fencepost.testing import Cluster
 from fencepost.wire.api import response_class
 from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message
@@ -99,6 +100,12 @@ class Door:
     def connection_count(self) -> int:
         """Connections open at the moment."""
         return self.thread.call(lambda: len(self.listener.connections))
+
+
+def connect(cluster: Cluster, timeout_s: float = DEADLINE_S) -> Client:
+    """A raw client of a served broker."""
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    return Client(socket.create_connection((host, int(port)), timeout=timeout_s))
 
 
 class Client:

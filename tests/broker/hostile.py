@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -21,17 +20,11 @@ from fencepost.testing import Cluster
 from fencepost.wire.api import ApiVersionsRequest
 
 from ..waiting import DEADLINE_S, eventually
-from .door import Client
+from .door import connect
 
 POLL_S = 0.02
 MIB = 1024 * 1024
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-
-
-def connect(cluster: Cluster, timeout_s: float = DEADLINE_S) -> Client:
-    """A raw client of the broker."""
-    host, _, port = cluster.bootstrap_servers.rpartition(":")
-    return Client(socket.create_connection((host, int(port)), timeout=timeout_s))
 
 
 def assert_serves(cluster: Cluster) -> None:

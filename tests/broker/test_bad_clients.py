@@ -45,8 +45,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import encode_request
 
 from ..waiting import eventually
-from .door import Client
-from .hostile import ASK, assert_serves, besieged, connect
+from .door import Client, connect
+from .hostile import ASK, assert_serves, besieged
 
 pytestmark = pytest.mark.slow
 

@@ -35,8 +35,7 @@ from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.errors import ErrorCode
 
 from ..waiting import DEADLINE_S, eventually
-from .door import Client
-from .hostile import connect
+from .door import Client, connect
 
 pytestmark = pytest.mark.slow
 

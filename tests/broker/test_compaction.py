@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import random
-import socket
 import time
 
 import pytest
@@ -21,8 +20,8 @@ from fencepost.log.configdef import ConfigError
 from fencepost.testing import Cluster
 from fencepost.wire.errors import ErrorCode
 
-from ..waiting import DEADLINE_S, eventually
-from .door import Client as RawClient
+from ..waiting import eventually
+from .door import connect
 from .topic_requests import batch, fetch, make_topic, produce
 
 TOPIC = 2  # among the resource types of IncrementalAlterConfigs
@@ -301,8 +300,3 @@ def test_what_was_acknowledged_survives_kills_amid_compactions():
     assert {key: value for _, key, value in found} == expected
     assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
     assert compactions > 6
-
-
-def connect(cluster: Cluster) -> RawClient:
-    host, _, port = cluster.bootstrap_servers.rpartition(":")
-    return RawClient(socket.create_connection((host, int(port)), timeout=DEADLINE_S))

@@ -18,7 +18,7 @@ from fencepost.wire.api import ApiVersionsRequest, CreateTopicsRequest
 from fencepost.wire.api.create_topics import CreatableTopic
 
 from ..waiting import DEADLINE_S, eventually
-from .hostile import connect
+from .door import connect
 
 MANY = STEPS_AT_ONCE + 20 * STEPS_PER_TURN
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")

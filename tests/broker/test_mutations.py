@@ -16,7 +16,8 @@ from fencepost.wire.api.create_topics import CreatableTopic
 from fencepost.wire.frame import encode_request
 
 from ..waiting import DEADLINE_S
-from .hostile import Watch, besieged, connect
+from .door import connect
+from .hostile import Watch, besieged
 from .samples import sample
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,7 @@ import pytest
 from fencepost.testing import Cluster
 
 from ..waiting import DEADLINE_S, eventually
-from .door import Client
-from .hostile import connect
+from .door import Client, connect
 from .test_bad_disks import SLICE, batch, create, produce, read_all
 
 pytestmark = pytest.mark.slow

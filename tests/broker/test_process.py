@@ -25,7 +25,7 @@ from fencepost.wire.api import (
 from fencepost.wire.errors import ErrorCode
 
 from ..waiting import DEADLINE_S, eventually
-from .door import Client
+from .door import Client, connect
 from .topic_requests import batch, fetch, fetch_request, make_topic, produce, produce_request
 
 pytestmark = pytest.mark.slow
@@ -33,11 +33,6 @@ pytestmark = pytest.mark.slow
 MARKER = ".kafka_cleanshutdown"
 IDLE_RSS_MAX_BYTES = 60 * 1024 * 1024
 ASK = ApiVersionsRequest(client_software_name="t", client_software_version="1")
-
-
-def connect(cluster: Cluster) -> Client:
-    host, _, port = cluster.bootstrap_servers.rpartition(":")
-    return Client(socket.create_connection((host, int(port)), timeout=DEADLINE_S))
 
 
 def read_everything(client, topic, partitions):

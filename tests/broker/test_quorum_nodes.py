@@ -108,7 +108,16 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Shared by a module: all nodes stay."""
     nodes = Nodes(tmp_path_factory.mktemp("nodes"))
+    yield nodes
+    nodes.close()
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[Nodes]:
+    """For a test that stops nodes."""
+    nodes = Nodes(tmp_path)
     yield nodes
     nodes.close()
 
@@ -227,18 +236,20 @@ def test_a_silent_broker_is_fenced_and_comes_back(cluster: Nodes) -> None:
     cluster.wait_until(lambda: not cluster.nodes[4].image.brokers[5].fenced)
 
 
-def test_what_is_asked_while_the_lead_changes_is_answered(cluster: Nodes) -> None:
-    old = cluster.active.config.node_id
-    with cluster.client(4) as client:
-        cluster.stop(old)
+def test_what_is_asked_while_the_lead_changes_is_answered(own_cluster: Nodes) -> None:
+    old = own_cluster.active.config.node_id
+    with own_cluster.client(4) as client:
+        own_cluster.stop(old)
         assert create(client, "meanwhile") == [0]
-    cluster.wait_until(lambda: known(cluster, "meanwhile"))
-    assert cluster.active.config.node_id != old
-    epochs = {id_: cluster.nodes[4].image.brokers[id_].epoch for id_ in (4, 5)}
-    cluster.wait_until(lambda: not any(b.fenced for b in cluster.nodes[4].image.brokers.values()))
-    assert epochs == {id_: cluster.nodes[4].image.brokers[id_].epoch for id_ in (4, 5)}
+    own_cluster.wait_until(lambda: known(own_cluster, "meanwhile"))
+    assert own_cluster.active.config.node_id != old
+    epochs = {id_: own_cluster.nodes[4].image.brokers[id_].epoch for id_ in (4, 5)}
+    own_cluster.wait_until(
+        lambda: not any(b.fenced for b in own_cluster.nodes[4].image.brokers.values())
+    )
+    assert epochs == {id_: own_cluster.nodes[4].image.brokers[id_].epoch for id_ in (4, 5)}
 
 
-def test_a_broker_that_stops_is_fenced_before_it_goes(cluster: Nodes) -> None:
-    cluster.stop(5)
-    cluster.wait_until(lambda: cluster.nodes[4].image.brokers[5].fenced)
+def test_a_broker_that_stops_is_fenced_before_it_goes(own_cluster: Nodes) -> None:
+    own_cluster.stop(5)
+    own_cluster.wait_until(lambda: own_cluster.nodes[4].image.brokers[5].fenced)

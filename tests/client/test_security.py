@@ -21,6 +21,7 @@ from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshak
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import encode_response_parts
 
+from ..waiting import DEADLINE_S
 from .fake_broker import FakeBroker
 
 # RFC 7677, section 3.
@@ -109,7 +110,7 @@ def sasl(mechanism: str, password: str) -> Security:
 def test_plain_over_the_wire():
     with FakeBroker(sasl_answer, SASL_VERSIONS) as broker:
         connection = Connection(
-            "127.0.0.1", broker.port, timeout_ms=3000, security=sasl("PLAIN", "secret")
+            "127.0.0.1", broker.port, timeout_ms=60_000, security=sasl("PLAIN", "secret")
         )
         assert connection.is_open
         connection.close()
@@ -137,7 +138,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         + ["-keyout", str(key), "-out", str(certificate)],
         check=True,
         capture_output=True,
-        timeout=30,
+        timeout=60,
     )
     return certificate, key
 
@@ -167,14 +168,14 @@ def serve_tls_once(certificate: Path, key: Path) -> tuple[int, threading.Thread]
 def test_tls_with_a_trusted_certificate(certificate: tuple[Path, Path]):
     port, thread = serve_tls_once(*certificate)
     security = Security("SSL", ca_file=str(certificate[0]))
-    with Connection("127.0.0.1", port, timeout_ms=5000, security=security) as connection:
+    with Connection("127.0.0.1", port, timeout_ms=60_000, security=security) as connection:
         assert connection.api_versions == {3: (0, 9)}
         assert not connection.readable()
-    thread.join(5)
+    thread.join(DEADLINE_S)
 
 
 def test_tls_with_an_unknown_certificate(certificate: tuple[Path, Path]):
     port, thread = serve_tls_once(*certificate)
     with pytest.raises(AuthenticationFailed, match="not trusted"):
-        Connection("127.0.0.1", port, timeout_ms=5000, security=Security("SSL"))
-    thread.join(5)
+        Connection("127.0.0.1", port, timeout_ms=60_000, security=Security("SSL"))
+    thread.join(DEADLINE_S)

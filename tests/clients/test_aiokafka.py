@@ -40,7 +40,9 @@ def test_produce_and_consume(bootstrap, make_topic, codec, acks, idempotent):
         await produce(
             bootstrap, topic, 100, compression_type=codec, acks=acks, enable_idempotence=idempotent
         )
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=50
+        )
         await consumer.start()
         try:
             consumer.assign([TopicPartition(topic, 0)])

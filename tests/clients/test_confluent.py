@@ -48,7 +48,7 @@ def read(consumer: Consumer, count: int) -> list[Message]:
     got: list[Message] = []
     deadline = time.monotonic() + DEADLINE_S
     while len(got) < count and time.monotonic() < deadline:
-        for message in consumer.consume(count - len(got), 0.5):
+        for message in consumer.consume(count - len(got), 0.05):
             assert message.error() is None, message.error()
             got.append(message)
     return got
@@ -61,6 +61,8 @@ def consumer_of(bootstrap: str, group: str | None = None, **config) -> Consumer:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "session.timeout.ms": 30_000,
+        "heartbeat.interval.ms": 200,
+        "fetch.wait.max.ms": 50,
         **config,
     }
     return Consumer(settings)

@@ -33,6 +33,7 @@ def read_all(bootstrap: str, topic: str, count: int, **config) -> list:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         consumer_timeout_ms=DEADLINE_S * 1000,
+        fetch_max_wait_ms=50,
         **config,
     )
     consumer.assign([TopicPartition(topic, 0)])

@@ -26,7 +26,6 @@ from fencepost.wire.api import (
     describe_quorum as describe,
     fetch,
     fetch_snapshot as snapshot,
-    request_class,
 )
 from fencepost.wire.draft.fetch_quorum_records import (
     FetchQuorumRecordsRequest,
@@ -39,12 +38,12 @@ from fencepost.wire.types import Uuid
 
 from ..broker.conftest import RunningNode
 from ..broker.door import Client
+from ..broker.rubbish import rubbish
 from ..broker.topic_requests import make_topic
 from ..waiting import DEADLINE_S
 
 ASK = ApiVersionsRequest(client_software_name="t", client_software_version="1")
 DRAFT_KEY = 4711
-ROUNDS = 3
 
 
 @pytest.fixture(scope="module")
@@ -225,44 +224,12 @@ def test_hostile_frames_are_hung_up_on(node: RunningNode, client: Client, data: 
         assert bystander.ask(ASK, 3).error_code == ErrorCode.NONE
 
 
-def spoiled(dice: random.Random, good: bytes) -> bytes:
-    """A request with something wrong: cut, lengthened, bits flipped, or numbers replaced."""
-    data = bytearray(good)
-    for _ in range(dice.randint(1, 4)):
-        at = dice.randrange(8, max(9, len(data)))
-        kind = dice.randrange(4)
-        if kind == 0:
-            del data[at:]
-        elif kind == 1:
-            data[at:at] = dice.randbytes(dice.randint(1, 20))
-        elif kind == 2 and at < len(data):
-            data[at] ^= 1 << dice.randrange(8)
-        else:
-            data[at : at + 4] = struct.pack(">i", dice.choice([2**31 - 1, -2, 1 << 24, 65536]))
-    return bytes(data)
-
-
-def rubbish(dice: random.Random) -> Iterator[bytes]:
-    """Spoiled and random bodies for every API of the listener at every version."""
-    for key, route in sorted(CONTROLLER_ROUTES.items()):
-        for version in range(route.min_version, route.max_version + 1):
-            good = encode_request(request_class(key)(), version, 1, "rubbish")[4:]
-            head = struct.pack(">hhihb", key, version, 1, -1, 0)
-            for _ in range(ROUNDS):
-                for body in (
-                    spoiled(dice, good),
-                    head + dice.randbytes(dice.randint(0, 60)),
-                    head + bytes(dice.randint(0, 60)),
-                ):
-                    yield struct.pack(">i", len(body)) + body
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_rubbish_in_every_api_and_version(node: RunningNode, seed: int, caplog):
     dice = random.Random(seed)
     sent = 0
-    for data in rubbish(dice):
+    for data in rubbish(dice, CONTROLLER_ROUTES):
         with knock(node) as client, contextlib.suppress(ConnectionError):
             client.send_raw(data)
             client.send_raw(encode_request(ASK, 3, 2, None))

@@ -17,7 +17,7 @@ from ..client.fake_cluster import FakeCluster
 FAST = {
     "kafka.retry.backoff.ms": "1",
     "kafka.retry.backoff.max.ms": "20",
-    "kafka.default.api.timeout.ms": "5000",
+    "kafka.default.api.timeout.ms": "60000",
     "kafka.fetch.max.wait.ms": "20",
 }
 
