@@ -48,7 +48,7 @@ from fencepost.wire.errors import WireError
 
 log = logging.getLogger(__name__)
 
-FREE_KEPT_BYTES: Final = 16 << 20
+FREE_KEPT_BYTES: Final = 4 << 20
 """What a snapshot that is fetched must leave of the disk: a log that finds no room goes offline."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _UNSOUND: Final = (SnapshotError, ReplayError, WireError, BatchError, ValueError)
