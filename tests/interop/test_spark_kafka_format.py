@@ -13,9 +13,9 @@ from .conftest import SPARK_KAFKA, jars_or_skip
 pytestmark = [pytest.mark.interop, pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark() -> Iterator:
-    """A session with Spark's Kafka connector on its class path."""
+    """A session with Spark's Kafka connector on its class path; its JVM stays until the end."""
     jars = jars_or_skip(SPARK_KAFKA).jars()
     from pyspark.sql import SparkSession
 
