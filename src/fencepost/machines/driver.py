@@ -12,7 +12,8 @@ is never re-entered and sees inputs in the order in which they came to be.
 
 A disk port that raises `OSError` turns into the input `DiskFailed` for that machine; what was still
 to be carried out of the failed step is dropped, because it was decided on the hope that the disk
-would hold.
+would hold. Any other error that comes out of a step is a mistake of ours: the machine is broken and
+takes no further input, its shell hears of it (`Ports.failed`), and so does whoever fed the input.
 """
 
 from __future__ import annotations
@@ -103,17 +104,18 @@ class Ports(Protocol):
         ...
 
     def failed(self, key: Key, reason: str) -> None:
-        """The machine gave up."""
+        """The machine gave up, or broke down."""
         ...
 
 
 class _Hosted:
     """A machine and the messages it holds back until its log is durable up to an offset."""
 
-    __slots__ = ("disk_has_failed", "end_offset", "held", "machine")
+    __slots__ = ("disk_has_failed", "end_offset", "held", "is_broken", "machine")
 
     def __init__(self, machine: Machine) -> None:
         self.disk_has_failed = False
+        self.is_broken = False
         self.machine = machine
         self.end_offset = -1
         self.held: deque[tuple[int, SendAfterPersist]] = deque()
@@ -143,16 +145,25 @@ class Driver:
         return hosted.machine if hosted is not None else None
 
     def feed(self, key: Key, input_: Any) -> None:
-        """Step the machine with `input_`; at once, or after the step that is being carried out."""
+        """Step the machine with `input_`; at once, or after the step that is being carried out.
+
+        Raises what nobody foresaw, once all that waits has had its turn.
+        """
         self._queue.append((key, input_))
         if self._running:
             return
         self._running = True
+        unforeseen: Exception | None = None
         try:
             while self._queue:
-                self._step(*self._queue.popleft())
+                try:
+                    self._step(*self._queue.popleft())
+                except Exception as error:  # noqa: BLE001 - raised below
+                    unforeseen = unforeseen or error
         finally:
             self._running = False
+        if unforeseen is not None:
+            raise unforeseen
 
     def persisted(self, key: Key, end_offset: int) -> None:
         """The shell's flush is done: release what waited for it, then tell the machine."""
@@ -186,15 +197,34 @@ class Driver:
             return
         if type(input_) is DiskFailed:
             hosted.disk_has_failed = True
-        effects = hosted.machine.step(input_, self._ports.now_ms())
+        elif hosted.is_broken:
+            return
         try:
-            for effect in effects:
+            for effect in hosted.machine.step(input_, self._ports.now_ms()):
                 self._carry_out(key, hosted, effect)
         except OSError as error:
             hosted.held.clear()
             self._queue.appendleft((key, DiskFailed(str(error))))
             return
+        except Exception as error:
+            self._break(key, hosted, error)
+            raise
         self._ports.stepped(key, hosted.machine)
+
+    def _break(self, key: Key, hosted: _Hosted, error: Exception) -> None:
+        """A step ended in an error that nobody foresaw.
+
+        What the machine takes for done and what is done may differ from now on, so it goes no
+        further: whoever runs it is told, and of what still comes it hears only of its disk.
+        """
+        hosted.held.clear()
+        if hosted.is_broken:
+            return
+        hosted.is_broken = True
+        try:
+            self._ports.failed(key, f"{type(error).__name__}: {error}")
+        except Exception as another:  # noqa: BLE001 - it must not hide the first
+            error.add_note(f"and whoever runs the machine: {another!r}")
 
     def _carry_out(self, key: Key, hosted: _Hosted, effect: Effect) -> None:
         kind = type(effect)

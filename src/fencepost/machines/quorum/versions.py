@@ -38,13 +38,13 @@ def fit(response: _M, version: int) -> _M:
     if version < _ENDPOINTS_SINCE.get(type(response), 0):
         answer.node_endpoints = []
     if isinstance(response, FetchResponse) and version < _RAFT_SINCE:
-        _leave_out_leaders(response)
+        _forget_epochs(response)
     if isinstance(response, DescribeQuorumResponse) and version < _DIRECTORIES_SINCE:
-        _leave_out_directories(response)
+        _forget_directories(response)
     return response
 
 
-def _leave_out_leaders(response: FetchResponse) -> None:
+def _forget_epochs(response: FetchResponse) -> None:
     for topic in response.responses:
         for partition in topic.partitions:
             partition.current_leader = LeaderIdAndEpoch()
@@ -52,7 +52,7 @@ def _leave_out_leaders(response: FetchResponse) -> None:
             partition.snapshot_id = SnapshotId()
 
 
-def _leave_out_directories(response: DescribeQuorumResponse) -> None:
+def _forget_directories(response: DescribeQuorumResponse) -> None:
     response.nodes = []
     for topic in response.topics:
         for partition in topic.partitions:
