@@ -204,6 +204,19 @@ def test_nothing_of_it_is_seen_while_it_is_looked_at():
     assert isinstance(follower.asks, FetchRequest), "and it goes on behind it"
 
 
+@pytest.mark.parametrize("moves_on", [False, True])
+def test_everybody_hears_what_is_different_from_the_image_that_there_was(moves_on):
+    follower = all_given()
+    host = follower.world.host
+    if moves_on:  # what was committed before may be applied meanwhile
+        host.image = host.image.standing_at(-1, EPOCH)
+    before = host.image
+    look_aside(follower)
+    (delta,) = follower.world.deltas
+    assert delta.old is before and delta.new is host.image
+    assert len(delta.created_topics) == len(delta.partitions) == 25
+
+
 def test_it_may_take_longer_than_the_leader_may_be_silent():
     """Who cannot stand for election yet does not, however long it takes, nor asks anybody."""
     follower = all_given()

@@ -30,6 +30,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fencepost.batch.errors import BatchError
@@ -104,6 +105,7 @@ class MetadataHost:
             store,
             machine.voter_history.static,
             self._feed,
+            image_now=lambda: self.image,
             on_disk_failed=lambda reason: ports.driver.disk_failed(METADATA_KEY, reason),
             write_starts=write_starts,
         )
@@ -189,14 +191,16 @@ class MetadataHost:
     def _apply(self, replay: Replay) -> None:
         """Take over what is committed; everybody hears of it."""
         old = self.image
-        new = self._replayed(replay)
-        if new is None:
+        replayed = self._replayed(replay)
+        if replayed is None:
             return
+        new, delta = replayed
         self.image = new
         self._applied = replay.next_offset
         if replay.snapshot is not None:
             self._taker.loaded()
-        delta = diff(old, new)
+        if delta is None:
+            delta = diff(old, new)
         for callback in self._on_image:
             callback(new, delta)
         header = header_at(self.machine.voter_history, new.offset, replay.timestamp_ms)
@@ -204,14 +208,18 @@ class MetadataHost:
         if replay.damage is not None:
             self._meet_damage(replay)
 
-    def _replayed(self, replay: Replay) -> ClusterImage | None:
-        """The image with everything that is replayed; None if that is impossible."""
+    def _replayed(self, replay: Replay) -> tuple[ClusterImage, ImageDelta | None] | None:
+        """The image with everything that is replayed, and its difference if that is known already.
+
+        None if it is impossible.
+        """
         try:
-            snapshot = replay.snapshot
-            image = self.image if snapshot is None else self._keeper.take_image(snapshot)
+            image, ahead = self.image, None
+            if replay.snapshot is not None:
+                image, ahead = self._keeper.take_loaded(replay.snapshot)
             with no_collections():
                 draft = apply_records(image, replay)
-                return draft.standing_at(replay.next_offset - 1, replay.epoch)
+                new = draft.standing_at(replay.next_offset - 1, replay.epoch)
         except (ReplayError, WireError, BatchError, SnapshotError) as error:
             self._broken = True
             log.critical(
@@ -219,6 +227,9 @@ class MetadataHost:
             )
             self._on_broken(f"the metadata log cannot be applied: {error}")
             return None
+        if ahead is None or ahead.old is not self.image or replay.log_bytes:
+            return new, None
+        return new, replace(ahead, new=new)
 
     def _meet_damage(self, replay: Replay) -> None:
         """Committed metadata cannot be read: the machine has it mended by somebody who can."""

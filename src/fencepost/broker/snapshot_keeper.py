@@ -11,10 +11,10 @@ there is, and as soon as the first batch is there, it must be one that a snapsho
 fails that, or cannot be written because the disk has filled up meanwhile, is given up: the log that
 there is stays, the machine asks again after a pause, and the log of the node has one line about it.
 
-When all pieces are there, a thread reads them from end to end, makes the image of them and syncs
-the file (`MachinePorts.run_aside`): a hundred thousand partitions take long, and the node has
-others to answer. The machine leaves the log alone meanwhile. Nobody sees the image before the file
-is in its place and the high watermark has reached its end.
+When all pieces are there, a thread reads them from end to end, makes the image of them, compares it
+with the one that there is and syncs the file (`MachinePorts.run_aside`): a hundred thousand
+partitions take long, and the node has others to answer. The machine leaves the log alone meanwhile.
+Nobody sees the image before the file is in its place and the high watermark has reached its end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fencepost.batch.errors import BatchError
 from fencepost.broker.machine_ports import MachinePorts
@@ -39,7 +39,7 @@ from fencepost.log.snapshots import (
     SnapshotStore,
 )
 from fencepost.machines.effects import DropPrefix, InstallSnapshot, StoreSnapshot
-from fencepost.machines.image import ClusterImage, ReplayError
+from fencepost.machines.image import ClusterImage, ImageDelta, ReplayError, diff
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum.inputs import SnapshotInstalled, SnapshotRefused
 from fencepost.machines.quorum.voter_history import VoterHistory
@@ -59,15 +59,27 @@ class NoRoomError(Exception):
     """The disk has too little room for a snapshot."""
 
 
-class _Loading:
-    """A fetched snapshot that is looked at; `run` may be called on any thread."""
+class Loaded(NamedTuple):
+    """The image of a snapshot, and what is different from the one that there was, if known."""
 
-    def __init__(self, fetched: FetchedSnapshot, static: VoterSet) -> None:
+    image: ClusterImage
+    delta: ImageDelta | None = None
+
+
+class _Loading:
+    """A fetched snapshot that is looked at; `run` may be called on any thread.
+
+    `before` is the image that its own will take the place of.
+    """
+
+    def __init__(self, fetched: FetchedSnapshot, static: VoterSet, before: ClusterImage) -> None:
         self.fetched = fetched
         self.header: SnapshotHeader
         self.image: ClusterImage
+        self.delta: ImageDelta
         self.history: VoterHistory
         self._static = static
+        self._before = before
 
     def run(self) -> None:
         """Read everything that it says: nothing is left that could be wrong later.
@@ -78,6 +90,7 @@ class _Loading:
 
     def _check(self, file: File, path: str) -> SnapshotHeader:
         header, self.image = load_snapshot(file, path)
+        self.delta = diff(self._before, self.image)
         self.history = history_of(self._static, self.fetched.snapshot_id, header)
         return header
 
@@ -86,7 +99,8 @@ class SnapshotKeeper:
     """`machine_ports.SnapshotPort` over a log and its snapshots; see the module docstring.
 
     `feed` tells the machine, `on_disk_failed` that the disk refused when nobody waited for it.
-    `write_starts` makes it durable where the logs of the directory start. OSError.
+    `image_now` is the image that everybody sees. `write_starts` makes it durable where the logs of
+    the directory start. OSError.
     """
 
     def __init__(
@@ -97,6 +111,7 @@ class SnapshotKeeper:
         static: VoterSet,
         feed: Callable[[Any], None],
         *,
+        image_now: Callable[[], ClusterImage],
         on_disk_failed: Callable[[str], None],
         write_starts: Callable[[], None],
     ) -> None:
@@ -105,9 +120,10 @@ class SnapshotKeeper:
         self._store = store
         self._static = static
         self._feed = feed
+        self._image_now = image_now
         self._on_disk_failed = on_disk_failed
         self._write_starts = write_starts
-        self._loaded: tuple[SnapshotId, ClusterImage] | None = None
+        self._loaded: tuple[SnapshotId, Loaded] | None = None
         self._unlooked = False  # whether the beginning of what is fetched has not been looked at
         self._turned_down: SnapshotId | None = None  # what is fetched is not kept any more
         self._told: tuple[SnapshotId, type[Exception]] | None = None
@@ -170,7 +186,7 @@ class SnapshotKeeper:
         except SnapshotError as error:
             self._refuse(snapshot_id, error)
             return
-        loading = _Loading(fetched, self._static)
+        loading = _Loading(fetched, self._static, self._image_now())
         self._ports.run_aside(loading.run, lambda error: self._looked_through(work, loading, error))
 
     def _looked_through(
@@ -194,7 +210,7 @@ class SnapshotKeeper:
         """The log goes on from the snapshot; the machine hears so. LogError, OSError."""
         snapshot_id = work.snapshot_id
         self._store.place(loading.fetched, loading.header)
-        self._loaded = snapshot_id, loading.image
+        self._loaded = snapshot_id, Loaded(loading.image, loading.delta)
         if not work.keeps_log:
             self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
             self._store.drop_before(snapshot_id.end_offset)
@@ -228,11 +244,11 @@ class SnapshotKeeper:
         latest = self._store.latest()
         if latest is not None and latest.end_offset > 0:
             try:
-                self._loaded = latest, self.take_image(latest)
+                self._loaded = latest, self.take_loaded(latest)
             except (*_UNSOUND, OSError):
                 self._loaded = None
 
-    def take_image(self, snapshot_id: SnapshotId) -> ClusterImage:
+    def take_loaded(self, snapshot_id: SnapshotId) -> Loaded:
         """The image of a snapshot that is in place. It is kept ready for one call only.
 
         Raises SnapshotError, ReplayError, WireError, BatchError, OSError.
@@ -242,7 +258,7 @@ class SnapshotKeeper:
             return loaded[1]
         file = self._store.open(snapshot_id)
         try:
-            return load_snapshot(file, self._store.path(snapshot_id))[1]
+            return Loaded(load_snapshot(file, self._store.path(snapshot_id))[1])
         finally:
             file.close()
 
