@@ -188,7 +188,8 @@ def test_describe_by_brokers_and_by_controllers(cluster: QuorumCluster):
     for said in (by_broker, by_controller):
         assert said["leader_id"] == leader
         roles = {replica["node_id"]: replica["role"] for replica in said["replicas"]}
-        assert roles == {
+        # The leader may remember an observer that was there before, of another test.
+        assert {id_: role for id_, role in roles.items() if id_ in cluster.nodes} == {
             **dict.fromkeys(cluster.controllers, "follower"),
             **dict.fromkeys(cluster.brokers, "observer"),
             leader: "leader",
@@ -276,7 +277,9 @@ def test_a_cluster_led_by_a_controller_that_was_added_to_it_is_led():
         added.wait_until_ready()
         at = ("--bootstrap-controller", cluster.bootstrap_controllers)
         fencepost("quorum", "add-voter", *at, "--config", str(added.config_path))
-        fencepost("quorum", "remove-voter", *at, "--id", "1")
+        # The one that is removed leads: its answer may be lost with its lead, and asked for again.
+        command = [*COMMAND, "quorum", "remove-voter", *at, "--id", "1"]
+        subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=False)
         assert cluster.leader_id(but=1) == id_
         del cluster.controllers[id_]
         try:
