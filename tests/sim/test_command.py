@@ -105,7 +105,18 @@ def test_a_story_is_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         (["run", "--faults", "kil"], "no fault 'kil'; did you mean kill?"),
         (["run", "--ablation", "gremlins"], "no ablation 'gremlins'; see `fencepost sim list`"),
         (["run", "--ablation", "two-votes"], "; did you mean grants-two-votes?"),
-        (["run", "--seeds", "0"], "--seeds and --jobs are at least 1"),
+        (["run", "--seeds", "0"], "--seeds 0: it is at least 1"),
+        (["run", "--from", "-1"], "--from -1: it is at least 0"),
+        (["run", "--jobs", "100000"], "--jobs 100000: it is at most 256"),
+        (["run", "--minutes", "nan"], "--minutes nan: it is a number of minutes"),
+        (["run", "--ledger", "/"], "sim: /: Is a directory"),
+        (["shrink", "5", "--out", "/no/such/directory"], "sim: /no/such/directory: No"),
+        (["shrink", "5", "--replays", "-3"], "--replays -3: it is at least 1"),
+        (["replay", "/dev/zero"], "/dev/zero: it is longer than"),
+        (["ablations", "--ledger", "/"], "sim: /: Is a directory"),
+        (["ablations", "--jobs", "0"], "--jobs 0: it is at least 1"),
+        (["explore", "--minutes", "nan"], "--minutes nan: it is a number of minutes"),
+        (["explore", "--logs", "99999999999//"], "epochs go to 15"),
         (["replay", "no-such-file.json"], "sim: no-such-file.json: No such file"),
         (["shrink", "1", "--faults", "none"], "seed 1 does not fail"),
         (["ablations", "gremlins"], "no ablation 'gremlins'"),
@@ -116,6 +127,43 @@ def test_what_makes_no_sense(
     capsys: pytest.CaptureFixture[str], words: list[str], says: str
 ) -> None:
     assert main(["sim", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "[" * 100_000])
+def test_what_is_no_ledger_is_told_before_the_search(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    ledger = tmp_path / "ledger.json"
+    ledger.write_text(text)
+    assert main(["sim", "ablations", "commits-without-disk", "--ledger", str(ledger)]) == 2
+    assert "this is no ledger" in capsys.readouterr().err
+    assert ledger.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("voters 0", "a world has 1 to 50 voters"),
+        ("voters 1000000000", "a world has 1 to 50 voters"),
+        ("voters 3 observers=1000000000", "50 others at most"),
+        ("dynamic 3 others=51", "50 others at most"),
+        ("voters 1\n> wait 99999999999", "a wait is 0 to 3600000 ms"),
+        ("voters 1\n> start 1\n> clock 1 x0", "a clock runs 0.001 to 1000 times as fast"),
+        ("voters 1\n> start 1\n> clock 1 x-5", "a clock runs"),
+        ("voters 1\n> start 1\n> clock 1 xnan", "a clock runs"),
+        ("voters 1\n> start 1\n> clock 1 x1e308", "a clock runs"),
+        ("voters 1\n> start 1\n> clock 1 +99999999999999999", "a clock is set by"),
+        ("voters 1\n> show\n> append 1 a", "node 1 was never started"),
+        ("voters 1\n> start 1\n> settle\n> rot 1 99", "no batch with offset 99"),
+    ],
+)
+def test_a_story_that_cannot_be(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str, says: str
+) -> None:
+    story = tmp_path / "story.txt"
+    story.write_text(f"> {line}\n")
+    assert main(["sim", "play", str(story)]) == 2
     assert says in capsys.readouterr().err
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.cli.sim_explore import add_explore
+from fencepost.cli.sim_options import check_numbers, check_output, read_file, read_ledger
 
 EPILOG = """\
 examples:
@@ -168,9 +169,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     try:
         plan = _plan(arguments)
-        if arguments.seeds < 1 or arguments.jobs < 1 or arguments.first < 0:
-            raise ValueError("--seeds and --jobs are at least 1, --from at least 0")
-    except ValueError as error:
+        check_numbers(arguments, "seeds", "jobs", "first", "minutes")
+        check_output(arguments.ledger)
+    except (ValueError, OSError) as error:
         return _wrong(error)
     ledger = Ledger(jobs=arguments.jobs)
     count = 1 << 40 if arguments.minutes else arguments.seeds
@@ -228,7 +229,10 @@ def _ablations(arguments: argparse.Namespace) -> int:
 
     try:
         named = [_load(name, load_ablation) for name in arguments.names]
-    except ValueError as error:
+        check_numbers(arguments, "seeds", "jobs")
+        ledger = read_ledger(arguments.ledger)
+        check_output(arguments.ledger)
+    except (ValueError, OSError) as error:
         return _wrong(error)
     searched = named or [
         one for one in map(load_ablation, ablation_names()) if one.is_found_by_search
@@ -239,9 +243,8 @@ def _ablations(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(f"{ablation.name}: {found[ablation.name]['says']}", flush=True)
     if arguments.ledger:
-        path = Path(arguments.ledger)
-        ledger = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({**ledger, "ablations": found}, indent=1) + "\n")
+        text = json.dumps({**ledger, "ablations": found}, indent=1)
+        Path(arguments.ledger).write_text(text + "\n")
     if arguments.json:
         print(json.dumps(found, indent=1))
     return int(any(one["seeds"] is None for one in found.values()))
@@ -295,7 +298,7 @@ def _recording(arguments: argparse.Namespace) -> tuple[Any, Any]:
     if arguments.faults is not None or arguments.without is not None:
         raise ValueError("a recording has faults of its own; --faults and --without are for seeds")
     try:
-        recording = read_recording(Path(arguments.what).read_text(errors="replace"))
+        recording = read_recording(read_file(arguments.what, errors="replace"))
     except ValueError as error:
         raise ValueError(f"{arguments.what}: {error}") from None
     if arguments.ablation is not None:
@@ -318,8 +321,10 @@ def _shrink(arguments: argparse.Namespace) -> int:
 
     try:
         plan = _plan(arguments)
+        check_numbers(arguments, "replays")
+        check_output(arguments.out)
         shrinker = Shrinker(arguments.seed, plan, progress, arguments.replays)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return _wrong(error)
     shrunk = shrinker.shrink()
     if arguments.out:
@@ -352,7 +357,7 @@ def _play(arguments: argparse.Namespace) -> int:
         rules = _load(arguments.ablation, load_ablation).rules if arguments.ablation else None
         for name in arguments.files:
             try:
-                played = play(Path(name).read_text(), rules)
+                played = play(read_file(name), rules)
             except (ScriptError, UnicodeDecodeError) as error:
                 raise ValueError(f"{name}: {error}") from None
             sys.stdout.write(played)

@@ -13,6 +13,8 @@ import sys
 from dataclasses import asdict, fields
 from typing import Any
 
+from fencepost.cli.sim_options import check_numbers
+
 NUMBERS = {
     "voters": "voters that found the quorum",
     "others": "further controllers, which fetch and may be added",
@@ -81,6 +83,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from fencepost.sim.rules import Rules
 
     try:
+        check_numbers(arguments, "minutes", "states", "doubts")
         numbers = {_field(name): getattr(arguments, name) for name in NUMBERS}
         bounds = Bounds(
             **numbers,

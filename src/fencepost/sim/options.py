@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from fencepost.sim.tape import Tape
 
+MOST_NODES = 50
+"""Of one world: sizes that somebody asks for are bounded."""
 WIRE_ONE_IN = 10
 """One seed in so many sends every message through the codec."""
 

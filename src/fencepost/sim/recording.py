@@ -15,11 +15,10 @@ from typing import Any
 from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.faults import fault_classes
 from fencepost.sim.naming import unknown
-from fencepost.sim.options import Options
+from fencepost.sim.options import MOST_NODES, Options
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Outcome, Plan, replay
 
-MOST_NODES = 50
 MOST = (1 << 31) - 1
 """The largest size in bytes."""
 MOST_MS = 3_600_000

@@ -27,7 +27,8 @@ from typing import Any
 from fencepost.sim.earlier import Earlier
 from fencepost.sim.naming import unknown
 from fencepost.sim.network import Call
-from fencepost.sim.options import Options
+from fencepost.sim.node import SimNode
+from fencepost.sim.options import MOST_NODES, Options
 from fencepost.sim.queue import Event
 from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
@@ -95,6 +96,10 @@ class Script:
         """Begin the world."""
         if self._world is not None:
             raise ScriptError("there is a world already")
+        if not 1 <= options.voters <= MOST_NODES or not 0 <= options.observers <= MOST_NODES:
+            raise ScriptError(
+                f"a world has 1 to {MOST_NODES} voters, and {MOST_NODES} others at most"
+            )
         self._world = World(Tape(recorded={}), options, rules=self.rules)
 
     def lines(self, text: str) -> Iterator[str]:
@@ -117,7 +122,13 @@ class Script:
         try:
             output = list(command(self, words[1:]) or ())
             output += self._news()
-        except (IndexError, ValueError, KeyError) as error:
+        except AttributeError as error:
+            if not isinstance(error.obj, SimNode):
+                raise
+            raise ScriptError(
+                f"{' '.join(words)}: node {error.obj.id} was never started"
+            ) from error
+        except (LookupError, ValueError) as error:
             wrong = "wants more words" if isinstance(error, IndexError) else error
             usage = " ".join(str(command.__doc__).split())
             raise ScriptError(f"{' '.join(words)}: {wrong}; {usage}") from error

@@ -26,6 +26,9 @@ _QUIET = (*MESSAGES, "flush", "flushed", "exit")
 """Events that need no time to pass."""
 _SETTLE_MOST = 5_000
 _RUN_MOST_MS = 60_000
+_WAIT_MOST_MS = 3_600_000
+_RATE_LEAST, _RATE_MOST = 0.001, 1_000
+_JUMP_MOST_MS = 10**13
 
 
 # -- the world -------------------------------------------------------------------------------------
@@ -90,8 +93,10 @@ def _way(event: Any) -> str:
 @command
 def wait(script: Script, words: list[str]) -> None:
     """`wait MS`: let time pass, and everything happen that it brings."""
-    world = script.world
-    world.run_until(world.now_us + int(words[0]) * 1_000)
+    world, wait_ms = script.world, int(words[0])
+    if not 0 <= wait_ms <= _WAIT_MOST_MS:
+        raise ScriptError(f"a wait is 0 to {_WAIT_MOST_MS} ms")
+    world.run_until(world.now_us + wait_ms * 1_000)
 
 
 @command
@@ -342,9 +347,15 @@ def clock(script: Script, words: list[str]) -> None:
     """`clock N +MS`, `clock N -MS`, `clock N xRATE`: N's clock is set, or runs at another pace."""
     node, change = node_of(script, words[0]), words[1]
     if change.startswith("x"):
-        node.change_clock(rate=int(float(change[1:]) * PAR))
-    else:
-        node.change_clock(jump_ms=int(change))
+        rate = float(change[1:])
+        if not _RATE_LEAST <= rate <= _RATE_MOST:
+            raise ScriptError(f"a clock runs {_RATE_LEAST} to {_RATE_MOST} times as fast")
+        node.change_clock(rate=int(rate * PAR))
+        return
+    jump_ms = int(change)
+    if abs(jump_ms) > _JUMP_MOST_MS:
+        raise ScriptError(f"a clock is set by {_JUMP_MOST_MS} ms at most")
+    node.change_clock(jump_ms=jump_ms)
 
 
 # -- asking ----------------------------------------------------------------------------------------

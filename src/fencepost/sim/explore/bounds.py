@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+EPOCHS_MAX: Final = 15
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class Bounds:
     def __post_init__(self) -> None:
         if not 1 <= self.voters <= 5 or not 0 <= self.others <= 2:
             raise ValueError("there are 1 to 5 voters and 0 to 2 others")
-        if not 1 <= self.epochs <= 15:
-            raise ValueError("there are 1 to 15 epochs")
+        if not 1 <= self.epochs <= EPOCHS_MAX:
+            raise ValueError(f"there are 1 to {EPOCHS_MAX} epochs")
         if not all(0 <= n <= 15 for n in self.budget):
             raise ValueError("timeouts, crashes, changes, appends, losses, late, refusals: 0 to 15")
         if not 0 <= self.first <= self.voters:
@@ -63,6 +66,8 @@ class Bounds:
         for log in self.logs:
             if any(a >= b for a, b in zip((0, *log), log)):
                 raise ValueError(f"epochs ascend along a log: {log}")
+            if any(epoch > EPOCHS_MAX for epoch in log):
+                raise ValueError(f"epochs go to {EPOCHS_MAX}, in logs too: {log}")
 
     def led(self, epoch: int) -> int:
         """The node that led an epoch before the start; -1 if nobody did."""
