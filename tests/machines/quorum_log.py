@@ -161,6 +161,9 @@ class ListLog:
     def recovery_point(self) -> int:
         return self.durable_offset
 
+    def batch_start(self, offset: int) -> int:
+        return next(e.base_offset for e in self.entries if offset < e.next_offset)
+
     def append(self, work: Append) -> None:
         for batch in work.batches:
             if work.as_leader:

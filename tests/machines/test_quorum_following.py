@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from fencepost.batch.records import build_batch
-from fencepost.machines.effects import Append, Fail, Persist, SendAfterPersist, TimerFired, Truncate
+from fencepost.machines.effects import (
+    Append,
+    Fail,
+    Persist,
+    Persisted,
+    SendAfterPersist,
+    TimerFired,
+    Truncate,
+)
 from fencepost.machines.quorum import (
     FetchBounds,
     QuorumState,
@@ -123,6 +131,19 @@ def test_a_divergence_behind_the_end_is_none(diverging: tuple[int, int]) -> None
     bench = follower()
     bench.step(leader_says(bench, diverging=diverging))
     assert bench.machine.role is Role.FAILED
+
+
+def test_a_divergence_inside_a_batch_is_none() -> None:
+    """The log could not be cut there, and would end elsewhere than the machine believes."""
+    bench = follower()
+    three = build_batch([(None, b"v")] * 3, base_offset=2, leader_epoch=EPOCH)
+    bench.step(leader_says(bench, three))
+    assert bench.machine.end_offset == 5
+    bench.step(Persisted(5))
+    effects = bench.step(leader_says(bench, diverging=(EPOCH, 4)))
+    assert bench.machine.role is Role.FAILED and bench.log.end_offset == 5
+    (fail,) = [effect for effect in effects if isinstance(effect, Fail)]
+    assert fail.reason == "the leader sees a divergence at 4, inside our batch at 2"
 
 
 def test_a_leader_that_speaks_keeps_its_followers() -> None:

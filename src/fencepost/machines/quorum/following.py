@@ -294,6 +294,11 @@ class Following(Snapshots):
             self.become_failed(
                 f"truncation to {target} asked for, below the high watermark {self._high_watermark}"
             )
+        elif (start := self._log.batch_start(target)) != target:
+            # Logs part between batches: what one leader has appended is the same everywhere.
+            self.become_failed(
+                f"the leader sees a divergence at {target}, inside our batch at {start}"
+            )
         else:
             self._truncate(target)
 

@@ -62,6 +62,10 @@ class LogView(Protocol):
         """The snapshots that stand for prefixes of the log."""
         ...
 
+    def batch_start(self, offset: int) -> int:
+        """Where the batch begins that holds the record at `offset`, which is in the log."""
+        ...
+
 
 class SnapshotView(Protocol):
     """The snapshots of the log that are whole and in place; partial files are none."""
@@ -132,6 +136,8 @@ class PlainLogView(Protocol):
     @property
     def epochs(self) -> EpochView: ...
 
+    def batch_start(self, offset: int) -> int: ...
+
 
 class SnapshottedLog:
     """A `LogView` made of a log and of what is known of its snapshots."""
@@ -166,3 +172,7 @@ class SnapshottedLog:
     def epochs(self) -> EpochView:
         """The leader epochs of the log."""
         return self._log.epochs
+
+    def batch_start(self, offset: int) -> int:
+        """Where the batch begins that holds the record at `offset`, which is in the log."""
+        return self._log.batch_start(offset)

@@ -109,6 +109,10 @@ class CellLog:
         """The bytes of all batches."""
         return sum(len(entry.data) for entry in self.entries)
 
+    def batch_start(self, offset: int) -> int:
+        """Where the batch begins that holds the record at `offset`."""
+        return next(e.base_offset for e in self.entries if offset < e.next_offset)
+
     def append(self, work: Append) -> None:
         """Add batches to the end, stamped if a leader appends them."""
         for each in work.batches:
