@@ -465,3 +465,39 @@ def test_partitions_get_unclean_leaders_now_and_then() -> None:
         world.beat(epoch)
         world.timers.advance(SESSION_MS - 10)
     assert world.host.image.topics_by_name["t"].partitions[0].leader == 9
+
+
+# -- too much ------------------------------------------------------------------------------------
+
+
+def configs_of(count: int) -> Decision:
+    made: list[Message] = [
+        records.ConfigRecord(resource_type=4, resource_name="", name=f"c{n}", value="v" * 100)
+        for n in range(count)
+    ]
+    return Decision(made, "done")
+
+
+def test_a_decision_that_is_too_large_is_dropped_and_the_next_is_not() -> None:
+    world = leader()
+    end = world.machine.end_offset
+    answers: list[Asked] = []
+    for count in (11, 3):
+        answers.append(Asked())
+        world.controller_host.submit(
+            lambda c, count=count: configs_of(count), answers[-1], max_batch_bytes=1_000
+        )
+    assert answers[0].told == [(ErrorCode.POLICY_VIOLATION, None)]
+    assert world.controller_host.controller is not None, "and it goes on"
+    world.commit()
+    assert answers[1].told == [(ErrorCode.NONE, "done")]
+    assert world.machine.end_offset == end + 3
+    assert sorted(world.host.image.broker_configs()) == ["c0", "c1", "c2"]
+
+
+def test_what_the_controller_decides_for_itself_has_no_bound() -> None:
+    world = leader()
+    asked = world.ask(lambda c: configs_of(20))
+    world.commit()
+    assert asked.told == [(ErrorCode.NONE, "done")]
+    assert len(world.host.image.broker_configs()) == 20

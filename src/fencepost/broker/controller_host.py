@@ -159,8 +159,12 @@ class ControllerHost:
         """Call back whenever this node has become the active controller."""
         self._on_active.append(callback)
 
-    def submit(self, decide: Decide, on_reply: OnReply) -> None:
-        """Decide now; answer once that is committed. See the module docstring."""
+    def submit(self, decide: Decide, on_reply: OnReply, max_batch_bytes: int | None = None) -> None:
+        """Decide now; answer once that is committed. See the module docstring.
+
+        A decision that comes to a larger batch than `max_batch_bytes` is dropped, and answered with
+        POLICY_VIOLATION.
+        """
         controller = self._controller
         if controller is None:
             on_reply(ErrorCode.NOT_CONTROLLER, None)
@@ -172,7 +176,7 @@ class ControllerHost:
         self._follow_log(controller)
         decision = decide(controller)
         if decision.records:
-            self._write(controller, decision, on_reply)
+            self._write(controller, decision, on_reply, max_batch_bytes)
         elif self._waiting:
             self._waiting.append(_Waiting(on_reply, decision.reply, None))
         else:
@@ -206,16 +210,27 @@ class ControllerHost:
         if controller.next_offset != self._next_offset:
             controller.skip_to(self._next_offset)
 
-    def _write(self, controller: Controller, decision: Decision, on_reply: OnReply) -> None:
+    def _write(
+        self,
+        controller: Controller,
+        decision: Decision,
+        on_reply: OnReply,
+        max_batch_bytes: int | None,
+    ) -> None:
         """Apply the decision's records and have them committed."""
         base_offset = self._next_offset
-        self._written_ms = self._ports.now_ms()
+        now_ms = self._ports.now_ms()
         image = controller.image
         batch = build_batch(
             [(None, record_value(record, image)) for record in decision.records],
-            timestamp_ms=self._written_ms,
+            timestamp_ms=now_ms,
         )
+        if max_batch_bytes is not None and len(batch) > max_batch_bytes:
+            probe("controller.host.too.large")
+            on_reply(ErrorCode.POLICY_VIOLATION, None)
+            return
         controller.apply_all(decision.records, base_offset)
+        self._written_ms = now_ms
         self._next_offset += len(decision.records)
         waiting = _Waiting(on_reply, decision.reply, batch)
         self._waiting.append(waiting)

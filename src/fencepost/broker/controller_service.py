@@ -43,6 +43,9 @@ AskQuorum = Callable[[Message, Callable[[Message], None]], None]
 """Takes a request and whom to tell the response."""
 
 FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""What a user's request may come to in the metadata log, as Kafka has it: it is one batch there,
+and the other nodes have to take it as a whole."""
 FOREVER_MS = 1 << 31
 NEWEST = 1 << 15
 """As an API version: whatever the newest is."""
@@ -77,8 +80,13 @@ class Host(Protocol):
         """The controller while it is active."""
         ...
 
-    def submit(self, decide: Callable[[Controller], Decision], on_reply: OnReply) -> None:
-        """Decide now, answer when that is committed."""
+    def submit(
+        self,
+        decide: Callable[[Controller], Decision],
+        on_reply: OnReply,
+        max_batch_bytes: int | None = None,
+    ) -> None:
+        """Decide now, answer when that is committed; POLICY_VIOLATION if it is too much."""
         ...
 
     def upgrade_kraft_version(
@@ -150,7 +158,11 @@ class ControllerService:
             and api_version >= FIRST_CREATE_TOPICS_WITH_CONFIGS
         ):
             on_reply = self._with_configs(request, on_reply)
-        self._host.submit(lambda controller: make(controller, request, self._now_ms()), on_reply)
+        self._host.submit(
+            lambda controller: make(controller, request, self._now_ms()),
+            on_reply,
+            MAX_BATCH_BYTES if type(request) in OF_USERS else None,
+        )
 
     def _with_configs(self, request: CreateTopicsRequest, on_reply: OnReply) -> OnReply:
         def filled(error: ErrorCode, response: CreateTopicsResponse | None) -> None:
@@ -268,6 +280,17 @@ _DECISIONS: dict[type[Message], _Make] = {
         request
     ),
 }
+
+OF_USERS: frozenset[type[Message]] = frozenset(
+    {
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        CreatePartitionsRequest,
+        AlterConfigsRequest,
+        IncrementalAlterConfigsRequest,
+    }
+)
+"""Those that may ask for as much as they like, and get no more than MAX_BATCH_BYTES."""
 
 OF_THE_QUORUM: frozenset[type[Message]] = frozenset(
     {DescribeQuorumRequest, AddRaftVoterRequest, RemoveRaftVoterRequest}

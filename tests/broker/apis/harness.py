@@ -128,8 +128,12 @@ class PromptController:
         return self if self.error is ErrorCode.NONE else None
 
     def submit(
-        self, decide: Callable[[Controller], Decision], on_reply: Callable[[ErrorCode, Any], None]
+        self,
+        decide: Callable[[Controller], Decision],
+        on_reply: Callable[[ErrorCode, Any], None],
+        max_batch_bytes: int | None = None,
     ) -> None:
+        del max_batch_bytes  # nothing is put into batches here
         if self.error is not ErrorCode.NONE:
             on_reply(self.error, None)
             return
