@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.sim.probe_names import probe_names
 from fencepost.sim.run import Outcome
 
 _HOUR_US = 3_600_000_000
@@ -92,5 +93,6 @@ class Ledger:
             "requests_refused": self.refused,
             "faults": dict(sorted(self.faults.items())),
             "probes": dict(sorted(self.probes.items())),
+            "probes_never_hit": [name for name in probe_names() if not self.probes[name]],
             "violations": self.violations,
         }

@@ -25,6 +25,9 @@ from fencepost.sim.watch import Watch
 from fencepost.sim.words import describe
 from fencepost.sim.workload import Workload
 
+MOST_AT_ONCE = 20_000
+"""Events at one time; a node that does something for ever, and at once, makes more of them."""
+
 
 class World:
     """See the module docstring. `rules` are what the nodes play by."""
@@ -41,6 +44,8 @@ class World:
         self.options = options
         self.rules = rules or Rules()
         self.now_us = 0
+        self._still = 0
+        """How many events have happened since time last passed."""
         self.queue = EventQueue(tape.lane("schedule"))
         self.trace = Trace(tell)
         self.watch = Watch(self.trace)
@@ -99,7 +104,12 @@ class World:
 
     def happen(self, event: Event) -> None:
         """Let this event, taken out of the queue, happen now. Raises Violation."""
-        self.now_us = max(self.now_us, event.at_us)
+        if event.at_us > self.now_us:
+            self.now_us, self._still = event.at_us, 0
+        self._still += 1
+        if self._still > MOST_AT_ONCE:
+            what = f"{event.kind} again and again, and no time passes: {self.describe()}"
+            raise Violation("standstill", what)
         node = event.node
         if node is not None and node.is_paused:
             node.parked.append(event)
