@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from fencepost.cli.main import main
+from fencepost.client.errors import BrokerError
+from fencepost.client.quorum import QuorumDescription, QuorumReplica
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
 
 ID, DIRECTORY, LISTENER = "9", "lnnLXmBzSSOJWn5hTmk93g", "CONTROLLER://127.0.0.1:9093"
 
@@ -51,3 +56,90 @@ def test_a_configuration_that_is_not_there_is_named_once(
     path = str(tmp_path / "missing")
     assert main(["quorum", "add-voter", "--config", path]) == 2
     assert capsys.readouterr().err.count(path) == 1
+
+
+class LosingAdmin:
+    """A quorum whose leader does what it is asked, and goes before it has answered.
+
+    The client asks the next leader again, which has heard of it: what that says is told. `voters`
+    are directories by node id, as `fencepost.client.quorum.QuorumAdmin` finds them.
+    """
+
+    voters: ClassVar[dict[int, str]] = {}
+    does: ClassVar[bool] = True
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> LosingAdmin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def connect(self, limit_ms: float) -> None:
+        pass
+
+    def describe(self) -> QuorumDescription:
+        replicas = [
+            QuorumReplica(node_id, Uuid.from_string(directory), 5, 5, 5)
+            for node_id, directory in self.voters.items()
+        ]
+        return QuorumDescription(1, 3, 5, replicas, [], {})
+
+    def add_voter(self, node_id: int, directory_id: Uuid, listeners: object) -> None:
+        if self.does:
+            self.voters[node_id] = str(directory_id)
+        raise BrokerError.of(ErrorCode.DUPLICATE_VOTER, f"node {node_id} was not added")
+
+    def remove_voter(self, node_id: int, directory_id: Uuid) -> None:
+        del self.voters[node_id]
+        raise BrokerError.of(ErrorCode.VOTER_NOT_FOUND, f"node {node_id} was not removed")
+
+
+@pytest.fixture
+def losing(monkeypatch: pytest.MonkeyPatch) -> type[LosingAdmin]:
+    monkeypatch.setattr("fencepost.client.quorum.QuorumAdmin", LosingAdmin)
+    monkeypatch.setattr(LosingAdmin, "voters", {1: DIRECTORY})
+    return LosingAdmin
+
+
+OTHER = "JEXY6aqzQY-32P5TStzaFg"
+
+
+def test_a_voter_whose_removal_was_not_answered_is_removed(
+    losing: type[LosingAdmin], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["quorum", "remove-voter", "--id", "1"]) == 0
+    assert capsys.readouterr().out == "node 1 does not vote any more\n"
+
+
+def test_a_voter_whose_addition_was_not_answered_is_added(
+    losing: type[LosingAdmin], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["quorum", *add(directory=OTHER)]) == 0
+    assert capsys.readouterr().out == f"node 9 votes, with {OTHER}\n"
+
+
+@pytest.mark.parametrize("since", [False, True])
+def test_one_that_votes_with_another_disk_is_not(
+    losing: type[LosingAdmin],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    since: bool,
+) -> None:
+    """Whether it did before, or somebody else has added it since."""
+    monkeypatch.setattr(losing, "does", False)
+    if since:
+        described = losing.describe
+
+        def describe(self: LosingAdmin) -> QuorumDescription:
+            found = described(self)
+            self.voters[9] = DIRECTORY
+            return found
+
+        monkeypatch.setattr(losing, "describe", describe)
+    else:
+        losing.voters[9] = DIRECTORY
+    assert main(["quorum", *add(directory=OTHER)]) == 1
+    assert f"votes with another directory, {DIRECTORY}" in capsys.readouterr().err
