@@ -223,6 +223,17 @@ def test_i26_static_voters_are_known_by_their_ids() -> None:
     assert truth.committed == LOG[:1]
 
 
+def test_the_newest_leader_is_the_one_of_the_highest_epoch() -> None:
+    """A deposed one may go on for a while; what is asked of "the leader" is asked of the other."""
+    truth = truth_of(LOG, LOG, LOG)
+    assert truth.newest_leader() is None
+    for node_id, epoch in ((1, 5), (2, 7), (3, 6)):
+        truth.views[node_id] = leader(node_id, epoch=epoch)
+    newest = truth.newest_leader()
+    assert newest is not None
+    assert (newest.node_id, newest.epoch) == (2, 7)
+
+
 def test_i28_leaders_do_not_load_snapshots() -> None:
     truth = truth_of(LOG)
     truth.views[1] = view(1)
