@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 OURS = [path for path in DOCS if path.name != "ARCHITECTURE.md"]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-RUN_TIMEOUT_S = 110
+RUN_TIMEOUT_S = 240
 SPARK_TIMEOUT_S = 600
 
 

@@ -65,7 +65,7 @@ def fuzz(built: Path, seconds: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60 + float(seconds),
+        timeout=240 + float(seconds),
     )
 
 
