@@ -48,8 +48,9 @@ class AlterPartitions:
 
     def submit(self, key: Hashable, asked: AlterPartition) -> None:
         """Ask the controller on behalf of the partition that the driver knows as `key`."""
-        hosted = next((h for h in self._replicas.all() if h.key == key), None)
-        if hosted is None:
+        topic, _, index = str(key).rpartition("-")
+        hosted = self._replicas.get(topic, int(index))
+        if isinstance(hosted, ErrorCode):
             return
         partition = PartitionDataRequest(
             partition_index=hosted.index,
