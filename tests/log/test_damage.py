@@ -283,3 +283,77 @@ def test_damage_where_an_epoch_begins_is_told_as_lost_data_and_may_be_accepted()
 def offsets_of(disk: SimDisk) -> list[int]:
     """Base offsets of the segments there are."""
     return [int(name[:20]) for name in disk.list("/data/t-0") if name.endswith(".log")]
+
+
+# ---- a closed segment that is missing, or cut at its end
+
+
+def open_directory(disk: SimDisk, accept_loss: bool = False) -> PartitionLog:
+    """The partition, as it was closed in order."""
+    return PartitionLog.open(
+        disk, "/data/t-0", "t", 0, SMALL, clean_shutdown=True, now_ms=NOW_MS,
+        accept_loss=accept_loss,
+    )  # fmt: skip
+
+
+def readable_until_damage(log: PartitionLog) -> tuple[Batches, str]:
+    """What a consumer gets, fetch by fetch, and what ends it; "" is the log's end."""
+    found: Batches = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        try:
+            data = b"".join(log.read(offset, 1, log.end_offset).buffers)
+        except CorruptFileError as error:
+            return found, str(error)
+        assert data
+        header = read_header(data)
+        found.append((header.base_offset, data))
+        offset = header.next_offset
+    return found, ""
+
+
+@pytest.mark.parametrize("how", ["missing", "cut"])
+def test_records_of_a_closed_segment_that_are_gone_are_missed(how: str):
+    """Nothing looks at closed segments at a start; who reads on is told, and skips nothing."""
+    disk, before = write_directory(clean=True)
+    bases = offsets_of(disk)
+    assert len(bases) >= 4
+    path = f"/data/t-0/{bases[-2]:020d}.log"
+    if how == "missing":
+        disk.unlink(path)
+        lost_from = bases[-2]
+    else:
+        kept = next(one for one in before if one[0] >= bases[-2])[1]
+        disk.write_atomic(path, kept)
+        lost_from = read_header(kept).next_offset
+    log = open_directory(disk)
+    found, end = readable_until_damage(log)
+    assert found == [one for one in before if one[0] < lost_from]
+    assert f"offsets {lost_from} to {bases[-1] - 1} are missing" in end
+    with pytest.raises(CorruptFileError, match="are missing"):
+        list(log.read_all_batches(log.start_offset, log.end_offset))
+    log.close(clean=False)
+    log = open_directory(disk, accept_loss=True)
+    rest = [one for one in before if one[0] < lost_from or one[0] >= bases[-1]]
+    assert readable_until_damage(log) == (rest, ""), "whoever accepts the loss reads on"
+    log.close(clean=False)
+    log = open_directory(disk)
+    log.advance_start_offset(bases[-1])  # what an operator does who can do without them
+    assert readable_until_damage(log) == ([one for one in before if one[0] >= bases[-1]], "")
+
+
+@pytest.mark.parametrize("why", ["is compacted", "was compacted"])
+def test_gaps_of_compaction_are_passed_over(why: str):
+    """Kafka's leaves some at the end of segments; below its checkpoint they are no sign of loss."""
+    disk, before = write_directory(clean=True)
+    bases = offsets_of(disk)
+    disk.unlink(f"/data/t-0/{bases[-2]:020d}.log")
+    props = SMALL
+    if why == "is compacted":
+        props = config(internal_segment_bytes=600, cleanup_policy="compact")
+    else:
+        disk.write_atomic("/data/cleaner-offset-checkpoint", f"0\n1\nt 0 {bases[-1]}\n".encode())
+    log = LogDir.open(disk, "/data").create("t", 0, TOPIC_ID, props, now_ms=NOW_MS)
+    found, end = readable_until_damage(log)
+    assert end == ""
+    assert found == [one for one in before if not bases[-2] <= one[0] < bases[-1]]

@@ -8,6 +8,7 @@ same.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from fencepost.batch.header import BatchHeader
 from fencepost.log.aborted import find_aborted, has_aborted
@@ -33,6 +34,8 @@ from fencepost.log.rolling import RollRule
 from fencepost.wire.records.txn_index import AbortedTxn
 from fencepost.wire.types import Uuid
 
+_EVERYWHERE: Final = (1 << 63) - 1
+
 
 class ReadableLog:
     """See the module docstring."""
@@ -56,6 +59,7 @@ class ReadableLog:
         self.recovery: RecoveryReport = loaded.report
         """What opening the log found and did."""
         self._row = loaded.row
+        self._loaded_gaps_below = loaded.gaps_below
         self._start_offset = loaded.start_offset
         self._end_offset = loaded.end_offset
         self._health = Health(directory)
@@ -115,6 +119,7 @@ class ReadableLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
+        self._gaps_below = _EVERYWHERE if config.is_compacted else self._loaded_gaps_below
         self._roll_rule = RollRule(config, self.topic, self.partition)
         self._index_interval_bytes = config.index_interval_bytes
         self._log_append_time = config.is_log_append_time
@@ -143,7 +148,8 @@ class ReadableLog:
         if offset >= bound:
             return ReadResult([], 0, offset)
         segments = self._row.from_offset(offset)
-        return read_batches(segments, offset, max_bytes, bound, min_one_batch)
+        gaps_below = self._gaps_below
+        return read_batches(segments, offset, max_bytes, bound, min_one_batch, gaps_below)
 
     def measure(self, offset: int, max_bytes: int, upper_bound_offset: int) -> int:
         """How many bytes of whole batches `read` would give, one segment after the other.
@@ -178,7 +184,8 @@ class ReadableLog:
         Raises OffsetOutOfRange, CorruptFileError, LogFailedError, OSError.
         """
         self._check_readable(from_offset)
-        yield from iter_batches(self._row.from_offset(from_offset), from_offset, upto)
+        segments = self._row.from_offset(from_offset)
+        yield from iter_batches(segments, from_offset, upto, self._gaps_below)
 
     def first_damaged(self, from_offset: int) -> int | None:
         """Where the first batch from there on begins that is not sound; None if all are.

@@ -2,6 +2,11 @@
 
 Functions of segments and offsets; what may be looked at (the log's start, a high watermark) is the
 caller's to say.
+
+A closed segment may be missing as a whole, or be cut at its end: nobody looks at a start, because
+that would cost two reads per segment. Whoever reads on comes to the next segment from an offset in
+front of it, and learns there that records are missing; they are not passed over in silence. Below
+`gaps_below` they are: compaction has left such gaps in logs of Kafka's, or the loss is accepted.
 """
 
 from __future__ import annotations
@@ -12,6 +17,8 @@ from typing import NamedTuple
 from fencepost.batch.header import BatchHeader
 from fencepost.batch.records import read_batch
 from fencepost.log.disk import Buffer
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.segment import Segment
 
 
@@ -36,17 +43,26 @@ class TimestampedOffset(NamedTuple):
 
 
 def read_batches(
-    segments: Sequence[Segment], offset: int, max_bytes: int, bound: int, min_one_batch: bool
+    segments: Sequence[Segment],
+    offset: int,
+    max_bytes: int,
+    bound: int,
+    min_one_batch: bool,
+    gaps_below: int,
 ) -> ReadResult:
     """Whole batches of the first of `segments` that has any from `offset` on and below `bound`.
 
     See `PartitionLog.read`. CorruptFileError, OSError.
     """
+    before: Segment | None = None
     for segment in segments:
+        if before is not None:
+            _check_follows(before, offset, segment, gaps_below)
         if segment.base_offset >= bound:
             break
         start = segment.position_of(offset)
         if start >= segment.size_bytes:
+            before = segment
             continue
         end = _end_of_read(segment, start, max_bytes, bound, min_one_batch)
         if end <= start:
@@ -54,6 +70,19 @@ def read_batches(
         data = segment.read(start, end)
         return ReadResult([data], len(data), int.from_bytes(data[:8]))
     return ReadResult([], 0, offset)
+
+
+def _check_follows(before: Segment, next_offset: int, segment: Segment, gaps_below: int) -> None:
+    """Nothing was found in `before` from `next_offset` on: it must be in `segment`, or no more.
+
+    Where offsets leapt farther than an index can reach, a segment is named after the far side.
+    CorruptFileError.
+    """
+    base_offset = segment.base_offset
+    is_leap = base_offset - before.base_offset > RELATIVE_MAX + 1
+    if next_offset < base_offset and base_offset > gaps_below and not is_leap:
+        reason = f"offsets {next_offset} to {base_offset - 1} are missing behind it"
+        raise CorruptFileError(before.path(), reason, before.size_bytes)
 
 
 def measure_batches(segments: Sequence[Segment], offset: int, max_bytes: int, bound: int) -> int:
@@ -91,13 +120,17 @@ def _end_of_read(
 
 
 def iter_batches(
-    segments: Sequence[Segment], from_offset: int, upto: int
+    segments: Sequence[Segment], from_offset: int, upto: int, gaps_below: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Every batch with a record from `from_offset` on that ends below `upto`, in order.
 
     CorruptFileError, OSError.
     """
+    before: Segment | None = None
+    next_offset = from_offset
     for segment in segments:
+        if before is not None and next_offset < upto:
+            _check_follows(before, next_offset, segment, gaps_below)
         if segment.base_offset >= upto:
             return
         start = segment.position_of(from_offset)
@@ -105,6 +138,8 @@ def iter_batches(
             if header.last_offset >= upto:
                 return
             yield header, batch
+            next_offset = header.next_offset
+        before = segment
 
 
 def find_timestamp(

@@ -91,6 +91,8 @@ class LoadedLog:
     start_offset: int
     end_offset: int
     recovery_point: int
+    gaps_below: int
+    """Below it segments may follow each other with a gap: of compaction, or of accepted loss."""
     epochs: LeaderEpochCache
     epochs_changed: bool
     producers: ProducerStates
@@ -125,6 +127,7 @@ def load_log(
     loader = _Loader(disk, cache, directory, config, now_ms)
     loader.cleaned_offset = cleaned_offset
     loader.is_gapless = is_gapless
+    loader.gaps_below = _OFFSET_MAX if accept_loss else cleaned_offset
     loader.report.was_unclean = not clean_shutdown and not is_new
     loader.find_segments(start_offset)
     loader.recover(recovery_point, start_offset, clean_shutdown, accept_loss)
@@ -198,6 +201,7 @@ def _finish(
         start,
         end_offset,
         end_offset if loader.is_durable else min(recovery_point, end_offset),
+        loader.gaps_below,
         epochs.cache,
         epochs.differs_from_file,
         producers,
@@ -285,6 +289,7 @@ class _Loader:
         self.report = RecoveryReport()
         self.cleaned_offset = 0
         """Below this the log was compacted, and durable when it was."""
+        self.gaps_below = 0
         self.is_gapless = False
         """Whether every batch begins where the one before it ends."""
         self.made_first_segment = False
