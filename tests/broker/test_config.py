@@ -120,6 +120,16 @@ def test_what_a_value_must_be_is_a_sentence(key, value, says):
         BrokerConfig.load(None, {f"log.{key}" if key == "retention.ms" else key: value})
 
 
+def test_the_old_name_of_a_key_must_not_contradict_the_new_one(tmp_path):
+    with pytest.raises(ConfigError, match=r"they are one key"):
+        BrokerConfig.load(None, {"node.id": "1", "broker.id": "2"})
+    assert BrokerConfig.load(None, {"node.id": "2", "broker.id": "2"}).node_id == 2
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=3\n")
+    assert BrokerConfig.load(file, {}).node_id == 3
+    assert BrokerConfig.load(file, {"node.id": "4"}).node_id == 4
+
+
 def test_a_file_without_end_is_not_read_to_its_end():
     with pytest.raises(ConfigError, match="it may have at most 1048576 bytes"):
         BrokerConfig.load(Path("/dev/zero"), {})

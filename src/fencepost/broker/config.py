@@ -67,17 +67,16 @@ class BrokerConfig:
         texts: dict[str, str] = {}
         if path is not None:
             texts.update(_read_file(Path(path)))
-        texts.update(overrides)
+        texts = {**_by_name(texts), **_by_name(overrides)}
         explicit: dict[str, Any] = {}
         without_effect: list[str] = []
-        for key, text in texts.items():
-            name = ALIASES.get(key, key)
+        for name, text in texts.items():
             if name in WITHOUT_EFFECT:
                 without_effect.append(name)
                 continue
             definition = BROKER_CONFIGS.get(name)
             if definition is None:
-                raise ConfigError(key, text, _why_unknown(key))
+                raise ConfigError(name, text, _why_unknown(name))
             explicit[name] = definition.parse(text)
         notes = tuple(f"{key} has no effect here" for key in sorted(without_effect))
         return cls(explicit, notes)
@@ -278,6 +277,16 @@ class ConfigFileError(ConfigError):
         self.key = "--config"
         self.value = str(path)
         self.allowed = "a readable properties file"
+
+
+def _by_name(texts: Mapping[str, str]) -> dict[str, str]:
+    """The entries, with a key that has two names under the first. ConfigError if they differ."""
+    named: dict[str, str] = {}
+    for key, text in texts.items():
+        name = ALIASES.get(key, key)
+        if named.setdefault(name, text) != text:
+            raise ConfigError(key, text, f"{name} says {named[name]}, and they are one key")
+    return named
 
 
 def _read_file(path: Path) -> dict[str, str]:
