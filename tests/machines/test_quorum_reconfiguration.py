@@ -6,22 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from fencepost.machines.quorum import QuorumState, Role, answered, inputs, membership
-from fencepost.machines.quorum.voters import Endpoint, ReplicaKey
-from fencepost.wire.api.api_versions import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    SupportedFeatureKey,
-)
+from fencepost.machines.quorum.voters import Endpoint
+from fencepost.wire.api.api_versions import ApiVersionsResponse, SupportedFeatureKey
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.control import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
-from fencepost.wire.types import Uuid
+from fencepost.wire.records.control import VotersRecord
 
 from .quorum_world import KEY
 from .voters_stage import (
@@ -29,14 +22,11 @@ from .voters_stage import (
     ask,
     asking,
     describe_request,
-    follower,
     led,
     records_of,
     remove,
-    static,
     waited_too_long,
 )
-from .voters_world import VotersWorld
 
 # -- adding ------------------------------------------------------------------------------------
 
@@ -269,189 +259,6 @@ def test_a_leader_that_removed_itself_does_not_lead_after_a_restart() -> None:
     assert world.machine(1).role is Role.RESIGNED
     world.run(lambda: world.leader() is not None and world.has_converged())
     assert world.machine(1).role is not Role.LEADER or world.machine(1).is_voter
-
-
-# -- the epoch's first batch -------------------------------------------------------------------
-
-
-def test_the_first_leader_writes_the_voters_of_the_bootstrap_snapshot() -> None:
-    world = led()
-    change, level, voters = records_of(world, 1)[0]
-    assert isinstance(change, LeaderChangeMessage)
-    assert isinstance(level, KRaftVersionRecord) and level.kraft_version == 1
-    assert isinstance(voters, VotersRecord)
-    assert [v.voter_id for v in voters.voters] == [1, 2, 3]
-
-
-def test_later_leaders_do_not_write_them_again() -> None:
-    world = follower()
-    assert [len(batch) for batch in records_of(world, 2)] == [3, 1]
-
-
-def test_static_voters_are_in_no_log() -> None:
-    assert [len(batch) for batch in records_of(static(), 1)] == [1]
-
-
-def test_a_leader_at_another_address_says_so_in_its_first_batch() -> None:
-    world = led(voters=1)
-    world.crash(1)
-    moved = replace(world.voter(1), endpoints=(Endpoint("CONTROLLER", "elsewhere", 1),))
-    world.moved[1] = moved.endpoints
-    world.start(1)
-    assert world.machine(1).role is Role.LEADER
-    world.wait(5_000)
-    assert world.machine(2).voter_set.get(1) == moved
-
-
-# -- updating ----------------------------------------------------------------------------------
-
-
-def test_a_voter_that_moved_tells_its_leader() -> None:
-    world = led()
-    world.crash(2)
-    world.moved[2] = (Endpoint("CONTROLLER", "elsewhere", 1),)
-    world.start(2)
-    world.wait(6_000)
-    for id_ in world.nodes:
-        assert world.machine(id_).voter_set.get(2) == world.voter(2)
-    changes = [batch for batch in records_of(world, 1) if isinstance(batch[0], VotersRecord)]
-    assert len(changes) == 1, "once is enough"
-
-
-def test_voters_that_are_well_known_say_nothing() -> None:
-    world = led()
-    world.wait(10_000)
-    assert all(inputs.INTRODUCTION not in node.timers for node in world.nodes.values())
-    assert len(records_of(world, 1)) == 1
-
-
-# -- joining -----------------------------------------------------------------------------------
-
-
-def test_a_controller_joins_on_its_own() -> None:
-    world = led(joins=True)
-    world.wait(10_000)
-    assert [world.machine(id_).voters for id_ in world.nodes] == [(1, 2, 3, 4)] * 4
-
-
-def test_a_controller_that_asks_in_vain_to_join_keeps_its_leader() -> None:
-    """Its leader gets no answer from it, and it does not fetch until the leader has given up."""
-    world = VotersWorld(3, others=1, joins=True)
-    for id_ in world.nodes:
-        world.start(id_)
-    world.run(lambda: world.leader() is not None and world.machine(4).leader_id >= 0)
-    asked, end_ms = 0, world.now_ms + 20_000
-    while world.now_ms < end_ms:
-        for flight in [f for f in world.flights if isinstance(f.message, ApiVersionsRequest)]:
-            world.drop(flight, told=False)
-            asked += 1
-        world.tick()
-        assert world.machine(4).role is Role.FOLLOWER
-    assert asked > 3 and 4 not in world.machine(1).voters
-
-
-def test_a_controller_with_a_new_disk_replaces_what_it_was() -> None:
-    world = led(others=0, joins=True)
-    world.crash(3)
-    world.wipe(3)
-    world.start(3)
-    world.wait(15_000)
-    keys = world.machine(1).voter_set.keys
-    assert keys == tuple(world.voter(id_).key for id_ in (1, 2, 3))
-    sets = [
-        r.voters for batch in records_of(world, 1) for r in batch if isinstance(r, VotersRecord)
-    ]
-    sizes = [len(voters) for voters in sets]
-    assert sizes == [3, 2, 3], "first the old one goes, then the new one comes"
-
-
-def test_a_controller_that_may_not_join_does_not() -> None:
-    world = led()
-    world.wait(10_000)
-    assert world.machine(4).voters == (1, 2, 3)
-
-
-# -- kraft.version -----------------------------------------------------------------------------
-
-
-def test_static_voters_become_dynamic_ones() -> None:
-    world = VotersWorld(3, static=True)
-    for id_ in world.nodes:
-        world.start(id_)
-    world.fire(1, inputs.ELECTION)
-    world.settle()
-    world.upgrade(1)
-    assert world.changes == {"upgrade 1": ErrorCode.INVALID_UPDATE_VERSION}, (
-        "nobody knows the disks"
-    )
-    world.wait(3_000)
-    world.upgrade(1)
-    world.settle()
-    assert world.changes == {"upgrade 1": ErrorCode.NONE}
-    assert [world.machine(id_).kraft_version for id_ in world.nodes] == [1, 1, 1]
-    assert world.machine(3).voter_set.voters == tuple(world.voter(id_) for id_ in (1, 2, 3))
-    world.remove_voter(1, world.voter(3).key)
-    world.settle()
-    assert world.changes["remove 3"] is ErrorCode.NONE
-
-
-@pytest.mark.parametrize(
-    ("level", "error"),
-    [
-        (0, ErrorCode.INVALID_UPDATE_VERSION),
-        (1, ErrorCode.NONE),
-        (2, ErrorCode.INVALID_UPDATE_VERSION),
-    ],
-)
-def test_kraft_version_neither_falls_nor_leaves_anybody_behind(
-    level: int, error: ErrorCode
-) -> None:
-    world = led()
-    end_offset = world.machine(1).end_offset
-    world.upgrade(1, level)
-    assert world.changes == {f"upgrade {level}": error}
-    assert world.machine(1).end_offset == end_offset
-
-
-def test_a_voter_that_cannot_run_the_level_holds_up_the_upgrade() -> None:
-    world = VotersWorld(3, static=True)
-    world.versions[3] = (0, 0)
-    for id_ in world.nodes:
-        world.start(id_)
-    world.fire(1, inputs.ELECTION)
-    world.settle()
-    world.wait(3_000)
-    world.upgrade(1)
-    assert world.changes == {"upgrade 1": ErrorCode.INVALID_UPDATE_VERSION}
-
-
-def test_an_upgrade_that_is_only_tried_writes_nothing() -> None:
-    world = led(static=True, others=0)
-    world.wait(3_000)
-    outcomes: list[Any] = []
-    end_offset = world.machine(1).end_offset
-    for level in (1, 2):
-        world.driver(1).feed(
-            KEY, inputs.UpgradeKRaftVersion(outcomes.append, level, 1, is_dry_run=True)
-        )
-    assert [outcome.error for outcome in outcomes] == [
-        ErrorCode.NONE,
-        ErrorCode.INVALID_UPDATE_VERSION,
-    ]
-    assert world.machine(1).end_offset == end_offset and world.machine(1).kraft_version == 0
-
-
-def test_the_disks_that_static_voters_have_are_those_that_count_after_the_upgrade() -> None:
-    """What a disk had fetched that is gone by now is not taken over with its node's id."""
-    world = led(static=True, others=0)
-    world.wait(3_000)
-    world.flights.clear()
-    world.blocked |= {(1, 3), (3, 1)}
-    progress = world.machine(1)._body.followers[3]  # type: ignore[union-attr]
-    progress.key = ReplicaKey(3, Uuid(bytes(15) + b"\x63"))
-    world.upgrade(1)
-    assert world.machine(1)._body.followers[3].end_offset == -1  # type: ignore[union-attr]
-    assert world.machine(1)._body.followers[2].end_offset > 0  # type: ignore[union-attr]
 
 
 # -- what counts after a change ----------------------------------------------------------------

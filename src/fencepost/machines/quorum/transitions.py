@@ -265,7 +265,9 @@ class Transitions(QuorumCore):
     def _needs_update(self, voter: Voter) -> bool:
         """Whether the voter set has this voter, and something else than this about it."""
         old = self.voter_set.get(voter.id)
-        return bool(voter.endpoints) and old is not None and old.key == voter.key and old != voter
+        if not voter.endpoints or old is None or old.key != voter.key:
+            return False
+        return not old.says_the_same_as(voter)
 
     def _voters_changed(self) -> None:
         leader = self._body

@@ -72,6 +72,19 @@ class Voter:
             if not 1 <= port <= 65_535:
                 raise ValueError(f"voter {self.id} has an endpoint with port {port}")
 
+    def says_the_same_as(self, other: Voter) -> bool:
+        """Whether the two differ in nothing that matters.
+
+        The order of endpoints does not, nor the case of listeners' names: Apache Kafka keeps
+        neither when it writes what a voter has said of itself.
+        """
+        mine, theirs = (
+            ({e._replace(name=e.name.upper()) for e in voter.endpoints}, voter.key)
+            for voter in (self, other)
+        )
+        levels = (self.min_kraft_version, self.max_kraft_version)
+        return mine == theirs and levels == (other.min_kraft_version, other.max_kraft_version)
+
     def can_run(self, kraft_version: int) -> bool:
         """Whether the voter supports this level of kraft.version."""
         return self.min_kraft_version <= kraft_version <= self.max_kraft_version
