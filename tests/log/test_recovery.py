@@ -447,6 +447,7 @@ def test_deleted_cleaned_and_temporary_files_go():
     copies(disk, first, ".deleted")
     copies(disk, first, ".cleaned")
     set_content(disk, "leader-epoch-checkpoint.tmp", b"half")
+    set_content(disk, "quorum-state.tmp", b"half")
     set_content(disk, "00000000000000000005-0000000003.checkpoint", b"a metadata snapshot")
     set_content(disk, "00000000000000000005-0000000003.checkpoint.deleted", b"another's business")
     again = reopen(disk)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from fencepost.log.disk import Buffer, Disk, File
 from fencepost.log.snapshots.names import (
@@ -36,6 +37,10 @@ from fencepost.log.snapshots.reader import (
     check_whole,
 )
 from fencepost.log.snapshots.writer import SnapshotWriter
+
+SERVED_AT_ONCE: Final = 4
+"""Snapshots that are kept open for followers. One that a follower reads piece by piece while others
+read another one must not be looked through again for each piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ class SnapshotStore:
         self.directory = directory
         self._known: dict[SnapshotId, _Known] = {}  # ascending
         self._fetched: tuple[SnapshotId, File, int] | None = None
-        self._served: tuple[SnapshotId, File] | None = None
+        self._served: dict[SnapshotId, File] = {}
         self._rotten: set[SnapshotId] = set()
 
     # -- what there is -----------------------------------------------------------------------
@@ -124,24 +129,25 @@ class SnapshotStore:
         """
         if snapshot_id not in self._known:
             return None
-        is_open = self._served is not None and self._served[0] == snapshot_id
-        if not is_open or position == 0:
-            self._close_served()
-            self._served = snapshot_id, self.open(snapshot_id)
-            self._check_served(snapshot_id, self._served[1])
-        assert self._served is not None, "it has just been opened"
-        return self._served[1].read_at(max_bytes, position)
+        if position == 0 or snapshot_id not in self._served:
+            self._close_served(snapshot_id)
+            self._check_served(snapshot_id)
+        return self._served[snapshot_id].read_at(max_bytes, position)
 
     def is_rotten(self, snapshot_id: SnapshotId) -> bool:
         """Whether a reader has found it so; another one may be put in its place."""
         return snapshot_id in self._rotten
 
-    def _check_served(self, snapshot_id: SnapshotId, file: File) -> None:
+    def _check_served(self, snapshot_id: SnapshotId) -> None:
+        """Open it, look at all of it, and keep it open; the one that was opened first goes."""
+        while len(self._served) >= SERVED_AT_ONCE:
+            self._close_served(next(iter(self._served)))
+        self._served[snapshot_id] = file = self.open(snapshot_id)
         try:
             check_whole(file, self.path(snapshot_id))
         except SnapshotError:
             self._rotten.add(snapshot_id)
-            self._close_served()
+            self._close_served(snapshot_id)
             raise
 
     # -- coming ------------------------------------------------------------------------------
@@ -152,8 +158,7 @@ class SnapshotStore:
 
     def publish(self, writer: SnapshotWriter) -> None:
         """Give a finished snapshot its name, durably; a rotten one of that name is replaced."""
-        if self._served is not None and self._served[0] == writer.snapshot_id:
-            self._close_served()
+        self._close_served(writer.snapshot_id)
         self._name(writer.path, writer.snapshot_id)
         self._rotten.discard(writer.snapshot_id)
         self.note(writer.snapshot_id, writer.header, writer.size_bytes)
@@ -232,22 +237,22 @@ class SnapshotStore:
         for snapshot_id in dropped:
             del self._known[snapshot_id]
             self._rotten.discard(snapshot_id)
-            if self._served is not None and self._served[0] == snapshot_id:
-                self._close_served()
+            self._close_served(snapshot_id)
             self.disk.unlink(self.path(snapshot_id))
         return dropped
 
     def close(self) -> None:
         """Close what is open; what has been fetched of a snapshot stays for the next start."""
-        self._close_served()
+        for snapshot_id in tuple(self._served):
+            self._close_served(snapshot_id)
         if self._fetched is not None:
             self._fetched[1].close()
             self._fetched = None
 
-    def _close_served(self) -> None:
-        if self._served is not None:
-            self._served[1].close()
-            self._served = None
+    def _close_served(self, snapshot_id: SnapshotId) -> None:
+        file = self._served.pop(snapshot_id, None)
+        if file is not None:
+            file.close()
 
     def _partial_path(self, snapshot_id: SnapshotId) -> str:
         return f"{self.directory}/{partial_file(snapshot_id)}"

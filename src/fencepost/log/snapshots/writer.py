@@ -56,8 +56,12 @@ class SnapshotWriter:
         self._next_offset = 0
         self._builder = BatchBuilder()
         self._file = disk.open(self.path, create=True)
-        self._file.truncate(0)
-        self._write_control(_opening_records(header))
+        try:
+            self._file.truncate(0)
+            self._write_control(_opening_records(header))
+        except OSError:
+            self.abandon()  # nobody else has it
+            raise
 
     def append(self, value: bytes) -> None:
         """Add a record with this value."""
