@@ -29,6 +29,7 @@ from enum import Enum
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.controller.partitions import changes_with_broker, changes_without_broker
+from fencepost.machines.controller.registration_limits import flaw_of_size
 from fencepost.machines.image import DIRECTORY_MIGRATING, BrokerImage, ClusterImage
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
@@ -91,7 +92,10 @@ def check_registration(image: ClusterImage, request: BrokerRegistrationRequest) 
             ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register here"
         )
     if image.has_directories:
-        _check_directories(image, request)
+        flaw = flaw_of_size(request)
+    if flaw is not None:
+        raise Refused(ErrorCode.INVALID_REGISTRATION, flaw)
+    _check_directories(image, request)
     offered = {f.name: f for f in request.features}
     if METADATA_VERSION_FEATURE not in offered:
         raise Refused(ErrorCode.INVALID_REGISTRATION, "the features lack metadata.version")

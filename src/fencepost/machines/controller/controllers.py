@@ -10,6 +10,7 @@ from __future__ import annotations
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.controller.features import CONTROLLER_REGISTRATION_LEVEL
+from fencepost.machines.controller.registration_limits import flaw_of_size
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 from fencepost.wire.errors import ErrorCode
@@ -23,7 +24,7 @@ from fencepost.wire.records.metadata import (
 def controller_registration_record(
     image: ClusterImage, request: ControllerRegistrationRequest
 ) -> RegisterControllerRecord:
-    """The record of a registration. Raises Refused with UNSUPPORTED_VERSION."""
+    """The record of a registration. Raises Refused with UNSUPPORTED_VERSION, INVALID_REQUEST."""
     if image.features.get(METADATA_VERSION_FEATURE, 0) < CONTROLLER_REGISTRATION_LEVEL:
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -31,6 +32,9 @@ def controller_registration_record(
         )
     if request.controller_id < 0:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{request.controller_id} is no node id")
+    flaw = flaw_of_size(request)
+    if flaw is not None:
+        raise Refused(ErrorCode.INVALID_REQUEST, flaw)
     return RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
