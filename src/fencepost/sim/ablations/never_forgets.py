@@ -23,4 +23,5 @@ ABLATION = Ablation(
     "a controller decides on records that were never committed",
     Rules(controller_host=NeverForgets),
     scenarios=("S57",),
+    faults=("partition",),
 )
