@@ -1,0 +1,19 @@
+"""S53: a voter that finds its log damaged at a start cuts it, and votes by what is left."""
+
+from __future__ import annotations
+
+from fencepost.broker import metadata_damage
+from fencepost.sim.ablations import Ablation
+from fencepost.sim.rules import Rules
+
+
+def _promise_nothing(*_: object) -> None:
+    """Others may have counted on more than this log; it is forgotten."""
+
+
+ABLATION = Ablation(
+    "what a voter had told others to hold, and has lost to damage, does not bind its vote",
+    Rules(patches=((metadata_damage, "_promise", _promise_nothing),)),
+    scenarios=("S53",),
+    is_found_by_search=False,
+)
