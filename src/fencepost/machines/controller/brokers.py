@@ -91,11 +91,11 @@ def check_registration(image: ClusterImage, request: BrokerRegistrationRequest) 
         raise Refused(
             ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register here"
         )
-    if image.has_directories:
-        flaw = flaw_of_size(request)
+    flaw = flaw_of_size(request)
     if flaw is not None:
         raise Refused(ErrorCode.INVALID_REGISTRATION, flaw)
-    _check_directories(image, request)
+    if image.has_directories:
+        _check_directories(image, request)
     offered = {f.name: f for f in request.features}
     if METADATA_VERSION_FEATURE not in offered:
         raise Refused(ErrorCode.INVALID_REGISTRATION, "the features lack metadata.version")
