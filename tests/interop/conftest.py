@@ -43,7 +43,7 @@ def kafka_jars() -> JarSet:
     return jars_or_skip(apache.KAFKA)
 
 
-@pytest.fixture(scope="session", params=["fencepost", "apache"])
+@pytest.fixture(scope="module", params=["fencepost", "apache"])
 def bootstrap(
     request: pytest.FixtureRequest, kafka_jars: JarSet, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:

@@ -127,17 +127,22 @@ def test_configs_by_the_controllers(quorum: Quorum) -> None:
 
 @pytest.mark.parametrize("ask", [controllers, servers])
 def test_features_are_described(quorum: Quorum, ask) -> None:
-    said = apache.run_tool("features", *ask(quorum), "describe").stdout
-    levels = {
-        name: (low, high, level)
-        for name, low, high, level in re.findall(
+    expected = {
+        "kraft.version": ("0", "1", "1"),
+        "metadata.version": ("3.3-IV3", "4.3-IV0", "4.3-IV0"),
+    }
+
+    def described() -> dict[str, tuple[str, ...]]:
+        said = apache.run_tool("features", *ask(quorum), "describe").stdout
+        found = re.findall(
             r"Feature: (\S+)\s+SupportedMinVersion: (\S+)\s+SupportedMaxVersion: (\S+)\s+"
             r"FinalizedVersionLevel: (\S+)",
             said,
         )
-    }
-    assert levels["kraft.version"] == ("0", "1", "1")
-    assert levels["metadata.version"] == ("3.3-IV3", "4.3-IV0", "4.3-IV0")
+        return {name: tuple(levels) for name, *levels in found}
+
+    # Kafka's broker, on a busy machine, once told of kraft.version 0 in a cluster that has 1.
+    eventually(lambda: described().items() >= expected.items(), f"{expected} is described")
 
 
 def test_the_cluster_is_named_and_its_nodes_are_listed(quorum: Quorum) -> None:
