@@ -14,6 +14,6 @@ def _promise_nothing(*_: object) -> None:
 ABLATION = Ablation(
     "what a voter had told others to hold, and has lost to damage, does not bind its vote",
     Rules(patches=((metadata_damage, "_promise", _promise_nothing),)),
-    scenarios=("S53",),
+    scenarios=("S53", "S93"),
     is_found_by_search=False,
 )
