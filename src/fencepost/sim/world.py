@@ -130,6 +130,8 @@ class World:
         except Violation:
             raise
         except Exception as error:  # nobody is there to handle it, in a process neither
+            if node is not None and node.gave_up is not None:
+                return  # its process ends for it, which it was excused for
             what = f"{type(error).__name__}: {error} ({self.describe()})"
             raise Violation("unhandled", what) from error
 
