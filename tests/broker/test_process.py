@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from fencepost.batch.records import read_records
+from fencepost.cli.main import main
 from fencepost.testing import Cluster, ClusterError
 from fencepost.wire.api import (
     ApiVersionsRequest,
@@ -266,6 +267,33 @@ def test_it_ends_with_its_parent(tmp_path):
     )
     pid = int(done.stdout)
     eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
+
+
+def test_it_ends_with_a_parent_that_did_not_wait_for_it(tmp_path):
+    """The start of this broker waits for a controller that is not there."""
+    config = (
+        "node.id=2\nprocess.roles=broker\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:1\n"
+        f"log.dirs={tmp_path}/data\n"
+    )
+    (tmp_path / "server.properties").write_text(config)
+    words = ["format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg"]
+    assert main([*words, "--config", str(tmp_path / "server.properties")]) == 0
+    script = (
+        "import os, pathlib; from fencepost.testing.node_process import NodeProcess;"
+        f"n = NodeProcess('n', pathlib.Path({str(tmp_path)!r})); n.start();"
+        "print(n.pid, flush=True); os._exit(0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=DEADLINE_S, check=True
+    )
+    pid = int(done.stdout)
+    try:
+        eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
+    except AssertionError:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    assert "the parent process has ended" in (tmp_path / "log.txt").read_text()
 
 
 def test_version_names_the_backends():

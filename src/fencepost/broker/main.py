@@ -39,9 +39,12 @@ LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 
 
 def run(
-    config: BrokerConfig, *, ready_file: Path | None = None, stop_with_parent: bool = False
+    config: BrokerConfig, *, ready_file: Path | None = None, stop_with_parent: int | None = None
 ) -> int:
-    """Serve until a signal, and return the exit code."""
+    """Serve until a signal, or until the parent process of the id `stop_with_parent` has ended.
+
+    0 is whoever is the parent when the start begins. Returns the exit code.
+    """
     set_up_logging()
     for note in config.notes:
         log.warning("%s", note)
@@ -101,7 +104,9 @@ def set_up_logging() -> None:
     log.propagate = False
 
 
-async def _serve(config: BrokerConfig, ready_file: Path | None, stop_with_parent: bool) -> int:
+async def _serve(
+    config: BrokerConfig, ready_file: Path | None, stop_with_parent: int | None
+) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_loop_exception)
     # What the start makes stays until the end: keep the collector from looking at it again and
@@ -109,8 +114,10 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, stop_with_parent
     gc.disable()
     node = Node(config, loop)
     _stop_on_signals(loop, node.request_stop)
+    if stop_with_parent is not None:  # from now on: a start may wait for other nodes for ever
+        _watch_parent(loop, node.request_stop, stop_with_parent or os.getppid())
     try:
-        await _start(node, ready_file, stop_with_parent)
+        await _start(node, ready_file)
     except (BindError, StartError, LogError, OSError) as error:
         log.error("cannot start: %s", in_words(error))
         await node.stop()
@@ -127,15 +134,13 @@ async def _serve(config: BrokerConfig, ready_file: Path | None, stop_with_parent
     return code
 
 
-async def _start(node: Node, ready_file: Path | None, stop_with_parent: bool) -> None:
+async def _start(node: Node, ready_file: Path | None) -> None:
     """Start the node and tell whoever waits for it. Raises what `Node.start` does, OSError."""
     await node.start()
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     gc.enable()
-    if stop_with_parent:  # before anybody hears that we are there: the parent may end at once
-        _watch_parent(node.loop, node.request_stop)
     if ready_file is not None:
         _announce(ready_file, node)
 
@@ -163,9 +168,10 @@ def _announce(ready_file: Path, node: Node) -> None:
     partial.rename(ready_file)
 
 
-def _watch_parent(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None]) -> None:
-    """Stop when the process that started this one is gone."""
-    parent = os.getppid()
+def _watch_parent(
+    loop: asyncio.AbstractEventLoop, stop: Callable[[str], None], parent: int
+) -> None:
+    """Stop when the process that started this one is gone; it may be gone already."""
 
     def look() -> None:
         if os.getppid() != parent:

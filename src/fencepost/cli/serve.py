@@ -55,8 +55,11 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--stop-with-parent",
-        action="store_true",
-        help="stop when the process that started this one ends (for tests)",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="PID",
+        help="stop when the process that started this one ends, which has this id (for tests)",
     )
     parser.set_defaults(run=run)
 

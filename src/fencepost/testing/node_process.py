@@ -52,6 +52,7 @@ class NodeProcess:
         self._ready_path.unlink(missing_ok=True)
         command = [sys.executable, "-m", "fencepost.cli.main", "serve", *self._arguments()]
         command += ["--ready-file", str(self._ready_path), "--stop-with-parent"]
+        command.append(str(os.getpid()))
         with self.log_path.open("ab") as output:
             self._log_began = output.tell()
             # A group of its own: a Ctrl-C at the terminal is for the parent, which stops in order.
