@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 _SPREAD = 161_803_398
+ASIDE_US = (1_000, 20_000, 200_000, 2_000_000)
 
 
 class SimNode:
@@ -66,6 +67,7 @@ class SimNode:
         self.clock = NodeClock()
         self._lane = world.tape.lane(f"node.{node_id}")
         self._disk_lane = world.tape.lane(f"disk.{node_id}")
+        self._aside_lane = world.tape.lane(f"aside.{node_id}")
         self._disks = 0
         self.disk: SimDisk
         self.directory_id: Uuid
@@ -251,6 +253,10 @@ class SimNode:
         if self.sync_jitter_us == 0:
             return self.sync_base_us + stuck_us
         return self.sync_base_us + stuck_us + self._disk_lane.pick(self.sync_jitter_us)
+
+    def aside_us(self) -> int:
+        """How long a thread takes that the node has work aside."""
+        return ASIDE_US[self._aside_lane.pick(len(ASIDE_US))]
 
     def change_clock(self, *, jump_ms: int = 0, rate: int | None = None) -> None:
         """Set the clock, or have it run at another pace."""

@@ -116,9 +116,23 @@ def open_node(node: SimNode) -> MetadataHost:
         draw=node.draw,
         machine_class=world.rules.machine,
     )
+    _watch_replacing(node, host)
     world.watch.recovered(node.id, _found_by(node, host), host.log.start_offset)
     world.watch.state_read(node.id, host.machine.state)
     return host
+
+
+def _watch_replacing(node: SimNode, host: MetadataHost) -> None:
+    """Tell the onlooker when the log is thrown away, which may be long after that was decided."""
+    watch, log = node.world.watch, host.log
+    start_over = log.truncate_fully_and_start_at
+
+    def watched(offset: int) -> None:
+        watch.snapshot_loaded(node.id, offset)
+        start_over(offset)
+        watch.truth.started_over(node.id, offset)
+
+    log.truncate_fully_and_start_at = watched  # type: ignore[method-assign]
 
 
 def _found_by(node: SimNode, host: MetadataHost) -> list[Entry]:

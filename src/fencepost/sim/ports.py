@@ -149,7 +149,7 @@ class SimPorts(MachinePorts):
         watch = self._node.world.watch
         if work.start_over:
             super().truncate(key, work)
-            watch.truth.started_over(self._node.id, work.end_offset)
+            self._node.sync_done()
             return
         watch.cutting(self._node.id, work.end_offset)
         watch.truth.cut_begins(self._node.id, work.end_offset)
@@ -164,17 +164,10 @@ class SimPorts(MachinePorts):
         self._node.sync_done()
 
     def install_snapshot(self, key: Hashable, work: InstallSnapshot) -> None:
-        """As the product does it; the onlooker looks before and after."""
-        node, watch = self._node, self._node.world.watch
-        end_offset = work.snapshot_id.end_offset
-        watch.snapshot_loaded(node.id, end_offset)
-        start_before = self._hosts[key].log.start_offset
+        """As the product does it; the onlooker looks before, and when the log is replaced."""
+        self._node.world.watch.snapshot_loaded(self._node.id, work.snapshot_id.end_offset)
         super().install_snapshot(key, work)
-        log = self._hosts[key].log
-        if log.start_offset != start_before or log.end_offset == end_offset:
-            watch.truth.started_over(node.id, end_offset)
-            node.look_at_snapshots()
-        node.sync_done()
+        self._node.sync_done()
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
         """As the product does it; the onlooker notes where the log begins."""
@@ -184,10 +177,23 @@ class SimPorts(MachinePorts):
         self._node.look_at_snapshots()
 
     def run_aside(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
-        """As the product does it without threads; the onlooker looks at what was written."""
-        self._node.look()  # it is of what is committed by now
-        super().run_aside(work, done)
-        self._node.look_at_snapshots()
+        """As a thread does it that is quick or slow; the onlooker looks at what was written.
+
+        What is done is done now, and the node hears of it later, unless somebody picks events.
+        """
+        node = self._node
+        node.look()  # it is of what is committed by now
+        failed: list[Exception | None] = []
+        super().run_aside(work, failed.append)
+
+        def tell() -> None:
+            done(failed[0])
+            node.look_at_snapshots()
+
+        if node.world.options.by_hand:
+            tell()
+        else:
+            node.world.schedule_in(node.aside_us(), "aside", tell, node)
 
     def stepped(self, key: Hashable, machine: Machine) -> None:
         """The product's watchers first, then the onlooker."""
