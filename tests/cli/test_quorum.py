@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import ClassVar
 
@@ -119,6 +120,26 @@ def test_a_voter_whose_addition_was_not_answered_is_added(
 ) -> None:
     assert main(["quorum", *add(directory=OTHER)]) == 0
     assert capsys.readouterr().out == f"node 9 votes, with {OTHER}\n"
+
+
+def test_how_far_a_voter_is_that_nobody_has_heard_of_is_not_known(
+    losing: type[LosingAdmin], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unheard = QuorumReplica(2, Uuid.ZERO, -1, -1, -1)
+    behind = QuorumReplica(3, Uuid.ZERO, 4, 5, 5)
+    leader = QuorumReplica(1, Uuid.from_string(DIRECTORY), 5, 5, 5)
+    found = QuorumDescription(1, 3, 5, [leader, unheard, behind], [], {})
+    monkeypatch.setattr(losing, "describe", lambda _: found)
+    assert main(["quorum", "describe", "--json"]) == 0
+    replicas = json.loads(capsys.readouterr().out)["replicas"]
+    assert [(one["log_end_offset"], one["lag"]) for one in replicas] == [
+        (5, 0),
+        (None, None),
+        (4, 1),
+    ]
+    assert main(["quorum", "describe"]) == 0
+    row = capsys.readouterr().out.splitlines()[3]
+    assert row.split()[:6] == ["2", "-", "follower", "-", "-", "-"]
 
 
 @pytest.mark.parametrize("since", [False, True])

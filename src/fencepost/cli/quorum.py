@@ -113,6 +113,7 @@ def describe(arguments: argparse.Namespace) -> int:
         f"high watermark {found.high_watermark}"
     )
     now_ms = time.time() * 1000
+    end_offset = _end_of_leader(found)
     print_table(
         ("node", "directory", "role", "end offset", "lag", "fetched", "caught up", "listeners"),
         [
@@ -120,8 +121,7 @@ def describe(arguments: argparse.Namespace) -> int:
                 replica.node_id,
                 _directory(replica.directory_id),
                 role,
-                replica.log_end_offset,
-                max(0, _end_of_leader(found) - replica.log_end_offset),
+                *_reach(replica, end_offset),
                 _ago(replica.last_fetch_timestamp, now_ms),
                 _ago(replica.last_caught_up_timestamp, now_ms),
                 [
@@ -362,6 +362,13 @@ def _end_of_leader(found: QuorumDescription) -> int:
     return ends.get(found.leader_id, found.high_watermark)
 
 
+def _reach(replica: QuorumReplica, end_offset: int) -> tuple[int | None, int | None]:
+    """(end offset, lag) of a replica's log; None each if the leader has never heard of it."""
+    if replica.log_end_offset < 0:
+        return None, None
+    return replica.log_end_offset, max(0, end_offset - replica.log_end_offset)
+
+
 def _directory(directory_id: Uuid) -> str | None:
     return None if directory_id == type(directory_id).ZERO else str(directory_id)
 
@@ -383,8 +390,7 @@ def _document(found: QuorumDescription) -> dict[str, Any]:
                 "node_id": replica.node_id,
                 "directory_id": _directory(replica.directory_id),
                 "role": role,
-                "log_end_offset": replica.log_end_offset,
-                "lag": max(0, end_offset - replica.log_end_offset),
+                **dict(zip(("log_end_offset", "lag"), _reach(replica, end_offset), strict=True)),
                 "last_fetch_timestamp": replica.last_fetch_timestamp,
                 "last_caught_up_timestamp": replica.last_caught_up_timestamp,
                 "listeners": [
