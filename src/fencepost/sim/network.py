@@ -260,6 +260,12 @@ class Network:
                 call.is_forgotten = True
                 self._fail_later(call, is_reset=False)
 
+    def forget_all(self, node_id: int) -> None:
+        """Nothing that is on its way to or from a node arrives any more."""
+        for other in self._open:
+            self.forget(node_id, other)
+            self.forget(other, node_id)
+
     def _fail_later(self, call: Call, is_reset: bool, is_refused: bool = False) -> None:
         """The source is going to hear that there will be no answer; with `is_refused`, because
         nothing listens where it was to come from."""

@@ -35,6 +35,7 @@ class Rollback(Fault):
         node: SimNode = earlier.node
         self.world.did(self.name, lambda: f"{node.id} goes back to {earlier.at_us // 1_000} ms")
         node.kill()
+        self.world.network.forget_all(node.id)  # or others would hear of what it has forgotten
         earlier.put_back()
         self.later(5_000, lambda: None if node.is_up else node.start())
 

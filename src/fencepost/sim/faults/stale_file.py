@@ -40,6 +40,7 @@ class StaleFile(Fault):
         node = earlier.node
         self.world.did(self.name, lambda: f"{path} of {node.id} is as it was earlier")
         node.kill()
+        self.world.network.forget_all(node.id)
         node.disk.restore_file(earlier.stored, path)
         node.world.watch.truth.disks[node.id].is_damaged = True
         self.later(5_000, lambda: None if node.is_up else node.start())
