@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fencepost.batch.records import build_batch
-from fencepost.machines.effects import DropPrefix, SendAfterPersist, TimerFired
+from fencepost.machines.effects import DropPrefix, Send, SendAfterPersist, TimerFired
 from fencepost.machines.quorum import (
     FetchBounds,
     QuorumState,
@@ -39,7 +41,8 @@ def test_a_leader_with_a_damaged_log_resigns_and_is_healed_by_a_snapshot() -> No
     assert bench.machine.role is Role.RESIGNED and bench.machine.damaged_at == 2
     assert not works(effects), "what is committed is not cut"
     bench.step(TimerFired(inputs.ELECTION), LATER)
-    assert bench.machine.role is Role.RESIGNED, "who cannot read its log does not stand"
+    assert bench.machine.role is Role.UNATTACHED, "who cannot read its log does not stand"
+    assert bench.machine.epoch == EPOCH, "and asks who leads"
     assert DropPrefix(4) in works(take(bench, 4))
     assert bench.machine.damaged_at is None
     bench.step(TimerFired(inputs.ELECTION), LATER)
@@ -75,6 +78,21 @@ def test_a_damaged_end_is_fetched_again_and_votes_remember_it() -> None:
     assert not is_granted((3, 4)), "longer than ours, shorter than ours was"
     assert is_granted((3, 5))
     assert bench.machine.damaged_at is None
+
+
+def test_a_former_leader_that_may_not_stand_asks_who_leads() -> None:
+    """Those that lead now may not have it among their voters, and then they do not call it."""
+    state = QuorumState(EPOCH, leader_id=NODE, voted_id=NODE, promised=(EPOCH, 99))
+    bench = Bench(state=state, config=replace(CONFIG, bootstrap_servers=1))
+    assert bench.machine.role is Role.RESIGNED
+    effects = bench.step(TimerFired(inputs.ELECTION), LATER)
+    assert bench.machine.role is Role.UNATTACHED
+    (asked,) = [e for e in effects if isinstance(e, Send | SendAfterPersist)]
+    assert asked.to == -2 and asked.message.topics[0].partitions[0].current_leader_epoch == EPOCH
+    bounds = FetchBounds(ErrorCode.FENCED_LEADER_EPOCH, 3, EPOCH + 1)
+    bench.step(answered(-2, asked.message, fetch_response(bounds, b"")))
+    assert bench.machine.role is Role.FOLLOWER
+    assert (bench.machine.epoch, bench.machine.leader_id) == (EPOCH + 1, 3)
 
 
 def test_a_leaders_own_records_are_no_promise() -> None:

@@ -182,6 +182,8 @@ class Elections(Transitions):
                 self._forget_leadership()
         elif not self._may_stand():
             probe("quorum.election.cannot_stand")
+            if self.role is not Role.UNATTACHED:
+                self.become_unattached(self._state.epoch)  # where it asks who leads
             self._set_timer(inputs.ELECTION, self._random_election_deadline())
         elif self.role in (Role.UNATTACHED, Role.CANDIDATE, Role.RESIGNED):
             self.become_prospective()

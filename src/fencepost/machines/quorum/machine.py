@@ -37,6 +37,8 @@ Roles, and what leads from one to another; e is the present epoch.
 | Follower    | fetch timeout of an observer                             | Unattached(e)       |
 | Resigned    | election timeout of a voter                              | Prospective(e)      |
 | Resigned    | election timeout of one that was removed                 | Unattached(e+1)     |
+| Resigned    | election timeout of one that may not stand: its log has  | Unattached(e)       |
+|             | damage, or lacks what it had promised                    |                     |
 | any         | `DiskFailed`, or an invariant is broken                  | Failed              |
 
 Who stands for election: voters, and those whose removal is in their log and not known to be
