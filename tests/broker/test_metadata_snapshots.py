@@ -222,6 +222,23 @@ def test_a_snapshot_takes_the_place_of_the_log():
     assert world.topics_in_image > 30
 
 
+def test_a_snapshot_that_is_overtaken_while_it_is_written_leaves_nothing():
+    world = MetadataWorld(rules=OFTEN)
+    world.start()
+    world.ports.waits_aside = True
+    world.create_topics(15)
+    (write,) = world.ports.aside
+    world.ports.aside.clear()
+    world.ports.waits_aside = False
+    heard(world)
+    fetch(world)
+    world.host._keeper.install(InstallSnapshot(SNAPSHOT_ID))
+    assert world.host.snapshots.ids() == (SNAPSHOT_ID,)
+    write()
+    assert world.host.snapshots.ids() == (SNAPSHOT_ID,)
+    assert [name for name in world.disk.list(LOG) if name.endswith(".part")] == []
+
+
 def test_the_image_after_it_is_the_snapshots_and_everybody_hears_what_changed():
     world = MetadataWorld()
     world.start()

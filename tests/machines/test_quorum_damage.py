@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from fencepost.batch.records import build_batch
-from fencepost.machines.effects import DropPrefix, Send, SendAfterPersist, TimerFired
+from fencepost.machines.effects import DropPrefix, Mend, Send, SendAfterPersist, TimerFired
 from fencepost.machines.quorum import (
     FetchBounds,
     QuorumState,
@@ -138,6 +139,37 @@ def test_a_fetched_batch_with_a_wrong_checksum_is_fetched_again() -> None:
     effects = bench.step(answered(2, asked, fetch_response(bounds, batch)))
     assert not works(effects) and bench.machine.end_offset == 5
     assert again(bench) == "FetchRequest"
+
+
+def test_a_damaged_batch_is_replaced_by_the_same_batch_and_by_nothing_else() -> None:
+    bench = Bench()
+
+    def give(batch: bytes) -> list[Any]:
+        bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 5, 6, 5)
+        asked = bench.machine._in_flight[2][0]
+        return works(bench.step(answered(2, asked, fetch_response(bounds, batch))))
+
+    give(b"")
+    assert bench.machine.high_watermark == 5
+    bench.step(damage(2))
+    assert bench.machine.damaged_at == 2, "it is committed, and not cut"
+    again(bench)
+    good = build_batch([(None, b"old")], base_offset=2, leader_epoch=2)
+    rotten = bytearray(good)
+    rotten[-1] ^= 1
+    for lie in (
+        b"",
+        good[:-1],
+        rotten,
+        build_batch([(None, b"old")], base_offset=1, leader_epoch=2),
+        build_batch([(None, b"old")], base_offset=2, leader_epoch=3),
+        build_batch([(None, b"old")] * 9, base_offset=2, leader_epoch=2),
+    ):
+        assert give(bytes(lie)) == []
+        assert bench.machine.damaged_at == 2
+        assert again(bench) == "FetchRequest"
+    assert give(bytes(good)) == [Mend(2, bytes(good))]
+    assert bench.machine.damaged_at is None
 
 
 def test_what_cannot_be_read_is_answered_with_an_error() -> None:
