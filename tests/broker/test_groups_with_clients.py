@@ -36,7 +36,7 @@ def topic(node: RunningNode) -> str:
 
 
 def consumer(node: RunningNode, topic: str, group: str, **settings: Any) -> KafkaConsumer:
-    return KafkaConsumer(
+    made = KafkaConsumer(
         topic,
         bootstrap_servers=node.bootstrap_servers,
         group_id=group,
@@ -46,6 +46,10 @@ def consumer(node: RunningNode, topic: str, group: str, **settings: Any) -> Kafk
         session_timeout_ms=30_000,
         **settings,
     )
+    # One that hands out partitions before it knows them hands out none, and with kafka-python
+    # 3.0.12 that can be its last word (see tests/clients/test_kafka_python.py).
+    made.partitions_for_topic(topic)
+    return made
 
 
 def poll_until(consumers: list[KafkaConsumer], done: Callable[[list[bytes]], bool]) -> list[bytes]:
