@@ -58,18 +58,13 @@ _WHY_NOT = {
 """Why the quorum refuses another level of kraft.version."""
 
 
-TIMED: frozenset[type[Message]] = frozenset(
-    {CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest}
-)
+TIMED = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
 """The requests whose `timeout_ms` Kafka's controllers heed."""
 
 
 def client_timeout_ms(request: Message) -> int:
     """How long a client waits for the answer, in milliseconds."""
-    if type(request) in TIMED:
-        timeout_ms: int = request.timeout_ms  # type: ignore[attr-defined]
-        return timeout_ms
-    return FOREVER_MS
+    return request.timeout_ms if isinstance(request, TIMED) else FOREVER_MS
 
 
 class Host(Protocol):
