@@ -31,8 +31,8 @@ COUNTER = iter(range(1_000_000))
 
 def coordinated(client: Client, group: str = "any") -> None:
     """Have coordinators, and wait until the group's has loaded."""
-    answer = client.ask(FindCoordinatorRequest(key=group), 3)
-    assert answer.error_code == 0
+    request = FindCoordinatorRequest(key=group)
+    eventually(lambda: client.ask(request, 3).error_code == 0, "the coordinator")
     eventually(lambda: client.ask(ListGroupsRequest(), 5).error_code == 0, "loading")
 
 

@@ -69,17 +69,17 @@ def client(ready: RunningNode) -> Iterator[Client]:
 # Finding the coordinator
 
 
-def test_the_first_request_creates_the_topic_and_is_answered_with_the_coordinator(
+def test_the_first_request_for_a_group_creates_the_topic_and_is_to_be_sent_again(
     node_factory: Callable[..., RunningNode],
 ) -> None:
     running = node_factory()
     assert "__consumer_offsets" not in running.node.image.topics_by_name
-    with running.connect() as client, running.connect() as other:
+    with running.connect() as client:
+        first = client.ask(FindCoordinatorRequest(key="a"), 3)
+        assert (first.error_code, first.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+        eventually(lambda: "__consumer_offsets" in running.node.image.topics_by_name)
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b"])
-        client.send(request, 6)
-        other.send(request, 6)
-        answers = [one.receive(10, 6)[1] for one in (client, other)]
-    for answer in answers:
+        answer = client.ask(request, 6)
         assert [(c.key, c.error_code, c.node_id, c.port) for c in answer.coordinators] == [
             ("a", 0, 1, running.port),
             ("b", 0, 1, running.port),

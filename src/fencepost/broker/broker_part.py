@@ -23,6 +23,7 @@ from fencepost.broker.listener import Listener
 from fencepost.broker.producer_ids import ProducerIds
 from fencepost.broker.registration import Registration, RegistrationError
 from fencepost.broker.replicas import ReplicaManager
+from fencepost.broker.topic_creation import AutoTopicCreation
 from fencepost.log.errors import describe
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.wire.errors import ErrorCode
@@ -42,6 +43,7 @@ class BrokerPart:
     replicas: ReplicaManager
     fetches: FetchHost
     forwarder: Forwarder
+    topic_creation: AutoTopicCreation
     registration: Registration
     producer_ids: ProducerIds
     groups: GroupHost
@@ -79,6 +81,7 @@ class BrokerPart:
         self.replicas.on_placed = lambda placed: self.registration.tell_placed(placed)
         node.metadata.on_image(self._image_changed)
         self.forwarder = Forwarder(node.channel)
+        self.topic_creation = AutoTopicCreation(config, node.channel, node.now_ms)
         self.registration = Registration(
             config, node.channel, ports.timers, node.now_ms, lambda: node.image, node.storage
         )

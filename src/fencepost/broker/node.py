@@ -44,6 +44,7 @@ from fencepost.broker.quorum_channel import QuorumChannel
 from fencepost.broker.registration import Registration, RegistrationError
 from fencepost.broker.replicas import HostedPartition, ReplicaManager
 from fencepost.broker.storage import Storage, open_storage
+from fencepost.broker.topic_creation import AutoTopicCreation
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 
@@ -146,6 +147,11 @@ class Node:
     def forwarder(self) -> Forwarder:
         """Takes clients' requests to the active controller."""
         return self.broker_part.forwarder
+
+    @property
+    def topic_creation(self) -> AutoTopicCreation:
+        """How topics are created that clients ask for."""
+        return self.broker_part.topic_creation
 
     @property
     def controller(self) -> ControllerHost:

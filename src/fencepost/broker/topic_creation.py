@@ -1,17 +1,22 @@
-"""Topics that come into being because somebody asked for them.
+"""Automatic topic creation: topics that are created because a client asked for them.
 
 Metadata creates the topics clients ask for, FindCoordinator the one that groups live in. Both give
 names; what a topic of that name looks like is decided here: the internal ones as their owner needs
 them, all others by the broker's defaults. The request goes to the active controller, in this
 process or another. Ids and the place where placement begins are drawn here, because the controller
 has no randomness.
+
+As in Kafka (`AutoTopicCreationManager`) nobody waits for the controller: the client is told that
+the topic is unknown and finds it when it asks again. A topic is asked for once at a time, however
+many clients want it. What the controller refuses is logged and told to nobody.
 """
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from fencepost.broker.config_view import topic_entries
 from fencepost.machines.image import ClusterImage
@@ -19,6 +24,7 @@ from fencepost.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicConfigs,
+    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -27,11 +33,15 @@ from fencepost.wire.types import Uuid
 
 if TYPE_CHECKING:
     from fencepost.broker.config import BrokerConfig
-    from fencepost.broker.node import Node
+    from fencepost.broker.controller_channel import ControllerChannel
 
-OnCreated = Callable[[dict[str, ErrorCode]], None]
+log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
+LOGGED_EVERY_MS: Final = 10_000
+IN_FLIGHT_MAX: Final = 10_000
+"""Topics that are being created at a time; what is asked for beyond them is to be asked for again.
+"""
 _PLACEMENT_STARTS = 1 << 30
 WITHOUT_CONFIGS = 4
 """The last version of CreateTopics whose answer is without the configs in force."""
@@ -69,30 +79,55 @@ def topic_as_needed(config: BrokerConfig, name: str) -> CreatableTopic:
     )
 
 
-def create_topics(node: Node, names: Iterable[str], on_created: OnCreated) -> None:
-    """Have the topics created; call back, perhaps at once, when the metadata has them.
+class AutoTopicCreation:
+    """Asks the active controller for topics, each once at a time."""
 
-    `on_created` is told an error code per name; that a topic exists already is none. A controller
-    in another process may have committed what this node's image does not have yet.
-    """
-    wanted = [topic_as_needed(node.config, name) for name in dict.fromkeys(names)]
-    request = CreateTopicsRequest(topics=wanted)
+    def __init__(
+        self, config: BrokerConfig, channel: ControllerChannel, now_ms: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._channel = channel
+        self._now_ms = now_ms
+        self._in_flight: set[str] = set()
+        self._logged_at_ms: int | None = None
 
-    def on_reply(error: ErrorCode, reply: Any) -> None:
-        if error is not ErrorCode.NONE:
-            on_created({topic.name: error for topic in wanted})
-        else:
-            on_created(_outcomes(reply))
+    def create(self, names: Iterable[str]) -> None:
+        """Have those of the topics created that are not being created already.
 
-    node.channel.ask(request, on_reply, api_version=WITHOUT_CONFIGS, purpose="creation")
+        The names must be valid. Returns at once: the image has the topics once it has.
+        """
+        wanted = []
+        for name in names:
+            if len(self._in_flight) >= IN_FLIGHT_MAX:
+                break
+            if name not in self._in_flight:
+                self._in_flight.add(name)
+                wanted.append(topic_as_needed(self._config, name))
+        if not wanted:
+            return
 
+        def on_reply(error: ErrorCode, reply: CreateTopicsResponse | None) -> None:
+            self._in_flight.difference_update(topic.name for topic in wanted)
+            if reply is None:
+                self._log(wanted, error.name)
+                return
+            fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            refused = [topic for topic in reply.topics if topic.error_code not in fine]
+            if refused:
+                first = refused[0]
+                self._log(refused, f"{ErrorCode(first.error_code).name}, {first.error_message}")
 
-def _outcomes(reply: CreateTopicsResponse) -> dict[str, ErrorCode]:
-    outcomes = {topic.name: ErrorCode(topic.error_code) for topic in reply.topics}
-    return {
-        name: ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
-        for name, code in outcomes.items()
-    }
+        request = CreateTopicsRequest(topics=wanted)
+        self._channel.ask(request, on_reply, api_version=WITHOUT_CONFIGS, purpose="creation")
+
+    def _log(self, topics: Sequence[CreatableTopic | CreatableTopicResult], reason: str) -> None:
+        """Say why topics were not created; clients ask again and again, so not every time."""
+        now_ms = self._now_ms()
+        if self._logged_at_ms is not None and 0 <= now_ms - self._logged_at_ms < LOGGED_EVERY_MS:
+            return
+        self._logged_at_ms = now_ms
+        more = f" and {len(topics) - 1} more topics" if len(topics) > 1 else ""
+        log.warning("automatic creation of %s%s failed: %s", topics[0].name, more, reason)
 
 
 def fill_in_configs(

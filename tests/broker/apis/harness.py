@@ -19,7 +19,7 @@ from fencepost.broker.controller_channel import ControllerChannel
 from fencepost.broker.controller_service import ControllerService
 from fencepost.broker.forwarding import Forwarder
 from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES, RequestContext, Route
-from fencepost.broker.topic_creation import fill_in_configs
+from fencepost.broker.topic_creation import AutoTopicCreation, fill_in_configs
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.wire.api import response_class
@@ -59,6 +59,9 @@ class StillNode:
             self.service, NoOtherNode(), self.timers, lambda: self.timers.now_ms
         )
         self.forwarder = Forwarder(self.channel)
+        self.topic_creation = AutoTopicCreation(
+            self.config, self.channel, lambda: self.timers.now_ms
+        )
 
     def learn(self, *records: Message) -> StillNode:
         """Apply metadata records as if they had been committed."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fencepost.broker import topic_creation
 from fencepost.broker.config import BrokerConfig
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
@@ -10,11 +11,9 @@ from fencepost.wire.types import Uuid
 from .harness import (
     CLUSTER_ID,
     StillNode,
-    answer_of,
     ask,
     broker,
     register,
-    send,
     served_versions,
     topic,
     topic_id,
@@ -243,24 +242,69 @@ def test_a_replica_in_a_lost_directory_is_offline():
 # -- creation on demand --------------------------------------------------------------------------
 
 
+def wish(*names):
+    return by_name(*names, allow_auto_topic_creation=True)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_unknown_topic_is_created_and_told(version):
+def test_an_unknown_topic_is_unknown_until_the_client_asks_again(version):
     node = a_cluster(num_partitions="3")
-    answer = ask(node, by_name("new", "events", allow_auto_topic_creation=True), version)
-    assert [(t.name, t.error_code) for t in answer.topics] == [("new", 0), ("events", 0)]
-    assert len(answer.topics[0].partitions) == 3
+    first = ask(node, wish("new", "events"), version)
+    assert [(t.name, t.error_code) for t in first.topics] == [("new", 3), ("events", 0)]
+    assert first.topics[0].partitions == []
+    again = ask(node, wish("new", "events"), version)
+    assert [(t.name, t.error_code) for t in again.topics] == [("new", 0), ("events", 0)]
+    assert len(again.topics[0].partitions) == 3
+
+
+def test_nobody_waits_for_the_controller():
+    node = a_cluster()
+    node.controller.held = True
+    for _ in range(2):
+        (found,) = ask(node, wish("new")).topics
+        assert found.error_code == 3
+    node.controller.release()
+    (found,) = ask(node, wish("new")).topics
+    assert found.error_code == 0
+
+
+def test_a_topic_is_asked_of_the_controller_once_at_a_time():
+    node = a_cluster()
+    asked = []
+    submit = node.controller.submit
+    node.controller.submit = lambda *args, **kw: asked.append(args) or submit(*args, **kw)
+    node.controller.held = True
+    ask(node, wish("new"))
+    ask(node, wish("new", "new", "other"))
+    ask(node, wish("other"))
+    assert len(asked) == 2
+    node.controller.release()
+    assert {"new", "other"} <= set(node.image.topics_by_name)
+
+
+def test_a_topic_whose_creation_failed_is_asked_for_again():
+    node = a_cluster()
+    node.controller.error = ErrorCode.NOT_CONTROLLER
+    (found,) = ask(node, wish("new")).topics
+    assert found.error_code == 3
+    node.controller.error = ErrorCode.NONE
+    ask(node, wish("new"))
     assert "new" in node.image.topics_by_name
 
 
-def test_the_answer_waits_until_the_topic_is_committed():
+def test_so_many_topics_are_created_at_a_time(monkeypatch):
+    monkeypatch.setattr(topic_creation, "IN_FLIGHT_MAX", 3)
     node = a_cluster()
     node.controller.held = True
-    context = send(node, by_name("new", allow_auto_topic_creation=True), 13)
-    also = send(node, by_name("new", allow_auto_topic_creation=True), 13)
-    assert not context.answered
+    ask(node, wish("a", "b"))
+    answer = ask(node, wish("c", "d"))
+    assert [t.error_code for t in answer.topics] == [3, 3]
     node.controller.release()
-    for answer in (answer_of(context), answer_of(also)):
-        assert [(t.name, t.error_code) for t in answer.topics] == [("new", 0)]
+    assert {"a", "b", "c"} <= set(node.image.topics_by_name)
+    assert "d" not in node.image.topics_by_name
+    node.controller.held = False
+    ask(node, wish("d"))
+    assert "d" in node.image.topics_by_name, "what is done makes room"
 
 
 def test_the_offsets_topic_is_made_for_groups():
@@ -282,7 +326,7 @@ def test_the_offsets_topic_is_made_for_groups():
 def test_who_allows_creation(enabled, allowed, created):
     node = a_cluster(auto_create_topics_enable=enabled)
     (found,) = ask(node, by_name("new", allow_auto_topic_creation=allowed)).topics
-    assert found.error_code == (0 if created else 3)
+    assert found.error_code == 3
     assert ("new" in node.image.topics_by_name) is created
 
 
@@ -300,14 +344,19 @@ def test_impossible_names_are_not_sent_to_the_controller(name):
     assert found.error_code == 17
 
 
-def test_the_controllers_refusal_is_passed_on():
+def test_what_the_controller_refuses_is_unknown_and_logged_once(caplog):
     node = a_cluster().learn(*topic("a.b", {}))
-    answer = ask(node, by_name("a_b", "fine", allow_auto_topic_creation=True))
-    assert [(t.name, t.error_code) for t in answer.topics] == [("a_b", 17), ("fine", 0)]
+    for _ in range(3):
+        answer = ask(node, wish("a_b", "fine"))
+        assert answer.topics[0].error_code == 3
+    assert answer.topics[1].error_code == 0
+    lines = [r.getMessage() for r in caplog.records if "automatic creation" in r.getMessage()]
+    assert len(lines) == 1
+    assert "a_b failed: INVALID_TOPIC_EXCEPTION" in lines[0]
 
 
-def test_without_a_controller_the_client_is_to_come_again():
+def test_invalid_names_are_told_and_the_others_created():
     node = a_cluster()
-    node.controller.error = ErrorCode.NOT_CONTROLLER
-    answer = ask(node, by_name("new", "events", allow_auto_topic_creation=True))
-    assert [(t.name, t.error_code) for t in answer.topics] == [("new", 3), ("events", 0)]
+    answer = ask(node, wish("a b", "new"))
+    assert [(t.name, t.error_code) for t in answer.topics] == [("a b", 17), ("new", 3)]
+    assert "new" in node.image.topics_by_name

@@ -38,6 +38,8 @@ from fencepost.wire.api.offset_for_leader_epoch import (
 )
 from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
+from ...waiting import eventually
+
 pytestmark = pytest.mark.slow
 
 
@@ -173,7 +175,13 @@ def test_a_topic_that_is_deleted_and_made_again_is_empty(broker):
 def test_asking_for_a_topic_makes_it(broker):
     request = MetadataRequest(topics=[MetadataRequestTopic(name="on-demand")])
     (topic,) = broker.request(request).topics
-    assert (topic.error_code, [p.leader_id for p in topic.partitions]) == (0, [1])
+    assert (topic.error_code, topic.partitions) == (3, [])
+
+    def made():
+        (topic,) = broker.request(request).topics
+        return not topic.error_code and [p.leader_id for p in topic.partitions] == [1]
+
+    eventually(made, "the topic")
     assert produce(broker, "on-demand", 1) == 0
 
 

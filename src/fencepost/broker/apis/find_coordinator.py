@@ -1,7 +1,8 @@
 """FindCoordinator (key 10) v0-6: which broker coordinates a group.
 
-The first request for a group creates `__consumer_offsets` and is answered when that is there.
-COORDINATOR_NOT_AVAILABLE means: ask again, the partition has no leader that this client can reach.
+The first request for a group has `__consumer_offsets` created, and is not answered later for that.
+COORDINATOR_NOT_AVAILABLE means: ask again, there is no such topic yet, or the partition has no
+leader that this client can reach.
 v4 and later ask for several keys at once.
 
 Transactions and share groups are not offered. A transactional producer hears
@@ -17,7 +18,7 @@ from typing import Final, NamedTuple
 
 from fencepost.broker.cluster_view import endpoint_of
 from fencepost.broker.registry import RequestContext, handles
-from fencepost.broker.topic_creation import OFFSETS_TOPIC, create_topics
+from fencepost.broker.topic_creation import OFFSETS_TOPIC
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -29,6 +30,7 @@ BATCHED_FROM: Final = 4
 GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
 NOT_OFFERED: Final = "only coordinators of groups are offered, not of transactions or share groups"
+NO_OFFSETS_TOPIC: Final = f"{OFFSETS_TOPIC} does not exist yet"
 
 log = logging.getLogger(__name__)
 
@@ -44,33 +46,23 @@ class _Found(NamedTuple):
 
 
 @handles(FindCoordinatorRequest, versions="0-6")
-def handle(
-    context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | None:
-    """Answer at once, or when the topic that groups live in has been created."""
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Say who coordinates; have the topic that groups live in created if there is none."""
     batched = context.api_version >= BATCHED_FROM
     keys = request.coordinator_keys if batched else [request.key]
     if request.key_type != GROUP_KEY_TYPE:
         return _response(context, keys, [_refuse(context, request.key_type)] * len(keys))
-    if OFFSETS_TOPIC in context.node.image.topics_by_name or not keys:
-        return _response(context, keys, [_find(context, key) for key in keys])
-
-    def on_created(outcomes: dict[str, ErrorCode]) -> None:
-        if outcomes[OFFSETS_TOPIC] is ErrorCode.NONE:
-            found = [_find(context, key) for key in keys]
-        else:
-            found = [_not_available(f"{OFFSETS_TOPIC}: {outcomes[OFFSETS_TOPIC].name}")] * len(keys)
-        context.reply(_response(context, keys, found))
-
-    create_topics(context.node, [OFFSETS_TOPIC], on_created)
-    return None
+    if keys and OFFSETS_TOPIC not in context.node.image.topics_by_name:
+        context.node.topic_creation.create([OFFSETS_TOPIC])
+        return _response(context, keys, [_not_available(NO_OFFSETS_TOPIC)] * len(keys))
+    return _response(context, keys, [_find(context, key) for key in keys])
 
 
 def _find(context: RequestContext, group_id: str) -> _Found:
     node = context.node
     partition = node.groups.partition_of(group_id)
     if partition is None:
-        return _not_available(f"{OFFSETS_TOPIC} does not exist")
+        return _not_available(NO_OFFSETS_TOPIC)
     leader = node.image.topics_by_name[OFFSETS_TOPIC].partitions[partition].leader
     broker = node.image.brokers.get(leader)
     endpoint = endpoint_of(broker, context.listener_name)

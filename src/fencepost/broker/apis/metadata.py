@@ -5,17 +5,16 @@ Answered from the committed metadata this node has. The rules, by case:
 * v0: an empty list is all topics; from v1 null is all and empty is none.
 * Ids and null names are only for v12 and later: earlier, the whole request is 42 in every topic.
 * If any topic is named by id, all are looked up by id; an unknown id is 100, with a null name.
-* A name no topic can have is 17, an unknown one 3, unless it is created.
+* A name no topic can have is 17, an unknown one 3.
 * A partition without leader is 5; with a leader that lacks this listener 72 (5 before v6).
 * v0 lists only reachable replicas and gives 9 when some are missing; later versions list all.
 
 Auto-creation: an unknown topic is created with the broker's defaults if `auto.create.topics.enable`
-and the client (v4+; before that always) allow it, never when all topics are asked for.
+and the client (v4+; before that always) allow it, never when all topics are asked for. The answer
+is 3 all the same, as in Kafka: the client finds the topic when it asks again.
 
-Deviations: Kafka answers 3 at once and lets the client come again; here the answer waits for the
-controller, which is next door, and has the topic in it. If the controller refuses for good, its
-error (17, 37, 38, 44) comes instead of 3. A topic with neither name nor id is 42 in Kafka's place
-of -1. The controller is this broker while it is live; Kafka names any live one.
+Deviations: a topic with neither name nor id is 42 in Kafka's place of -1. The controller is this
+broker while it is live; Kafka names any live one.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from fencepost.broker.cluster_view import (
     reachable,
 )
 from fencepost.broker.registry import RequestContext, handles
-from fencepost.broker.topic_creation import create_topics
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from fencepost.wire.api.metadata import (
@@ -51,20 +49,10 @@ from fencepost.wire.types import Uuid
 AUTO_CREATE = "auto.create.topics.enable"
 FIRST_VERSION_WITH_IDS = 12
 
-FINAL_REFUSALS = frozenset(
-    {
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.INVALID_PARTITIONS,
-        ErrorCode.INVALID_REPLICATION_FACTOR,
-        ErrorCode.POLICY_VIOLATION,
-    }
-)
-"""Why a topic was not created, where asking again would be in vain."""
-
 
 @handles(MetadataRequest, versions="0-13")
-def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | None:
-    """Answer at once, or when the topics that are to be created exist."""
+def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Say what there is; have missing topics created."""
     topics = request.topics
     if topics is None or (context.api_version == 0 and not topics):
         names = sorted(context.node.image.topics_by_name)
@@ -75,16 +63,9 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
     if ids:
         return _response(context, request, [_by_id(context, request, id_) for id_ in ids])
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
-    missing = _names_to_create(context, request, names)
-    if not missing:
-        return _response(context, request, [_by_name(context, request, name) for name in names])
-
-    def on_created(errors: dict[str, ErrorCode]) -> None:
-        found = [_by_name(context, request, name, errors.get(name)) for name in names]
-        context.reply(_response(context, request, found))
-
-    create_topics(context.node, missing, on_created)
-    return None
+    answer = _response(context, request, [_by_name(context, request, name) for name in names])
+    context.node.topic_creation.create(_names_to_create(context, request, names))
+    return answer
 
 
 def _is_malformed(version: int, topics: Iterable[MetadataRequestTopic]) -> bool:
@@ -145,19 +126,16 @@ def _by_id(
     return _describe(context, request, topic)
 
 
-def _by_name(
-    context: RequestContext, request: MetadataRequest, name: str, refusal: ErrorCode | None = None
-) -> MetadataResponseTopic:
-    """The topic of that name, or why there is none; `refusal` is why it was not created."""
+def _by_name(context: RequestContext, request: MetadataRequest, name: str) -> MetadataResponseTopic:
+    """The topic of that name, or why there is none."""
     topic = context.node.image.topics_by_name.get(name)
     if topic is not None:
         return _describe(context, request, topic)
-    if not is_valid_topic(name):
-        error = ErrorCode.INVALID_TOPIC_EXCEPTION
-    elif refusal in FINAL_REFUSALS:
-        error = refusal
-    else:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_valid_topic(name)
+        else ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
     return MetadataResponseTopic(
         name=name, is_internal=name in INTERNAL_TOPICS, error_code=int(error)
     )
