@@ -2,7 +2,8 @@
 
 The machines, the driver, the epoch cache and the producer states are the real ones; the logs forget
 what was not flushed when their broker crashes. Checked after every step: what was acknowledged with
-acks=all is in the log of every leader to come (I12, I13), what a consumer saw stays (I19, I20),
+acks=all is in the log of every leader to come (I12, I13), what was acknowledged with acks=1 is on
+its leader's disk, what a consumer saw stays (I19, I20),
 logs that have the same epoch at an offset agree up to there (I03), high watermarks never fall
 within a reign (I06) and never pass what is durable on the in-sync set (I17).
 """
@@ -103,6 +104,7 @@ class Replicas(RuleBasedStateMachine):
         self.requests: list[tuple[int, AlterPartition]] = []
         self.answers: list[tuple[int, AlterPartitionAnswered]] = []
         self.tokens: dict[int, bytes] = {}
+        self.of_acks_one: set[int] = set()
         self.last_token = 0
         self.reigns: dict[tuple[int, int], int] = {}
         self.incarnation = dict.fromkeys(BROKERS, 0)
@@ -134,7 +136,10 @@ class Replicas(RuleBasedStateMachine):
             del world.replies[token]
             value = self.tokens.pop(token)
             assert isinstance(result, ProduceResult)
-            if result.error_code == ErrorCode.NONE:
+            if token in self.of_acks_one:
+                is_durable = result.base_offset < world.logs[KEY].durable_offset
+                assert is_durable or result.error_code != ErrorCode.NONE
+            elif result.error_code == ErrorCode.NONE:
                 previous = self.acknowledged.setdefault(result.base_offset, value)
                 assert previous == value, "two records acknowledged at one offset"
 
@@ -180,13 +185,9 @@ class Replicas(RuleBasedStateMachine):
         data = batch(value=value)
         self.tokens[token] = value
         if acks == 1:
-            self.worlds[broker].driver.feed(KEY, Produce(data, read_header(data), 1, token, 0))
-            self.tokens.pop(token)
-            self.worlds[broker].replies.pop(token)
-            self.collect(broker)
-        else:
-            deadline_ms = self.worlds[broker].now + 5_000
-            self.feed(broker, Produce(data, read_header(data), -1, token, deadline_ms))
+            self.of_acks_one.add(token)
+        deadline_ms = self.worlds[broker].now + 5_000
+        self.feed(broker, Produce(data, read_header(data), acks, token, deadline_ms))
 
     @rule(broker=st.sampled_from(BROKERS))
     def flush(self, broker: int) -> None:

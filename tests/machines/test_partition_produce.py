@@ -10,6 +10,7 @@ from fencepost.machines.partition import (
     BecomeFollower,
     BecomeLeader,
     ConfigChanged,
+    Diverged,
     FollowerFetched,
     Partition,
     PartitionConfig,
@@ -95,19 +96,77 @@ def test_acks_all_is_answered_when_the_batch_is_durable() -> None:
     assert leader.machine.high_watermark == 3
 
 
-def test_a_shell_that_calls_persisted_at_once_acknowledges_from_the_page_cache() -> None:
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_shell_that_calls_persisted_at_once_acknowledges_from_the_page_cache(acks: int) -> None:
     leader = Leader(flush_at_once=True)
-    first, second = leader.produce(count=2), leader.produce()
+    first, second = leader.produce(acks, count=2), leader.produce(acks)
     assert leader.answer(first) == ProduceResult(ErrorCode.NONE, 0, -1, 0)
     assert leader.answer(second) == ProduceResult(ErrorCode.NONE, 2, -1, 0)
+    assert leader.machine.high_watermark == 3
 
 
-@pytest.mark.parametrize("acks", [0, 1])
-def test_acks_none_and_one_are_answered_at_once_but_not_shown(acks: int) -> None:
+def test_acks_zero_is_done_with_the_append_and_not_shown() -> None:
     leader = Leader()
-    token = leader.produce(acks)
+    token = leader.produce(0)
     assert leader.error(token) is ErrorCode.NONE
     assert leader.machine.high_watermark == 0
+
+
+def test_acks_one_is_visible_when_it_is_acknowledged_by_the_only_replica() -> None:
+    leader = Leader()
+    first, second = leader.produce(1, count=3), leader.produce(1)
+    assert leader.answer(first) is None
+    leader.log.durable_offset = 3
+    leader.world.driver.persisted(KEY, 3)
+    assert leader.answer(first) == ProduceResult(ErrorCode.NONE, 0, -1, 0)
+    assert leader.machine.high_watermark == 3
+    assert leader.answer(second) is None, "the flush began before this append"
+    leader.flush()
+    assert (leader.error(second), leader.machine.high_watermark) == (ErrorCode.NONE, 4)
+
+
+def test_the_high_watermark_has_moved_when_acks_one_is_answered() -> None:
+    leader = Leader()
+    seen: list[int] = []
+    leader.world.reply = lambda token, value: seen.append(  # type: ignore[method-assign]
+        leader.machine.high_watermark
+    )
+    leader.produce(1)
+    leader.flush()
+    assert seen == [1]
+
+
+def test_acks_one_waits_for_the_leaders_disk_and_for_no_other_replica() -> None:
+    leader = Leader((1, 2))
+    token = leader.produce(1)
+    leader.fetched(2, 1)
+    assert leader.answer(token) is None, "the other has it, and the leader's disk has not"
+    leader = Leader((1, 2))
+    one, all_in_sync = leader.produce(1), leader.produce(-1)
+    leader.flush()
+    assert leader.error(one) is ErrorCode.NONE
+    assert leader.answer(all_in_sync) is None
+    assert leader.machine.high_watermark == 0
+
+
+def test_acks_one_has_no_deadline() -> None:
+    """As in Kafka, where `timeout.ms` counts for acks=all alone."""
+    leader = Leader()
+    token = leader.produce(1, timeout_ms=0)
+    leader.world.advance(60_000)
+    assert leader.answer(token) is None and not leader.world.timers
+    leader.flush()
+    assert leader.error(token) is ErrorCode.NONE
+
+
+def test_an_in_sync_set_below_the_minimum_is_nothing_to_acks_one() -> None:
+    leader = Leader((1, 2), config=PartitionConfig(min_insync_replicas=2))
+    one, all_in_sync = leader.produce(1), leader.produce(-1)
+    leader.lead(1, 2, (1, 2), (1,))
+    assert leader.error(all_in_sync) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert leader.answer(one) is None
+    leader.flush()
+    assert leader.error(one) is ErrorCode.NONE
 
 
 def test_one_flush_releases_all_before_it_and_none_behind() -> None:
@@ -153,18 +212,36 @@ def test_a_replica_that_leads_nothing_refuses() -> None:
 
 def test_losing_leadership_answers_all_who_wait() -> None:
     leader = Leader()
-    first, second = leader.produce(), leader.produce()
+    first, second = leader.produce(), leader.produce(1)
     leader.feed(BecomeFollower(2, 2, 2, (1, 2), (1, 2)))
     assert [leader.error(t) for t in (first, second)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert leader.error(leader.produce()) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader.flush()  # and the flush that was on its way changes nothing
 
 
-def test_leading_again_in_a_newer_epoch_answers_all_who_waited_in_the_old() -> None:
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_leading_again_in_a_newer_epoch_answers_all_who_waited_in_the_old(acks: int) -> None:
     leader = Leader()
-    token = leader.produce()
+    token = leader.produce(acks)
     leader.lead(3, 3, (1,), (1,))
     assert leader.error(token) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader.flush()
+
+
+def test_a_former_leader_that_is_cut_acknowledges_nothing_of_what_it_had() -> None:
+    leader = Leader((1, 2))
+    leader.produce(1)
+    leader.flush()
+    lost = leader.produce(1)
+    leader.feed(BecomeFollower(2, 2, 2, (1, 2), (2,)))
+    leader.feed(Diverged(2, 1, 1))
+    assert (leader.machine.log_end_offset, leader.machine.durable_offset) == (1, 1)
+    leader.lead(3, 3, (1, 2), (1, 2))
+    again = leader.produce(1)
+    assert leader.error(lost) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader.answer(again) is None, "the offset had been written, and is not on the disk"
+    leader.flush()
+    assert leader.answer(again) == ProduceResult(ErrorCode.NONE, 1, -1, 0)
 
 
 def test_orders_of_an_older_epoch_change_nothing() -> None:
@@ -192,8 +269,9 @@ def test_too_few_in_sync_refuses_acks_all_before_the_append_and_nothing_else() -
     leader = Leader((1, 2, 3), isr=(1,), config=PartitionConfig(min_insync_replicas=2))
     assert leader.error(leader.produce(-1)) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert leader.log.end_offset == 0
-    assert leader.error(leader.produce(1)) is ErrorCode.NONE
+    token = leader.produce(1)
     leader.flush()
+    assert leader.error(token) is ErrorCode.NONE
     assert leader.machine.high_watermark == 0, "frozen under the minimum (KIP-966)"
 
 
@@ -276,20 +354,32 @@ def test_a_retry_is_answered_with_the_original_offset_and_stored_once() -> None:
     assert leader.log.end_offset == 8
 
 
-def test_a_retry_waits_until_the_original_is_durable() -> None:
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_retry_waits_until_the_original_is_durable(acks: int) -> None:
     leader = Leader()
-    original = leader.produce(producer=(7, 0, 0))
-    leader.produce(producer=(7, 0, 1))
-    retry = leader.produce(producer=(7, 0, 0))
+    original = leader.produce(acks, producer=(7, 0, 0))
+    leader.produce(acks, producer=(7, 0, 1))
+    retry = leader.produce(acks, producer=(7, 0, 0))
     assert leader.answer(retry) is None
     leader.flush()
     assert leader.answer(original) == leader.answer(retry)
+    late = leader.produce(acks, producer=(7, 0, 0))
+    assert leader.answer(late) == leader.answer(original)
 
 
-def test_a_retry_with_acks_one_is_answered_at_once() -> None:
-    leader = Leader()
+def test_a_retry_with_acks_one_waits_for_the_leaders_disk_alone() -> None:
+    leader = Leader((1, 2))
     leader.produce(1, producer=(7, 0, 0))
-    assert leader.error(leader.produce(1, producer=(7, 0, 0))) is ErrorCode.NONE
+    retry = leader.produce(1, producer=(7, 0, 0))
+    leader.flush()
+    late = leader.produce(1, producer=(7, 0, 0))
+    assert [leader.error(token) for token in (retry, late)] == [ErrorCode.NONE] * 2
+
+
+def test_a_retry_with_acks_zero_is_answered_at_once() -> None:
+    leader = Leader()
+    leader.produce(0, producer=(7, 0, 0))
+    assert leader.error(leader.produce(0, producer=(7, 0, 0))) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -328,31 +418,31 @@ def test_only_the_last_five_batches_are_known_for_duplicates() -> None:
 # The disk
 
 
-def test_a_refused_append_fails_that_request_and_all_before_it() -> None:
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_refused_append_fails_that_request_and_all_before_it(acks: int) -> None:
     leader = Leader()
-    waiting = leader.produce()
+    waiting = [leader.produce(), leader.produce(1)]
     leader.log.refuses = "ENOSPC"
-    refused = leader.produce()
-    assert [leader.error(t) for t in (waiting, refused)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    refused = leader.produce(acks)
+    for token in (*waiting, refused):
+        assert leader.error(token) is ErrorCode.KAFKA_STORAGE_ERROR
     assert leader.world.failures[KEY] == "ENOSPC"
     assert leader.error(leader.produce(1)) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-@pytest.mark.parametrize("acks", [0, 1])
-def test_a_refused_append_with_acks_one_is_not_answered_with_success(acks: int) -> None:
+def test_a_refused_append_with_acks_zero_is_not_answered_with_success() -> None:
     leader = Leader()
-    assert leader.error(leader.produce(acks)) is ErrorCode.NONE
+    assert leader.error(leader.produce(0)) is ErrorCode.NONE
     leader.log.refuses = "EIO"
-    assert leader.error(leader.produce(acks)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert leader.error(leader.produce(0)) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-@pytest.mark.parametrize("acks", [0, 1])
-def test_a_failed_flush_does_not_answer_acks_one_twice(acks: int) -> None:
+def test_a_failed_flush_fails_who_waits_for_it_and_answers_nobody_twice() -> None:
     leader = Leader()
-    answered, waiting = leader.produce(acks), leader.produce()
+    answered, one, all_in_sync = leader.produce(0), leader.produce(1), leader.produce()
     leader.world.driver.disk_failed(KEY, "EIO")
     assert leader.error(answered) is ErrorCode.NONE
-    assert leader.error(waiting) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [leader.error(t) for t in (one, all_in_sync)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert not leader.machine.is_leader and leader.machine.is_offline
 
 

@@ -72,11 +72,12 @@ class Clients:
         self.producer_id = answer.producer_id
 
     def send(self, client: Client, sequence: int, value: bytes) -> None:
-        """Send a batch of one record."""
+        """Send a batch of one record, with acks=1 and acks=all by turns of thirty."""
         kinds = {"producer_id": self.producer_id, "producer_epoch": 0, "base_sequence": sequence}
         data = PartitionProduceData(index=0, records=batch(value, **kinds))
         named = TopicProduceData(name=TOPIC, partition_data=[data])
-        client.send(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[named]), 9)
+        acks = -1 if sequence // 30 % 2 else 1
+        client.send(ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[named]), 9)
 
     def take_acknowledgement(self, client: Client) -> None:
         """The answer to the batch that has waited longest."""

@@ -10,7 +10,7 @@ Different defaults, each because one node in a test or on a laptop is the common
 * `socket.*.buffer.bytes` leave the choice to the operating system (Kafka: 102400), whose
   auto-tuning is better at it.
 
-Own keys: `log.flush.before.ack` (true: acks=all means fsynced; false: Kafka's page-cache
+Own keys: `log.flush.before.ack` (true: acknowledged means fsynced; false: Kafka's page-cache
 behaviour), `fencepost.event.loop`, `fencepost.accept.loss` and
 `fencepost.draft.fetch.quorum.records.api.key`.
 
@@ -149,8 +149,9 @@ _LOG = (
         _BOOLEAN,
         True,
         None,
-        "Whether records are fsynced before they count as replicated here: acks=all then means"
-        " durable, and nothing is readable that a power cut could take back. false is Kafka's way.",
+        "Whether records are fsynced before they count as replicated here: what is acknowledged,"
+        " with acks=1 or all, is then on the leader's disk, and nothing is readable that a power"
+        " cut could take back. false is Kafka's way.",
     ),
     _key(
         "log.retention.check.interval.ms",

@@ -1,7 +1,7 @@
 """Produce (key 0) v3-13: batches into logs.
 
 Each batch passes `validate_produced` and is then its partition machine's business: fencing, the
-in-sync set, idempotence, and when to answer. acks=1 is answered once the batch is in the log,
+in-sync set, idempotence, and when to answer. acks=1 is answered once the batch is durable here,
 acks=-1 once it is durable on every in-sync replica, acks=0 not at all; what goes wrong with acks=0
 closes the connection, the only way to be heard. Other acks are 21 INVALID_REQUIRED_ACKS.
 

@@ -64,7 +64,7 @@ class ClockSet(NamedTuple):
 class Produce(NamedTuple):
     """A client's batch for the leader: one, whole, validated, writable.
 
-    `header` is the batch's own. `deadline_ms` counts for acks=-1 only.
+    `header` is the batch's own. `deadline_ms` counts for acks=-1 only, as in Kafka.
     """
 
     batch: Buffer

@@ -11,8 +11,9 @@ Theory of operation
 
 A position counts only when it is durable, the leader's own too: the high watermark never passes
 `Persisted`. So a record is shown to consumers, or acknowledged with acks=all, only when every
-in-sync replica has it on stable storage. Kafka counts the page cache; a shell that wants that feeds
-`Persisted` at once. acks=0 and 1 are answered when the batch is in the log, as in Kafka.
+in-sync replica has it on stable storage; acks=1 is answered when the leader has. Without other
+replicas both are one, so what is acknowledged may be read. Kafka counts the page cache; a shell
+that wants that feeds `Persisted` at once. acks=0 is done when the batch is in the log.
 
 Invariants, kept by assertions: the high watermark never falls during a reign, lies within the log,
 and never above our own durable end while we lead; an order of an older leader epoch changes
@@ -20,8 +21,8 @@ nothing; a new leader notes (its epoch, the log's end) in the epoch cache before
 (KAFKA-7415), so that every stretch of the log has a name even if nothing was written under it.
 
 A leader that loses its reign answers whoever waits with NOT_LEADER_OR_FOLLOWER; one whose in-sync
-set falls below the minimum answers NOT_ENOUGH_REPLICAS_AFTER_APPEND at once (Kafka lets those
-requests run into their timeouts, since the high watermark stands still). A failed disk ends
+set falls below the minimum answers NOT_ENOUGH_REPLICAS_AFTER_APPEND at once to acks=all (Kafka lets
+those requests run into their timeouts, since the high watermark stands still). A failed disk ends
 everything: whoever waits hears KAFKA_STORAGE_ERROR, and so does everybody after them.
 
 It must not know: sockets, files, clocks, how batches are encoded, who its clients are.
@@ -68,7 +69,11 @@ from fencepost.machines.partition.inputs import (
 )
 from fencepost.machines.partition.isr import LeaderState
 from fencepost.machines.partition.queries import LogView, PartitionQueries
-from fencepost.machines.partition.waiting import TIMER as PRODUCE_TIMER, WaitingProduces
+from fencepost.machines.partition.waiting import (
+    NO_DEADLINE_MS,
+    TIMER as PRODUCE_TIMER,
+    WaitingProduces,
+)
 from fencepost.wire.errors import ErrorCode
 
 ISR_TIMER: Final = "isr"
@@ -115,10 +120,11 @@ class Partition(PartitionQueries):
         self.config = config or PartitionConfig()
         self.durable_offset = min(durable_offset, log.end_offset)
         self._partition_epoch = -1
-        self._waiting = WaitingProduces()
+        self._waiting = WaitingProduces()  # acks=all, for the high watermark
+        self._waiting_for_disk = WaitingProduces()  # acks=1, for `durable_offset`
         self._isr_timer_armed = False
-        # The last batch answered at once, until its append is known to have happened.
-        self._answered_at_once: tuple[int, Any] | None = None
+        # The last batch with acks=0, until its append is known to have happened.
+        self._unacknowledged: tuple[int, Any] | None = None
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
             Persisted: self._step_persisted,
@@ -144,13 +150,13 @@ class Partition(PartitionQueries):
 
     @property
     def waiting_produces(self) -> int:
-        """How many produce requests wait for the high watermark."""
-        return len(self._waiting)
+        """How many produce requests wait for their answers."""
+        return len(self._waiting) + len(self._waiting_for_disk)
 
     # Leading: produce
 
     def _step_produce(self, produce: Produce, now_ms: int) -> list[Effect]:
-        batch, header, acks, token, deadline_ms = produce
+        batch, header, acks, token, _ = produce
         reign = self._reign
         if reign is None or self._offline is not None:
             error = (
@@ -185,32 +191,42 @@ class Partition(PartitionQueries):
             log.start_offset,
         )
         effects: list[Effect] = [Persist(Append((batch,), self.leader_epoch))]
-        if acks == ALL_IN_SYNC:
-            last_offset = first_offset + header.last_offset_delta
-            self._waiting.add(last_offset, deadline_ms, token, result, effects)
-        else:
-            self._answered_at_once = (first_offset, token)
+        if acks == 0:
+            self._unacknowledged = (first_offset, token)
             effects.append(Reply(token, result))
+        else:
+            self._wait(produce, first_offset + header.last_offset_delta, result, effects)
         return effects
+
+    def _wait(
+        self, produce: Produce, last_offset: int, result: ProduceResult, effects: list[Effect]
+    ) -> None:
+        if produce.acks == ALL_IN_SYNC:
+            waiting, deadline_ms = self._waiting, produce.deadline_ms
+        else:
+            waiting, deadline_ms = self._waiting_for_disk, NO_DEADLINE_MS
+        waiting.add(last_offset, deadline_ms, produce.token, result, effects)
 
     def _answer_duplicate(
         self, produce: Produce, last_offset: int, result: ProduceResult
     ) -> list[Effect]:
         """A retry is answered like the original, and not before the original can be."""
-        if produce.acks != ALL_IN_SYNC or last_offset < self.high_watermark:
+        done = self.high_watermark if produce.acks == ALL_IN_SYNC else self.durable_offset
+        if produce.acks == 0 or last_offset < done:
             return [Reply(produce.token, result)]
         effects: list[Effect] = []
-        self._waiting.add(last_offset, produce.deadline_ms, produce.token, result, effects)
+        self._wait(produce, last_offset, result, effects)
         return effects
 
     def _step_persisted(self, persisted: Persisted, now_ms: int) -> list[Effect]:
-        self._answered_at_once = None
+        self._unacknowledged = None
         if persisted.end_offset <= self.durable_offset:
             return []
         # A flush may finish after the log was cut: what is gone is not durable.
         self.durable_offset = min(persisted.end_offset, self._log.end_offset)
         effects: list[Effect] = []
         self._maybe_advance(effects, now_ms)
+        self._waiting_for_disk.release(self.durable_offset, effects)
         return effects
 
     def _maybe_advance(self, effects: list[Effect], now_ms: int) -> None:
@@ -379,7 +395,7 @@ class Partition(PartitionQueries):
 
     def _end_reign(self, effects: list[Effect]) -> None:
         self._reign = None
-        self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER, effects)
+        self._refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER, effects)
         effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
 
     # Following
@@ -446,11 +462,15 @@ class Partition(PartitionQueries):
         self._offline = failure.reason
         self._reign = None
         effects: list[Effect] = []
-        if self._answered_at_once is not None:
+        if self._unacknowledged is not None:
             # If that very append failed, the reply behind it was dropped with it.
-            first_offset, token = self._answered_at_once
+            first_offset, token = self._unacknowledged
             if self._log.end_offset <= first_offset:
                 effects.append(Reply(token, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)))
-        self._waiting.refuse_all(ErrorCode.KAFKA_STORAGE_ERROR, effects)
+        self._refuse_waiting(ErrorCode.KAFKA_STORAGE_ERROR, effects)
         effects.append(Fail(failure.reason))
         return effects
+
+    def _refuse_waiting(self, error: ErrorCode, effects: list[Effect]) -> None:
+        self._waiting_for_disk.refuse_all(error, effects)
+        self._waiting.refuse_all(error, effects)

@@ -1,8 +1,9 @@
-"""Produce requests that wait for the high watermark.
+"""Produce requests that wait: acks=1 for the leader's own disk, acks=all for the high watermark.
 
-Answers are released in the order of offsets, as the high watermark passes them; a retry of a batch
+Answers are released in the order of offsets, as what they wait for passes them; a retry of a batch
 that is still on its way waits for the original's offset, so it may stand in front of younger ones.
-Deadlines differ from that order, so they are looked through only when the one timer fires. That
+Only acks=all has deadlines, as in Kafka: with acks=1 there is nobody else to wait for. Deadlines
+differ from the order of offsets, so they are looked through only when the one timer fires. That
 timer is armed when somebody waits, left armed when nobody does any more, and re-armed at most once
 per firing: a stream of produce requests costs no timer work but the first.
 
@@ -12,13 +13,14 @@ There is no bound here: a connection may have only so many requests in flight.
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import Any, Final
 
 from fencepost.machines.effects import Effect, Reply, SetTimer
 from fencepost.machines.partition.inputs import ProduceResult
 from fencepost.wire.errors import ErrorCode
 
 TIMER = "produce"
+NO_DEADLINE_MS: Final = 1 << 63
 
 
 class WaitingProduces:
@@ -30,7 +32,7 @@ class WaitingProduces:
         # (last offset, order of arrival, deadline, token, answer)
         self._heap: list[tuple[int, int, int, Any, ProduceResult]] = []
         self._order = 0
-        self._armed_ms: int | None = None
+        self._armed_ms = NO_DEADLINE_MS
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -43,17 +45,17 @@ class WaitingProduces:
         result: ProduceResult,
         effects: list[Effect],
     ) -> None:
-        """Answer `token` with `result` once the high watermark is above `last_offset`."""
+        """Answer `token` with `result` once `release` is called with more than `last_offset`."""
         self._order += 1
         heapq.heappush(self._heap, (last_offset, self._order, deadline_ms, token, result))
-        if self._armed_ms is None or deadline_ms < self._armed_ms:
+        if deadline_ms < self._armed_ms:
             self._armed_ms = deadline_ms
             effects.append(SetTimer(TIMER, deadline_ms))
 
-    def release(self, high_watermark: int, effects: list[Effect]) -> None:
-        """Answer whoever waited for an offset below `high_watermark`."""
+    def release(self, end_offset: int, effects: list[Effect]) -> None:
+        """Answer whoever waited for an offset below `end_offset`."""
         heap = self._heap
-        while heap and heap[0][0] < high_watermark:
+        while heap and heap[0][0] < end_offset:
             entry = heapq.heappop(heap)
             effects.append(Reply(entry[3], entry[4]))
 
@@ -65,14 +67,14 @@ class WaitingProduces:
             heapq.heapify(staying)
             self._heap = staying
             self._refuse(expired, ErrorCode.REQUEST_TIMED_OUT, effects)
-        self._armed_ms = min((entry[2] for entry in staying), default=None)
-        if self._armed_ms is not None:
+        self._armed_ms = min((entry[2] for entry in staying), default=NO_DEADLINE_MS)
+        if self._armed_ms < NO_DEADLINE_MS:
             effects.append(SetTimer(TIMER, self._armed_ms))
 
     def clock_set(self, by_ms: int, effects: list[Effect]) -> None:
         """The clock was set by so much: deadlines move with it."""
         self._heap = [(o, n, deadline + by_ms, t, r) for o, n, deadline, t, r in self._heap]
-        if self._armed_ms is not None:
+        if self._armed_ms < NO_DEADLINE_MS:
             self._armed_ms += by_ms
             effects.append(SetTimer(TIMER, self._armed_ms))
 
