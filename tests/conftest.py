@@ -21,6 +21,18 @@ settings.register_profile(
 settings.load_profile("tests")
 
 
+LONGEST_ID_BYTES = 40
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Long bytes go by their size: they may hold the time of day, and every worker of a run has to
+    name its tests alike. None leaves it to pytest.
+    """
+    if isinstance(val, bytes | bytearray) and len(val) > LONGEST_ID_BYTES:
+        return f"{argname}-{len(val)}-bytes"
+    return None
+
+
 @pytest.fixture(scope="session")
 def served() -> Iterator[str]:
     """Where a real broker listens: the one FENCEPOST_TEST_BOOTSTRAP names, else our own."""

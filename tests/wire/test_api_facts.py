@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import os
 import re
 from pathlib import Path
@@ -57,25 +59,64 @@ def test_the_envelope_names_what_goes_into_it() -> None:
         assert api.API_NAMES.get(int(key), name) == name
 
 
+KAFKAS_TABLE = "d98441b585f545a6"
+"""A digest of what `kafkas_rows` makes of Kafka's list, which is not part of this project."""
+
+
+def test_the_table_has_the_digest_of_kafkas() -> None:
+    assert digest(dict(API_FACTS)) == KAFKAS_TABLE
+    some = API_FACTS[1]
+    for changed in (
+        some._replace(forwardable=not some.forwardable),
+        some._replace(oldest_served=5),
+        some._replace(senders=some.senders[1:]),
+    ):
+        assert digest(dict(API_FACTS) | {1: changed}) != KAFKAS_TABLE
+
+
 @pytest.mark.skipif(REFERENCE is None, reason="FENCEPOST_REFERENCE does not name Kafka's list")
 def test_the_table_is_kafkas() -> None:
+    rows = kafkas_rows()
+    assert rows.keys() == API_FACTS.keys()
+    for key, row in rows.items():
+        assert spelled(row) == spelled(API_FACTS[key]), api.api_name(key)
+    assert digest(rows) == KAFKAS_TABLE
+
+
+def spelled(facts: ApiFacts) -> list[object]:
+    """Facts in which the order of listeners and senders makes no difference."""
+    sets = {"listeners": sorted(facts.listeners), "senders": sorted(facts.senders)}
+    return list((facts._asdict() | sets).values())
+
+
+def digest(table: dict[int, ApiFacts]) -> str:
+    """One short hash over a whole table."""
+    rows = json.dumps([spelled(table[key]) for key in sorted(table)])
+    return hashlib.sha256(rows.encode()).hexdigest()[:16]
+
+
+def kafkas_rows() -> dict[int, ApiFacts]:
+    """Kafka's list in the form of our table, with its marks where we follow them."""
     assert REFERENCE is not None
     with (Path(REFERENCE) / "apis.csv").open(newline="") as lines:
         rows = {int(row["api_key"]): row for row in csv.DictReader(lines)}
-    assert rows.keys() == API_FACTS.keys()
     for key, row in rows.items():
-        facts, name = API_FACTS[key], row["name"]
-        removed = re.fullmatch(r"\(removed in (.+)\)", row["listeners"])
-        assert facts.removed_in == (removed[1] if removed else None), name
-        assert set(facts.listeners) == (set() if removed else set(row["listeners"].split(";")))
-        assert set(facts.senders) == {who.partition("(")[0] for who in row["sender"].split(";")}
-        assert facts.forwardable == (row["forwardable"] == "yes"), name
-        marked = row["cluster_action"] == "yes"
-        assert facts.cluster_action == (
-            (marked and name not in MARKED_WITHOUT_NEED) or name in UNMARKED_BUT_NEEDED
-        ), name
-        for column in ("ak_4_1", "ak_4_2", "ak_4_3", "ak_trunk_aug2026"):
-            if oldest := re.match(r"\d+", row[column]):
-                assert facts.oldest_served == int(oldest[0]), (name, column)
-        assert (facts.oldest_served is None) == (row["ak_trunk_aug2026"] == "none"), name
-        assert api.API_NAMES.get(key, name) == name
+        assert api.API_NAMES.get(key, row["name"]) == row["name"]
+    return {key: _facts(key, row) for key, row in rows.items()}
+
+
+def _facts(key: int, row: dict[str, str]) -> ApiFacts:
+    name, removed = row["name"], re.fullmatch(r"\(removed in (.+)\)", row["listeners"])
+    columns = [row[column] for column in ("ak_4_1", "ak_4_2", "ak_4_3", "ak_trunk_aug2026")]
+    oldest = {int(found[0]) for column in columns if (found := re.match(r"\d+", column))}
+    assert len(oldest) <= 1, name
+    marked = row["cluster_action"] == "yes"
+    return ApiFacts(
+        api_key=key,
+        listeners=() if removed else tuple(row["listeners"].split(";")),
+        senders=tuple(dict.fromkeys(who.partition("(")[0] for who in row["sender"].split(";"))),
+        forwardable=row["forwardable"] == "yes",
+        cluster_action=(marked and name not in MARKED_WITHOUT_NEED) or name in UNMARKED_BUT_NEEDED,
+        oldest_served=None if row["ak_trunk_aug2026"] == "none" else min(oldest, default=None),
+        removed_in=removed[1] if removed else None,
+    )
