@@ -304,12 +304,16 @@ def test_forgotten_producers_may_begin_anew(node_factory):
 def test_a_disk_that_fails_in_the_background_ends_the_node(node_factory):
     running = node_factory(log_flush_offset_checkpoint_interval_ms=20)
     with running.connect() as client:
-        make_topic(client, name="t")
+        topic = make_topic(client, name="t")
+        assert produce(client, topic, batch(b"a")).error_code == 0
+        eventually(
+            lambda: checkpointed(running, "recovery-point-offset-checkpoint").get("t-0") == 1
+        )
+        # From here on the node may fail before, while or after it answers.
         (running.data_dir / "recovery-point-offset-checkpoint.tmp").mkdir()
-        topic = make_topic(client, name="u")
-        produce(client, topic, batch(b"a"))
+        assert produce(client, topic, batch(b"b")).error_code in (0, ErrorCode.KAFKA_STORAGE_ERROR)
         eventually(lambda: running.node.failure is not None)
-        assert produce(client, topic, batch(b"b")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produce(client, topic, batch(b"c")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 # -- flush policy ----------------------------------------------------------------------------------
