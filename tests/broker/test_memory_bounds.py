@@ -1,0 +1,221 @@
+"""Who is disconnected when the connections hold too much together, and what answers may take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from fencepost.broker.held import (
+    INCOMING_FRAMES,
+    OUTGOING_BYTES_MAX,
+    RELIEVE_EVERY_S,
+    SHARE,
+    SMALLEST_ROOM_BYTES,
+    STALLED_S,
+    Held,
+)
+
+FRAME_BYTES = 1000
+INCOMING_BYTES_MAX = INCOMING_FRAMES * FRAME_BYTES
+LONG_STALLED_S = -100.0
+
+
+class SteppedLoop:
+    """An event loop's clock and timers, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Any:
+        entry = (self.now_s + delay_s, callback)
+        self.timers.append(entry)
+        return Timer(self, entry)
+
+    def advance(self, seconds: float) -> None:
+        until_s = self.now_s + seconds
+        while due := [entry for entry in self.timers if entry[0] <= until_s]:
+            first = min(due, key=lambda entry: entry[0])
+            self.timers.remove(first)
+            self.now_s = max(self.now_s, first[0])
+            first[1]()
+        self.now_s = until_s
+
+
+@dataclass
+class Timer:
+    loop: SteppedLoop
+    entry: tuple[float, Callable[[], None]]
+
+    def cancel(self) -> None:
+        if self.entry in self.loop.timers:
+            self.loop.timers.remove(self.entry)
+
+
+@dataclass
+class Client:
+    """A connection that holds something, and lets go of it when it is disconnected."""
+
+    held: Held
+    name: str
+    incoming_rate: float | None = None
+    output_stalled_since: float | None = None
+    incoming_bytes: int = 0
+    outgoing_bytes: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def give_way(self, reason: str) -> None:
+        self.reasons.append(reason)
+        self.incoming_rate = self.output_stalled_since = None
+        self.held.add_incoming(-self.incoming_bytes)
+        self.held.add_outgoing(-self.outgoing_bytes)
+        self.incoming_bytes = self.outgoing_bytes = 0
+
+
+class Bench:
+    """The sums of one node and its clients."""
+
+    def __init__(self) -> None:
+        self.loop = SteppedLoop()
+        self.clients: list[Client] = []
+        loop = cast(asyncio.AbstractEventLoop, self.loop)
+        self.held = Held(loop, lambda: self.clients, FRAME_BYTES)
+
+    def sender(self, name: str, rate: float | None, size_bytes: int) -> Client:
+        client = Client(self.held, name, incoming_rate=rate, incoming_bytes=size_bytes)
+        self.clients.append(client)
+        self.held.add_incoming(size_bytes)
+        return client
+
+    def reader(self, name: str, stalled_since_s: float | None, size_bytes: int) -> Client:
+        client = Client(
+            self.held, name, output_stalled_since=stalled_since_s, outgoing_bytes=size_bytes
+        )
+        self.clients.append(client)
+        self.held.add_outgoing(size_bytes)
+        return client
+
+    @property
+    def disconnected(self) -> list[str]:
+        return [client.name for client in self.clients if client.reasons]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# -- incoming --------------------------------------------------------------------------------------
+
+
+def test_the_slowest_sender_of_a_long_frame_is_disconnected(bench: Bench) -> None:
+    bench.sender("fast", 1000.0, 1000)
+    bench.sender("slow", 1.0, 1000)
+    bench.sender("middling", 10.0, 1000)
+    bench.sender("small frames only", None, 0)
+    bench.sender("fastest", 10_000.0, 1001)
+    assert bench.disconnected == ["slow"]
+    (reason,) = bench.clients[1].reasons
+    assert "socket.request.max.bytes" in reason
+    assert str(INCOMING_BYTES_MAX + 1) in reason
+    assert bench.held.incoming_bytes == INCOMING_BYTES_MAX + 1 - 1000
+
+
+def test_nobody_is_disconnected_at_the_bound_itself(bench: Bench) -> None:
+    bench.sender("all of it", 1.0, INCOMING_BYTES_MAX)
+    assert bench.disconnected == []
+    bench.sender("a byte more", 2.0, 1)
+    assert bench.disconnected == ["all of it"]
+
+
+def test_who_gives_bytes_back_makes_nobody_disconnect(bench: Bench) -> None:
+    """Not even while the sum is still over the bound: it is on its way down."""
+    bench.sender("stays", None, INCOMING_BYTES_MAX + 10)
+    bench.sender("quick", 5.0, 0)
+    bench.held.add_incoming(-1)
+    assert bench.disconnected == []
+
+
+# -- outgoing --------------------------------------------------------------------------------------
+
+
+def test_readers_that_take_nothing_are_disconnected_longest_stalled_first(bench: Bench) -> None:
+    third = OUTGOING_BYTES_MAX // 3 + 1
+    bench.reader("stalled lately", LONG_STALLED_S + 50, third)
+    bench.reader("stalled longest", LONG_STALLED_S, third)
+    bench.reader("reads", 0.0, third)
+    bench.loop.advance(RELIEVE_EVERY_S)
+    assert bench.disconnected == ["stalled longest"], "one was enough"
+    assert f"nothing for {RELIEVE_EVERY_S - LONG_STALLED_S:.1f} s" in bench.clients[1].reasons[0]
+    assert bench.loop.timers == [], "nothing more to do"
+
+
+def test_as_many_are_disconnected_as_it_takes(bench: Bench) -> None:
+    for number in range(5):
+        bench.reader(f"{number}", LONG_STALLED_S + number, OUTGOING_BYTES_MAX // 3 + 1)
+    bench.loop.advance(RELIEVE_EVERY_S)
+    assert bench.disconnected == ["0", "1", "2"]
+    assert bench.held.outgoing_bytes <= OUTGOING_BYTES_MAX
+
+
+def test_a_second_time_of_too_much_output_is_relieved_like_the_first(bench: Bench) -> None:
+    for name in ("first", "second"):
+        bench.reader(name, LONG_STALLED_S, OUTGOING_BYTES_MAX + 1)
+        bench.loop.advance(RELIEVE_EVERY_S)
+        assert bench.disconnected[-1] == name
+
+
+def test_a_client_that_has_taken_something_lately_is_not_stalled(bench: Bench) -> None:
+    reader = bench.reader("reads", None, OUTGOING_BYTES_MAX + 1)
+    reader.output_stalled_since = 0.0
+    bench.loop.advance(STALLED_S - RELIEVE_EVERY_S)
+    assert bench.disconnected == []
+    assert len(bench.loop.timers) == 1, "it is looked at again"
+    bench.loop.advance(RELIEVE_EVERY_S)
+    assert bench.disconnected == ["reads"], f"it took nothing for {STALLED_S} s"
+
+
+def test_nobody_is_disconnected_while_output_is_within_its_bound(bench: Bench) -> None:
+    bench.reader("stalled", LONG_STALLED_S, OUTGOING_BYTES_MAX)
+    assert bench.loop.timers == []
+    other = bench.reader("a byte more", None, 1)
+    assert len(bench.loop.timers) == 1
+    bench.held.add_outgoing(1)
+    assert len(bench.loop.timers) == 1, "one look at a time"
+    bench.held.add_outgoing(-1)
+    other.give_way("it hung up")
+    other.reasons.clear()
+    bench.loop.advance(RELIEVE_EVERY_S)
+    assert bench.disconnected == [], "there was room again before anybody looked"
+
+
+def test_nothing_is_looked_at_after_the_close(bench: Bench) -> None:
+    bench.reader("stalled", LONG_STALLED_S, OUTGOING_BYTES_MAX + 1)
+    bench.held.close()
+    bench.loop.advance(10 * RELIEVE_EVERY_S)
+    assert bench.disconnected == []
+
+
+# -- what an answer is offered ---------------------------------------------------------------------
+
+
+def test_an_answer_is_offered_a_share_of_what_is_left(bench: Bench) -> None:
+    assert bench.held.room() == OUTGOING_BYTES_MAX // SHARE
+    bench.held.add_outgoing(OUTGOING_BYTES_MAX // 2)
+    assert bench.held.room() == OUTGOING_BYTES_MAX // 2 // SHARE
+    bench.held.add_outgoing(-OUTGOING_BYTES_MAX // 4)
+    assert bench.held.room() == OUTGOING_BYTES_MAX * 3 // 4 // SHARE
+
+
+@pytest.mark.parametrize("over_bytes", [-SHARE * SMALLEST_ROOM_BYTES + SHARE, 0, 1 << 30])
+def test_an_answer_is_always_offered_the_least(bench: Bench, over_bytes: int) -> None:
+    """However much is held: a client that reads must come on."""
+    bench.held.add_outgoing(OUTGOING_BYTES_MAX + over_bytes)
+    assert bench.held.room() == SMALLEST_ROOM_BYTES
