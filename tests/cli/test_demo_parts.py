@@ -102,7 +102,12 @@ def test_the_chart_is_a_picture(tmp_path):
             "mean_delay_min": [3.5, 19.8], "p90_delay_min": [9, 60], "late_pct": [10.0, 40.0],
         }
     )  # fmt: skip
-    hours = pa.table({"hour": [1, 5, 6], "mean_delay_min": [None, 1.0, 2.0]})
+    hours = pa.table(
+        {
+            "hour": [1, 5, 6], "flights": [1, 10, 19], "cancelled": [1, 0, 0],
+            "mean_delay_min": [None, 1.0, 2.0],
+        }
+    )  # fmt: skip
     routes = pa.table({"origin": ["JFK"], "dest": ["LAX"], "flights": [11262]})
     assert "ExpressJet" in report.delay_lines(delays)[1]
     report.draw_chart(delays, hours, routes, tmp_path / "chart.png")
