@@ -23,137 +23,146 @@ INTERFACE = 1  # what `backend` expects; raised with every change of a signature
 
 
 cdef extern from "_crc32c.h" nogil:
-    int crc_initialise()
-    uint32_t crc32c_of(const uint8_t *data, size_t size, uint32_t value)
+    int fpost_crc_initialise()
+    uint32_t fpost_crc32c_of(const uint8_t *data, size_t size, uint32_t value)
 
 
 cdef extern from "_records.h" nogil:
     enum:
-        FLAW_OFFSET_DELTA
-        FLAW_BATCH_REST
+        FPOST_FLAW_OFFSET_DELTA
+        FPOST_FLAW_BATCH_REST
 
-    ctypedef struct flaw_report:
+    ctypedef struct fpost_flaw_report:
         int32_t flaw
         int64_t index
         int64_t position
         int64_t detail
 
-    ctypedef struct byte_pair:
+    ctypedef struct fpost_byte_pair:
         const uint8_t *key
         const uint8_t *value
         int32_t key_size
         int32_t value_size
 
-    ctypedef struct record_view:
-        byte_pair pair
+    ctypedef struct fpost_record_view:
+        fpost_byte_pair pair
         const uint8_t *headers
         const uint8_t *end
         int64_t timestamp_delta
         int32_t offset_delta
 
-    ctypedef struct walk_rules:
+    ctypedef struct fpost_walk_rules:
         int32_t count
         int64_t base_timestamp
         int64_t timestamp_min
         int64_t timestamp_max
         int key_required
 
-    int read_record(const uint8_t **, const uint8_t *, record_view *, flaw_report *)
-    int read_header_count(const uint8_t **, const uint8_t *, int32_t *, flaw_report *)
-    int read_header(const uint8_t **, const uint8_t *, byte_pair *, flaw_report *)
-    int check_record_rest(const uint8_t *, const uint8_t *, flaw_report *)
-    int add_timestamp(int64_t, int64_t, int64_t *, flaw_report *)
-    int walk_payload(const uint8_t *, int64_t, const walk_rules *, int64_t *, flaw_report *)
+    int fpost_read_record(
+        const uint8_t **, const uint8_t *, fpost_record_view *, fpost_flaw_report *
+    )
+    int fpost_read_header_count(const uint8_t **, const uint8_t *, int32_t *, fpost_flaw_report *)
+    int fpost_read_header(const uint8_t **, const uint8_t *, fpost_byte_pair *, fpost_flaw_report *)
+    int fpost_check_record_rest(const uint8_t *, const uint8_t *, fpost_flaw_report *)
+    int fpost_add_timestamp(int64_t, int64_t, int64_t *, fpost_flaw_report *)
+    int fpost_walk_payload(
+        const uint8_t *, int64_t, const fpost_walk_rules *, int64_t *, fpost_flaw_report *
+    )
 
 
 cdef extern from "_columns.h" nogil:
     enum:
-        EVENT_END
-        EVENT_FULL
-        EVENT_BATCH
-        EVENT_BAD_BATCH
-        EVENT_BAD_RECORD
-        EVENT_NO_MEMORY
+        FPOST_EVENT_END
+        FPOST_EVENT_FULL
+        FPOST_EVENT_BATCH
+        FPOST_EVENT_BAD_BATCH
+        FPOST_EVENT_BAD_RECORD
+        FPOST_EVENT_NO_MEMORY
 
-    ctypedef struct batch_facts:
+    ctypedef struct fpost_batch_facts:
         int64_t base_offset
 
-    ctypedef struct scanner:
+    ctypedef struct fpost_scanner:
         int64_t start_offset, end_offset, bytes_max
         int32_t rows_max
         int want_headers, want_micros, check_crc, ask_transactional
         const uint8_t *blob
         const uint8_t *blob_at
         const uint8_t *blob_end
-        batch_facts batch
-        byte_pair *rows
+        fpost_batch_facts batch
+        fpost_byte_pair *rows
         int64_t *offsets
         int64_t *timestamps
         int32_t *types
-        byte_pair *headers
+        fpost_byte_pair *headers
         int64_t row_count, header_count
         int64_t key_bytes, value_bytes, header_key_bytes, header_value_bytes
         int64_t key_nulls, value_nulls, header_value_nulls, rows_without_headers
         int header_keys_ascii
-        flaw_report report
+        fpost_flaw_report report
 
-    void scanner_clear_rows(scanner *)
-    void scanner_free(scanner *)
-    void scanner_open_payload(scanner *, const uint8_t *, int64_t, const batch_facts *)
-    int scanner_advance(scanner *)
-    int read_batch_facts(const uint8_t *, int64_t *, batch_facts *)
-    void fill_keys(const byte_pair *, int64_t, int32_t *, uint8_t *, uint8_t *)
-    void fill_values(const byte_pair *, int64_t, int32_t *, uint8_t *, uint8_t *)
-    void fill_lists(const scanner *, int32_t *, uint8_t *)
+    void fpost_scanner_clear_rows(fpost_scanner *)
+    void fpost_scanner_free(fpost_scanner *)
+    void fpost_scanner_open_payload(
+        fpost_scanner *, const uint8_t *, int64_t, const fpost_batch_facts *
+    )
+    int fpost_scanner_advance(fpost_scanner *)
+    int fpost_read_batch_facts(const uint8_t *, int64_t *, fpost_batch_facts *)
+    void fpost_fill_keys(const fpost_byte_pair *, int64_t, int32_t *, uint8_t *, uint8_t *)
+    void fpost_fill_values(const fpost_byte_pair *, int64_t, int32_t *, uint8_t *, uint8_t *)
+    void fpost_fill_lists(const fpost_scanner *, int32_t *, uint8_t *)
 
 
 cdef extern from "_encode.h" nogil:
-    ctypedef struct binary_column:
+    ctypedef struct fpost_binary_column:
         const int32_t *ends
         const uint8_t *data
         const uint8_t *valid
         int64_t bit_offset
 
-    ctypedef struct row_columns:
-        binary_column key
-        binary_column value
+    ctypedef struct fpost_row_columns:
+        fpost_binary_column key
+        fpost_binary_column value
         const int64_t *timestamps
         const int32_t *order
         const int32_t *list_ends
         const uint8_t *list_valid
         int64_t list_bit_offset
-        binary_column header_key
-        binary_column header_value
+        fpost_binary_column header_key
+        fpost_binary_column header_value
 
-    ctypedef struct batch_plan:
+    ctypedef struct fpost_batch_plan:
         int64_t end
         int64_t payload_size
         int64_t too_large
         int64_t base_timestamp
         int64_t max_timestamp
 
-    int varint_size(int64_t)
-    uint8_t *write_varint(uint8_t *, int64_t)
-    void plan_batch(const row_columns *, int64_t, int64_t, int64_t, batch_plan *)
-    uint8_t *write_records(const row_columns *, int64_t, const batch_plan *, uint8_t *)
-    int32_t c_murmur2 "murmur2"(const uint8_t *, int64_t)
-    void c_partition_keys "partition_keys"(const binary_column *, int64_t, int32_t, int32_t *)
-    int c_order_by_partition "order_by_partition"(
+    int fpost_varint_size(int64_t)
+    uint8_t *fpost_write_varint(uint8_t *, int64_t)
+    void fpost_plan_batch(const fpost_row_columns *, int64_t, int64_t, int64_t, fpost_batch_plan *)
+    uint8_t *fpost_write_records(
+        const fpost_row_columns *, int64_t, const fpost_batch_plan *, uint8_t *
+    )
+    int32_t fpost_murmur2(const uint8_t *, int64_t)
+    void fpost_partition_keys(const fpost_binary_column *, int64_t, int32_t, int32_t *)
+    int fpost_order_by_partition(
         const int32_t *, int64_t, int32_t, int64_t *, int32_t *
     )
 
 
-CRC_IN_HARDWARE = bool(crc_initialise())
+CRC_IN_HARDWARE = bool(fpost_crc_initialise())
 
-END, FULL, BATCH = EVENT_END, EVENT_FULL, EVENT_BATCH
-BAD_BATCH, BAD_RECORD, NO_MEMORY = EVENT_BAD_BATCH, EVENT_BAD_RECORD, EVENT_NO_MEMORY
+END, FULL, BATCH = FPOST_EVENT_END, FPOST_EVENT_FULL, FPOST_EVENT_BATCH
+BAD_BATCH, BAD_RECORD = FPOST_EVENT_BAD_BATCH, FPOST_EVENT_BAD_RECORD
+NO_MEMORY = FPOST_EVENT_NO_MEMORY
 
 # Below this, letting the GIL go costs more than it could give.
 cdef enum:
     LONG_BYTES = 65536
 
 
-cdef tuple as_tuple(const flaw_report *report):
+cdef tuple as_tuple(const fpost_flaw_report *report):
     return report.flaw, report.index, report.position, report.detail
 
 
@@ -163,9 +172,9 @@ def crc32c(data, uint32_t value=0):
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         if view.len < LONG_BYTES:
-            return crc32c_of(<const uint8_t *>view.buf, view.len, value)
+            return fpost_crc32c_of(<const uint8_t *>view.buf, view.len, value)
         with nogil:
-            value = crc32c_of(<const uint8_t *>view.buf, view.len, value)
+            value = fpost_crc32c_of(<const uint8_t *>view.buf, view.len, value)
         return value
     finally:
         PyBuffer_Release(&view)
@@ -181,8 +190,8 @@ def walk(
 ):
     """(None or the flaw, greatest timestamp) of a producer's records; see `walk.walk`."""
     cdef Py_buffer view
-    cdef flaw_report report
-    cdef walk_rules rules
+    cdef fpost_flaw_report report
+    cdef fpost_walk_rules rules
     cdef int64_t greatest
     cdef int sound
     rules.count = count
@@ -193,10 +202,12 @@ def walk(
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
         if view.len < LONG_BYTES:
-            sound = walk_payload(<const uint8_t *>view.buf, view.len, &rules, &greatest, &report)
+            sound = fpost_walk_payload(
+                <const uint8_t *>view.buf, view.len, &rules, &greatest, &report
+            )
         else:
             with nogil:
-                sound = walk_payload(
+                sound = fpost_walk_payload(
                     <const uint8_t *>view.buf, view.len, &rules, &greatest, &report
                 )
     finally:
@@ -210,22 +221,22 @@ cdef object as_bytes(const uint8_t *data, int32_t size):
     return PyBytes_FromStringAndSize(<const char *>data, size)
 
 
-cdef object read_header_list(const record_view *record, flaw_report *report):
+cdef object read_header_list(const fpost_record_view *record, fpost_flaw_report *report):
     """The record's headers as a tuple of (str, bytes or None), or None with the flaw reported."""
     cdef const uint8_t *at = record.headers
     cdef int32_t count, index
-    cdef byte_pair header
-    if not read_header_count(&at, record.end, &count, report):
+    cdef fpost_byte_pair header
+    if not fpost_read_header_count(&at, record.end, &count, report):
         return None
     if count == 0:
-        return () if check_record_rest(at, record.end, report) else None
+        return () if fpost_check_record_rest(at, record.end, report) else None
     headers = []
     for index in range(count):
-        if not read_header(&at, record.end, &header, report):
+        if not fpost_read_header(&at, record.end, &header, report):
             return None
         key = PyUnicode_DecodeUTF8(<char *>header.key, header.key_size, "replace")
         headers.append((key, as_bytes(header.value, header.value_size)))
-    return tuple(headers) if check_record_rest(at, record.end, report) else None
+    return tuple(headers) if fpost_check_record_rest(at, record.end, report) else None
 
 
 def read_rows(
@@ -241,8 +252,8 @@ def read_rows(
     `log_append_time` is the timestamp of all records, or None when they have their own.
     """
     cdef Py_buffer view
-    cdef flaw_report report
-    cdef record_view record
+    cdef fpost_flaw_report report
+    cdef fpost_record_view record
     cdef const uint8_t *at
     cdef const uint8_t *end
     cdef int32_t kind = 0 if log_append_time is None else 1
@@ -255,13 +266,13 @@ def read_rows(
         end = at + view.len
         while report.index < count:
             report.position = at - <const uint8_t *>view.buf
-            if not read_record(&at, end, &record, &report):
+            if not fpost_read_record(&at, end, &record, &report):
                 return as_tuple(&report), rows
             if record.offset_delta < 0 or record.offset_delta > last_offset_delta:
-                report.flaw = FLAW_OFFSET_DELTA
+                report.flaw = FPOST_FLAW_OFFSET_DELTA
                 report.detail = record.offset_delta
                 return as_tuple(&report), rows
-            if kind == 0 and not add_timestamp(
+            if kind == 0 and not fpost_add_timestamp(
                 base_timestamp, record.timestamp_delta, &timestamp, &report
             ):
                 return as_tuple(&report), rows
@@ -279,7 +290,7 @@ def read_rows(
             report.index += 1
         if at != end:
             report.position = at - <const uint8_t *>view.buf
-            report.flaw = FLAW_BATCH_REST
+            report.flaw = FPOST_FLAW_BATCH_REST
             report.detail = end - at
             return as_tuple(&report), rows
         return None, rows
@@ -289,8 +300,8 @@ def read_rows(
 
 cdef uint8_t *write_bytes(uint8_t *at, bytes data) noexcept:
     if data is None:
-        return write_varint(at, -1)
-    at = write_varint(at, PyBytes_GET_SIZE(data))
+        return fpost_write_varint(at, -1)
+    at = fpost_write_varint(at, PyBytes_GET_SIZE(data))
     memcpy(at, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
     return at + PyBytes_GET_SIZE(data)
 
@@ -298,7 +309,7 @@ cdef uint8_t *write_bytes(uint8_t *at, bytes data) noexcept:
 cdef int64_t bytes_size(bytes data) noexcept:
     if data is None:
         return 1
-    return varint_size(PyBytes_GET_SIZE(data)) + PyBytes_GET_SIZE(data)
+    return fpost_varint_size(PyBytes_GET_SIZE(data)) + PyBytes_GET_SIZE(data)
 
 
 def encode_record(
@@ -307,26 +318,26 @@ def encode_record(
     """One record; `headers` is a list of (key bytes, value bytes or None)."""
     cdef int64_t body = (
         1
-        + varint_size(timestamp_delta)
-        + varint_size(offset_delta)
+        + fpost_varint_size(timestamp_delta)
+        + fpost_varint_size(offset_delta)
         + bytes_size(key)
         + bytes_size(value)
-        + varint_size(len(headers))
+        + fpost_varint_size(len(headers))
     )
     cdef uint8_t *at
     for name, content in headers:
         body += bytes_size(name) + bytes_size(content)
     if body > 0x7FFFFFFF:
         raise OverflowError(f"a record of {body} bytes")
-    record = PyBytes_FromStringAndSize(NULL, varint_size(body) + body)
+    record = PyBytes_FromStringAndSize(NULL, fpost_varint_size(body) + body)
     at = <uint8_t *>PyBytes_AS_STRING(record)
-    at = write_varint(at, body)
+    at = fpost_write_varint(at, body)
     at[0] = 0
-    at = write_varint(at + 1, timestamp_delta)
-    at = write_varint(at, offset_delta)
+    at = fpost_write_varint(at + 1, timestamp_delta)
+    at = fpost_write_varint(at, offset_delta)
     at = write_bytes(at, key)
     at = write_bytes(at, value)
-    at = write_varint(at, len(headers))
+    at = fpost_write_varint(at, len(headers))
     for name, content in headers:
         at = write_bytes(at, name)
         at = write_bytes(at, content)
@@ -358,7 +369,7 @@ cdef class Target:
 cdef class RowScanner:
     """Collects rows of many batches; see `_columns.h`. Not to be shared between threads."""
 
-    cdef scanner state
+    cdef fpost_scanner state
     cdef Py_buffer blob
     cdef bint held
     cdef list payloads
@@ -377,7 +388,7 @@ cdef class RowScanner:
         bint ask_transactional,
     ):
         memset(&self.state, 0, sizeof(self.state))
-        scanner_clear_rows(&self.state)
+        fpost_scanner_clear_rows(&self.state)
         self.payloads = []
         PyObject_GetBuffer(blob, &self.blob, PyBUF_SIMPLE)
         self.held = True
@@ -393,7 +404,7 @@ cdef class RowScanner:
         self.state.ask_transactional = ask_transactional
 
     def __dealloc__(self):
-        scanner_free(&self.state)
+        fpost_scanner_free(&self.state)
         if self.held:
             PyBuffer_Release(&self.blob)
 
@@ -401,7 +412,7 @@ cdef class RowScanner:
         """Go on until something is to be done, and say what."""
         cdef int event
         with nogil:
-            event = scanner_advance(&self.state)
+            event = fpost_scanner_advance(&self.state)
         return event
 
     @property
@@ -430,24 +441,24 @@ cdef class RowScanner:
 
     def take_batch(self, bytes payload):
         """Go on with the records of the batch at `position`: these, or its own when None."""
-        cdef batch_facts facts
+        cdef fpost_batch_facts facts
         cdef const uint8_t *at = self.state.blob_at
         cdef int64_t size = self._pass_batch(&facts)
         if payload is None:
-            scanner_open_payload(&self.state, at + 61, size - 61, &facts)
+            fpost_scanner_open_payload(&self.state, at + 61, size - 61, &facts)
         else:
             self.payloads.append(payload)
-            scanner_open_payload(
+            fpost_scanner_open_payload(
                 &self.state,
                 <const uint8_t *>PyBytes_AS_STRING(payload),
                 PyBytes_GET_SIZE(payload),
                 &facts,
             )
 
-    cdef int64_t _pass_batch(self, batch_facts *facts) except -1:
-        cdef batch_facts ignored
+    cdef int64_t _pass_batch(self, fpost_batch_facts *facts) except -1:
+        cdef fpost_batch_facts ignored
         cdef int64_t size
-        if self.state.blob_end - self.state.blob_at < 61 or not read_batch_facts(
+        if self.state.blob_end - self.state.blob_at < 61 or not fpost_read_batch_facts(
             self.state.blob_at, &size, &ignored if facts == NULL else facts
         ) or size > self.state.blob_end - self.state.blob_at:
             raise ValueError("there is no whole batch at the position")
@@ -467,9 +478,9 @@ cdef class RowScanner:
 
     def fill_pairs(self, bint of_headers, bint values, ends, data, valid):
         """Write keys or values, of the rows or of their headers, in Arrow's binary layout."""
-        cdef scanner *s = &self.state
+        cdef fpost_scanner *s = &self.state
         cdef int64_t count = s.header_count if of_headers else s.row_count
-        cdef const byte_pair *pairs = s.headers if of_headers else s.rows
+        cdef const fpost_byte_pair *pairs = s.headers if of_headers else s.rows
         cdef int64_t size
         if of_headers:
             size = s.header_value_bytes if values else s.header_key_bytes
@@ -483,15 +494,15 @@ cdef class RowScanner:
         cdef uint8_t *valid_at = <uint8_t *>to_valid.address()
         with nogil:
             if values:
-                fill_values(pairs, count, ends_at, data_at, valid_at)
+                fpost_fill_values(pairs, count, ends_at, data_at, valid_at)
             else:
-                fill_keys(pairs, count, ends_at, data_at, valid_at)
+                fpost_fill_keys(pairs, count, ends_at, data_at, valid_at)
 
     def fill_lists(self, ends, valid):
         """Write the list level of the headers."""
         cdef Target to_ends = Target(ends, 4 * (self.state.row_count + 1))
         cdef Target to_valid = Target(valid, (self.state.row_count + 7) // 8)
-        fill_lists(
+        fpost_fill_lists(
             &self.state, <int32_t *>to_ends.address(), <uint8_t *>to_valid.address()
         )
 
@@ -510,7 +521,7 @@ cdef class RowScanner:
 
     def clear(self, bint keep_last):
         """Forget the rows; `keep_last` when the payload given last is not read to its end."""
-        scanner_clear_rows(&self.state)
+        fpost_scanner_clear_rows(&self.state)
         self.payloads = [self.payloads.pop()] if keep_last and self.payloads else []
 
 
@@ -540,9 +551,9 @@ cdef class Source:
         return 0
 
 
-cdef int fill_column(binary_column *column, list held, parts, int64_t rows) except -1:
+cdef int fill_column(fpost_binary_column *column, list held, parts, int64_t rows) except -1:
     """Set a column from (ends, data, valid, offset) as pyarrow has them, checking their sizes."""
-    memset(column, 0, sizeof(binary_column))
+    memset(column, 0, sizeof(fpost_binary_column))
     if parts is None:
         return 0
     ends, data, valid, offset = parts
@@ -574,8 +585,8 @@ cdef class RowEncoder:
     caller's to guarantee (Arrow's `validate`).
     """
 
-    cdef row_columns columns
-    cdef batch_plan plan
+    cdef fpost_row_columns columns
+    cdef fpost_batch_plan plan
     cdef list held
     cdef int64_t rows, begin
 
@@ -623,7 +634,7 @@ cdef class RowEncoder:
             raise ValueError(f"rows {begin} to {end} of {self.rows}")
         self.begin = begin
         with nogil:
-            plan_batch(&self.columns, begin, end, payload_max, &self.plan)
+            fpost_plan_batch(&self.columns, begin, end, payload_max, &self.plan)
         return (
             self.plan.end,
             self.plan.payload_size,
@@ -638,7 +649,7 @@ cdef class RowEncoder:
         cdef uint8_t *at = <uint8_t *>PyByteArray_AS_STRING(batch) + room
         cdef uint8_t *end
         with nogil:
-            end = write_records(&self.columns, self.begin, &self.plan, at)
+            end = fpost_write_records(&self.columns, self.begin, &self.plan, at)
         if end - at != self.plan.payload_size:
             raise AssertionError("the columns changed while they were written")
         return batch
@@ -649,14 +660,14 @@ def murmur2(data):
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        return c_murmur2(<const uint8_t *>view.buf, view.len)
+        return fpost_murmur2(<const uint8_t *>view.buf, view.len)
     finally:
         PyBuffer_Release(&view)
 
 
 def partition_keys(keys, int64_t count, int32_t partitions, out):
     """Write the partition of every key of a binary column to int32 `out`, -1 for null."""
-    cdef binary_column column
+    cdef fpost_binary_column column
     cdef Target target = Target(out, 4 * count)
     cdef int32_t *to = <int32_t *>target.address()
     held = []
@@ -664,7 +675,7 @@ def partition_keys(keys, int64_t count, int32_t partitions, out):
         raise ValueError(f"{partitions} partitions")
     fill_column(&column, held, keys, count)
     with nogil:
-        c_partition_keys(&column, count, partitions, to)
+        fpost_partition_keys(&column, count, partitions, to)
 
 
 def order_by_partition(partition, int64_t count, int32_t partitions, ends, order):
@@ -678,5 +689,5 @@ def order_by_partition(partition, int64_t count, int32_t partitions, ends, order
     cdef int32_t *order_at = <int32_t *>to_order.address()
     cdef int sorted_all
     with nogil:
-        sorted_all = c_order_by_partition(at, count, partitions, ends_at, order_at)
+        sorted_all = fpost_order_by_partition(at, count, partitions, ends_at, order_at)
     return bool(sorted_all)

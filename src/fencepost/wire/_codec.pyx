@@ -111,25 +111,25 @@ cdef extern from "Python.h":
 
 
 cdef extern from "_codec_objects.h":
-    int share_numbers() except -1
-    Py_ssize_t slot_offset(PyObject *)
-    void adopt(PyTypeObject *, Py_ssize_t, destructor)
-    PyObject *new_struct(PyTypeObject *, Py_ssize_t)
-    PyObject *track_struct(PyObject *)
-    PyObject *SLOT(PyObject *, Py_ssize_t)
-    void fill_slot(PyObject *, Py_ssize_t, PyObject *)
-    PyObject *number_of(int64_t)
-    bint plain_number(PyObject *, int64_t *)
-    PyObject *text_of(const uint8_t *, Py_ssize_t)
-    const char *ascii_of(PyObject *, Py_ssize_t *)
-    PyObject *uuid_of(PyTypeObject *, const uint8_t *)
-    PyObject *view_piece(PyObject **, PyObject *, const uint8_t *, Py_ssize_t)
-    uint16_t load16(const uint8_t *)
-    uint32_t load32(const uint8_t *)
-    uint64_t load64(const uint8_t *)
-    void store16(uint8_t *, uint64_t)
-    void store32(uint8_t *, uint64_t)
-    void store64(uint8_t *, uint64_t)
+    int fpost_share_numbers() except -1
+    Py_ssize_t fpost_slot_offset(PyObject *)
+    void fpost_adopt(PyTypeObject *, Py_ssize_t, destructor)
+    PyObject *fpost_new_struct(PyTypeObject *, Py_ssize_t)
+    PyObject *fpost_track_struct(PyObject *)
+    PyObject *FPOST_SLOT(PyObject *, Py_ssize_t)
+    void fpost_fill_slot(PyObject *, Py_ssize_t, PyObject *)
+    PyObject *fpost_number_of(int64_t)
+    bint fpost_plain_number(PyObject *, int64_t *)
+    PyObject *fpost_text_of(const uint8_t *, Py_ssize_t)
+    const char *fpost_ascii_of(PyObject *, Py_ssize_t *)
+    PyObject *fpost_uuid_of(PyTypeObject *, const uint8_t *)
+    PyObject *fpost_view_piece(PyObject **, PyObject *, const uint8_t *, Py_ssize_t)
+    uint16_t fpost_load16(const uint8_t *)
+    uint32_t fpost_load32(const uint8_t *)
+    uint64_t fpost_load64(const uint8_t *)
+    void fpost_store16(uint8_t *, uint64_t)
+    void fpost_store32(uint8_t *, uint64_t)
+    void fpost_store64(uint8_t *, uint64_t)
 
 
 cdef enum Kind:
@@ -178,7 +178,7 @@ cdef enum:
     SPLIT_BYTES = 4096  # records from this size on are not copied into the buffer
     TAGS_MAX = 64
 
-share_numbers()
+fpost_share_numbers()
 
 cdef Py_ssize_t STRING_BYTES_MAX = MAX_STRING_BYTES
 cdef int64_t ELEMENTS_MAX = ELEMENTS_UNLIMITED

@@ -21,74 +21,74 @@
 #include "structmember.h" /* PyMemberDef, before Python 3.12 */
 
 #if defined(__GNUC__)
-#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define FPOST_LIKELY(x) __builtin_expect(!!(x), 1)
 #else
-#define LIKELY(x) (x)
+#define FPOST_LIKELY(x) (x)
 #endif
 
-#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
-#define SLOTS(object) ((PyObject **)((object) + 1))
+#define FPOST_SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+#define FPOST_SLOTS(object) ((PyObject **)((object) + 1))
 
 enum {
-    SLOTS_MAX = 32,      /* structs with more slots are not kept */
-    FREE_STRUCTS = 1024, /* of each size */
-    PLAIN_DEPTH = 100,   /* structs inside of structs that are released by plain recursion */
-    SHARED_LOW = -5,     /* the integers that Python itself shares */
-    SHARED_HIGH = 256,
-    NUMBERS_BITS = 9 /* numbers that are kept: 2 to this power */
+    FPOST_SLOTS_MAX = 32,      /* structs with more slots are not kept */
+    FPOST_FREE_STRUCTS = 1024, /* of each size */
+    FPOST_PLAIN_DEPTH = 100,   /* structs inside of structs that are released by plain recursion */
+    FPOST_SHARED_LOW = -5,     /* the integers that Python itself shares */
+    FPOST_SHARED_HIGH = 256,
+    FPOST_NUMBERS_BITS = 9 /* numbers that are kept: 2 to this power */
 };
 
 /* Where a slot lies inside its object; the descriptor comes from the class itself. */
-static Py_ssize_t slot_offset(PyObject *descriptor)
+static Py_ssize_t fpost_slot_offset(PyObject *descriptor)
 {
     return ((PyMemberDescrObject *)descriptor)->d_member->offset;
 }
 
-static inline void fill_slot(PyObject *object, Py_ssize_t offset, PyObject *value)
+static inline void fpost_fill_slot(PyObject *object, Py_ssize_t offset, PyObject *value)
 {
-    SLOT(object, offset) = value;
+    FPOST_SLOT(object, offset) = value;
 }
 
 /* Numbers */
 
-static PyObject *shared_numbers[SHARED_HIGH - SHARED_LOW + 1];
+static PyObject *fpost_shared_numbers[FPOST_SHARED_HIGH - FPOST_SHARED_LOW + 1];
 static struct {
     int64_t value;
     PyObject *number;
-} kept_numbers[1 << NUMBERS_BITS];
+} fpost_kept_numbers[1 << FPOST_NUMBERS_BITS];
 
-static int share_numbers(void)
+static int fpost_share_numbers(void)
 {
-    for (int value = SHARED_LOW; value <= SHARED_HIGH; value++) {
+    for (int value = FPOST_SHARED_LOW; value <= FPOST_SHARED_HIGH; value++) {
         PyObject *number = PyLong_FromLong(value);
         if (number == NULL)
             return -1;
-        shared_numbers[value - SHARED_LOW] = number;
+        fpost_shared_numbers[value - FPOST_SHARED_LOW] = number;
     }
     return 0;
 }
 
-static inline PyObject *number_of(int64_t value)
+static inline PyObject *fpost_number_of(int64_t value)
 {
     PyObject *number, *old;
-    uint64_t at = (uint64_t)value - (uint64_t)(int64_t)SHARED_LOW;
-    if (at <= SHARED_HIGH - SHARED_LOW)
-        return Py_NewRef(shared_numbers[at]);
-    at = (uint64_t)value * 0x9E3779B97F4A7C15u >> (64 - NUMBERS_BITS); /* Fibonacci hashing */
-    old = kept_numbers[at].number;
-    if (kept_numbers[at].value == value && old != NULL)
+    uint64_t at = (uint64_t)value - (uint64_t)(int64_t)FPOST_SHARED_LOW;
+    if (at <= FPOST_SHARED_HIGH - FPOST_SHARED_LOW)
+        return Py_NewRef(fpost_shared_numbers[at]);
+    at = (uint64_t)value * 0x9E3779B97F4A7C15u >> (64 - FPOST_NUMBERS_BITS); /* Fibonacci hashing */
+    old = fpost_kept_numbers[at].number;
+    if (fpost_kept_numbers[at].value == value && old != NULL)
         return Py_NewRef(old);
     number = PyLong_FromLongLong(value);
     if (number != NULL) {
-        kept_numbers[at].value = value;
-        kept_numbers[at].number = Py_NewRef(number);
+        fpost_kept_numbers[at].value = value;
+        fpost_kept_numbers[at].number = Py_NewRef(number);
         Py_XDECREF(old);
     }
     return number;
 }
 
 /* Whether `value` is an ordinary integer whose digits can be read at once. */
-static inline int plain_number(PyObject *value, int64_t *number)
+static inline int fpost_plain_number(PyObject *value, int64_t *number)
 {
     if (!PyLong_CheckExact(value))
         return 0;
@@ -99,7 +99,7 @@ static inline int plain_number(PyObject *value, int64_t *number)
 #else
     const digit *digits = ((PyLongObject *)value)->ob_digit;
     Py_ssize_t size = Py_SIZE(value); /* its sign is that of the number */
-    if (LIKELY(size >= -1 && size <= 1))
+    if (FPOST_LIKELY(size >= -1 && size <= 1))
         *number = (int64_t)size * digits[0];
     else if (size == 2)
         *number = (int64_t)digits[1] << PyLong_SHIFT | digits[0];
@@ -116,27 +116,27 @@ static inline int plain_number(PyObject *value, int64_t *number)
 static struct {
     PyObject *first; /* linked through their first slots */
     int count;
-} free_structs[SLOTS_MAX + 1];
-static int release_depth;
+} fpost_free_structs[FPOST_SLOTS_MAX + 1];
+static int fpost_release_depth;
 
-static inline Py_ssize_t slots_of(const PyTypeObject *type)
+static inline Py_ssize_t fpost_slots_of(const PyTypeObject *type)
 {
     return (type->tp_basicsize - (Py_ssize_t)sizeof(PyObject)) / (Py_ssize_t)sizeof(PyObject *);
 }
 
-static void release_struct(PyObject *self);
+static void fpost_release_struct(PyObject *self);
 
-static void clear_and_free(PyObject *self, PyTypeObject *owner)
+static void fpost_clear_and_free(PyObject *self, PyTypeObject *owner)
 {
     PyTypeObject *type = Py_TYPE(self);
-    Py_ssize_t count = slots_of(owner);
+    Py_ssize_t count = fpost_slots_of(owner);
     for (Py_ssize_t index = 0; index < count; index++)
-        Py_XDECREF(SLOTS(self)[index]);
-    if (type == owner && count <= SLOTS_MAX && free_structs[count].count < FREE_STRUCTS
-        && type->tp_finalize == NULL) {
-        SLOTS(self)[0] = free_structs[count].first;
-        free_structs[count].first = self;
-        free_structs[count].count++;
+        Py_XDECREF(FPOST_SLOTS(self)[index]);
+    if (type == owner && type->tp_finalize == NULL && count <= FPOST_SLOTS_MAX
+        && fpost_free_structs[count].count < FPOST_FREE_STRUCTS) {
+        FPOST_SLOTS(self)[0] = fpost_free_structs[count].first;
+        fpost_free_structs[count].first = self;
+        fpost_free_structs[count].count++;
     } else {
         type->tp_free(self);
     }
@@ -144,53 +144,53 @@ static void clear_and_free(PyObject *self, PyTypeObject *owner)
 }
 
 /* The destructor of adopted classes. Python's own calls it for classes derived from them. */
-static void release_struct(PyObject *self)
+static void fpost_release_struct(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self), *owner = type;
-    while (owner->tp_dealloc != release_struct)
+    while (owner->tp_dealloc != fpost_release_struct)
         owner = owner->tp_base;
     if (type == owner && type->tp_finalize != NULL && PyObject_CallFinalizerFromDealloc(self) < 0)
         return; /* somebody took hold of it again */
     PyObject_GC_UnTrack(self);
-    if (LIKELY(release_depth < PLAIN_DEPTH)) {
-        release_depth++;
-        clear_and_free(self, owner);
-        release_depth--;
+    if (FPOST_LIKELY(fpost_release_depth < FPOST_PLAIN_DEPTH)) {
+        fpost_release_depth++;
+        fpost_clear_and_free(self, owner);
+        fpost_release_depth--;
         return;
     }
-    Py_TRASHCAN_BEGIN(self, release_struct)
-    clear_and_free(self, owner);
+    Py_TRASHCAN_BEGIN(self, fpost_release_struct)
+    fpost_clear_and_free(self, owner);
     Py_TRASHCAN_END
 }
 
 /* Adopt a class whose objects have `declared` slots, if they have nothing else. */
-static void adopt(PyTypeObject *type, Py_ssize_t declared, destructor common)
+static void fpost_adopt(PyTypeObject *type, Py_ssize_t declared, destructor common)
 {
     int plain = type->tp_dictoffset == 0 && type->tp_weaklistoffset == 0 && type->tp_itemsize == 0
         && type->tp_free == PyObject_GC_Del && type->tp_alloc == PyType_GenericAlloc
         && type->tp_dealloc == common && PyType_IS_GC(type) && type->tp_del == NULL;
-    if (plain && slots_of(type) == declared)
-        type->tp_dealloc = release_struct;
+    if (plain && fpost_slots_of(type) == declared)
+        type->tp_dealloc = fpost_release_struct;
 }
 
 /* An object with `count` slots that hold anything: each has to be filled, if only with NULL, before
- * anybody else sees the object. `track_struct` then shows it to the collector. */
-static inline PyObject *new_struct(PyTypeObject *type, Py_ssize_t count)
+ * anybody else sees the object. `fpost_track_struct` then shows it to the collector. */
+static inline PyObject *fpost_new_struct(PyTypeObject *type, Py_ssize_t count)
 {
     PyObject *self;
-    if (type->tp_dealloc != release_struct)
+    if (type->tp_dealloc != fpost_release_struct)
         return type->tp_alloc(type, 0);
-    if (count > SLOTS_MAX || free_structs[count].first == NULL)
+    if (count > FPOST_SLOTS_MAX || fpost_free_structs[count].first == NULL)
         return _PyObject_GC_New(type);
-    self = free_structs[count].first;
-    free_structs[count].first = SLOTS(self)[0];
-    free_structs[count].count--;
+    self = fpost_free_structs[count].first;
+    fpost_free_structs[count].first = FPOST_SLOTS(self)[0];
+    fpost_free_structs[count].count--;
     return PyObject_Init(self, type);
 }
 
-static inline PyObject *track_struct(PyObject *self)
+static inline PyObject *fpost_track_struct(PyObject *self)
 {
-    if (Py_TYPE(self)->tp_dealloc == release_struct)
+    if (Py_TYPE(self)->tp_dealloc == fpost_release_struct)
         PyObject_GC_Track(self);
     return self;
 }
@@ -200,7 +200,8 @@ static inline PyObject *track_struct(PyObject *self)
 /* `size` bytes at `from` inside of the memory under `*view`, a flat view of bytes, or of `source`
  * while there is no view yet. PyMemoryView_FromObject gives every view a shape of its own, and the
  * view is narrowed here as slicing would do it. */
-static PyObject *view_piece(PyObject **view, PyObject *source, const uint8_t *from, Py_ssize_t size)
+static PyObject *fpost_view_piece(PyObject **view, PyObject *source, const uint8_t *from,
+                                  Py_ssize_t size)
 {
     PyObject *piece = PyMemoryView_FromObject(*view != NULL ? *view : source);
     if (piece != NULL) {
@@ -214,7 +215,7 @@ static PyObject *view_piece(PyObject **view, PyObject *source, const uint8_t *fr
     return piece;
 }
 
-static inline int is_ascii(const uint8_t *text, Py_ssize_t size)
+static inline int fpost_is_ascii(const uint8_t *text, Py_ssize_t size)
 {
     uint64_t seen = 0, eight;
     for (; size >= 8; size -= 8, text += 8) {
@@ -226,10 +227,10 @@ static inline int is_ascii(const uint8_t *text, Py_ssize_t size)
     return (seen & 0x8080808080808080u) == 0;
 }
 
-static inline PyObject *text_of(const uint8_t *text, Py_ssize_t size)
+static inline PyObject *fpost_text_of(const uint8_t *text, Py_ssize_t size)
 {
     PyObject *value;
-    if (size < 2 || !is_ascii(text, size)) /* Python shares the shortest */
+    if (size < 2 || !fpost_is_ascii(text, size)) /* Python shares the shortest */
         return PyUnicode_DecodeUTF8((const char *)text, size, NULL);
     value = PyUnicode_New(size, 127);
     if (value != NULL)
@@ -238,7 +239,7 @@ static inline PyObject *text_of(const uint8_t *text, Py_ssize_t size)
 }
 
 /* The bytes of a text that is ASCII; NULL where it has to be encoded first. */
-static inline const char *ascii_of(PyObject *text, Py_ssize_t *size)
+static inline const char *fpost_ascii_of(PyObject *text, Py_ssize_t *size)
 {
     if (!PyUnicode_Check(text) || !PyUnicode_IS_COMPACT_ASCII(text))
         return NULL;
@@ -247,7 +248,7 @@ static inline const char *ascii_of(PyObject *text, Py_ssize_t *size)
 }
 
 /* Sixteen bytes as an object of `type`, which is derived from bytes and adds nothing. */
-static PyObject *uuid_of(PyTypeObject *type, const uint8_t *bytes)
+static PyObject *fpost_uuid_of(PyTypeObject *type, const uint8_t *bytes)
 {
     PyObject *value = type->tp_alloc(type, 16);
     if (value != NULL) {
@@ -262,31 +263,31 @@ static PyObject *uuid_of(PyTypeObject *type, const uint8_t *bytes)
 
 /* Numbers on the wire */
 
-static inline uint16_t load16(const uint8_t *p) { return (uint16_t)(p[0] << 8 | p[1]); }
-static inline uint32_t load32(const uint8_t *p)
+static inline uint16_t fpost_load16(const uint8_t *p) { return (uint16_t)(p[0] << 8 | p[1]); }
+static inline uint32_t fpost_load32(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
-static inline uint64_t load64(const uint8_t *p)
+static inline uint64_t fpost_load64(const uint8_t *p)
 {
-    return (uint64_t)load32(p) << 32 | load32(p + 4);
+    return (uint64_t)fpost_load32(p) << 32 | fpost_load32(p + 4);
 }
-static inline void store16(uint8_t *p, uint64_t value)
+static inline void fpost_store16(uint8_t *p, uint64_t value)
 {
     p[0] = (uint8_t)(value >> 8);
     p[1] = (uint8_t)value;
 }
-static inline void store32(uint8_t *p, uint64_t value)
+static inline void fpost_store32(uint8_t *p, uint64_t value)
 {
     p[0] = (uint8_t)(value >> 24);
     p[1] = (uint8_t)(value >> 16);
     p[2] = (uint8_t)(value >> 8);
     p[3] = (uint8_t)value;
 }
-static inline void store64(uint8_t *p, uint64_t value)
+static inline void fpost_store64(uint8_t *p, uint64_t value)
 {
-    store32(p, value >> 32);
-    store32(p + 4, value);
+    fpost_store32(p, value >> 32);
+    fpost_store32(p + 4, value);
 }
 
 #endif

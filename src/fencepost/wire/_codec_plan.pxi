@@ -65,7 +65,7 @@ cdef class Plan:
             self._set(&self.c.ops[index], struct, field, inner)
             index += 1
         self.c.slots = total + 1
-        adopt(self.c.type, self.c.slots, common.tp_dealloc)
+        fpost_adopt(self.c.type, self.c.slots, common.tp_dealloc)
 
     def __dealloc__(self):
         PyMem_Free(self.c.ops)
@@ -74,7 +74,7 @@ cdef class Plan:
         descriptor = getattr(struct, name)
         if Py_TYPE(<PyObject *>descriptor) != &PyMemberDescr_Type:
             raise TypeError(f"{struct.__name__}.{name} is not a slot")
-        return slot_offset(<PyObject *>descriptor)
+        return fpost_slot_offset(<PyObject *>descriptor)
 
     cdef int _set(self, Op *op, object struct, object field, Plan inner) except -1:
         op.kind = STRUCT if field.primitive is None else KINDS[field.primitive]

@@ -43,9 +43,9 @@ cdef inline int read_length(
     if c.end - c.pos < plain_width:
         return -1
     if plain_width == 2:
-        length[0] = <int16_t>load16(c.pos)
+        length[0] = <int16_t>fpost_load16(c.pos)
     else:
-        length[0] = <int32_t>load32(c.pos)
+        length[0] = <int32_t>fpost_load32(c.pos)
     c.pos += plain_width
     return 0
 
@@ -53,11 +53,11 @@ cdef inline int read_length(
 cdef PyObject *read_uuid(const uint8_t *p) noexcept:
     if memcmp(p, PyBytes_AS_STRING(<PyObject *>ZERO_UUID), 16) == 0:
         return Py_NewRef(<PyObject *>ZERO_UUID)
-    return uuid_of(<PyTypeObject *><PyObject *>UUID_CLASS, p)
+    return fpost_uuid_of(<PyTypeObject *><PyObject *>UUID_CLASS, p)
 
 
 cdef PyObject *read_float(const uint8_t *p) noexcept:
-    cdef uint64_t bits = load64(p)
+    cdef uint64_t bits = fpost_load64(p)
     cdef double number
     memcpy(&number, &bits, 8)
     return PyFloat_FromDouble(number)
@@ -66,21 +66,21 @@ cdef PyObject *read_float(const uint8_t *p) noexcept:
 cdef inline PyObject *read_fixed(int kind, const uint8_t *p) noexcept:
     """A value of a type of one size, all of which is there."""
     if kind == INT32:
-        return number_of(<int32_t>load32(p))
+        return fpost_number_of(<int32_t>fpost_load32(p))
     elif kind == INT64:
-        return number_of(<int64_t>load64(p))
+        return fpost_number_of(<int64_t>fpost_load64(p))
     elif kind == INT16:
-        return number_of(<int16_t>load16(p))
+        return fpost_number_of(<int16_t>fpost_load16(p))
     elif kind == INT8:
-        return number_of(<int8_t>p[0])
+        return fpost_number_of(<int8_t>p[0])
     elif kind == BOOL:
         return Py_NewRef(Py_True if p[0] else Py_False)
     elif kind == UUID:
         return read_uuid(p)
     elif kind == UINT16:
-        return number_of(load16(p))
+        return fpost_number_of(fpost_load16(p))
     elif kind == UINT32:
-        return number_of(load32(p))
+        return fpost_number_of(fpost_load32(p))
     else:
         return read_float(p)
 
@@ -99,11 +99,11 @@ cdef PyObject *read_sized(const Op *op, Cursor *c, bint is_nullable) noexcept:
     if kind == STRING:
         if size > STRING_BYTES_MAX:
             return NULL
-        value = text_of(c.pos, size)
+        value = fpost_text_of(c.pos, size)
     elif kind == BYTES:
         value = PyBytes_FromStringAndSize(<const char *>c.pos, size)
     else:
-        value = view_piece(&c.view, c.source, c.pos, size)
+        value = fpost_view_piece(&c.view, c.source, c.pos, size)
     c.pos += size
     return value
 
@@ -195,8 +195,8 @@ cdef int set_slot(PyObject *self, Py_ssize_t offset, PyObject *value) noexcept:
     """Put a new reference into a slot that may hold another; -1 when there is none to put."""
     if value == NULL:
         return -1
-    cdef PyObject *old = SLOT(self, offset)
-    fill_slot(self, offset, value)
+    cdef PyObject *old = FPOST_SLOT(self, offset)
+    fpost_fill_slot(self, offset, value)
     Py_XDECREF(old)
     return 0
 
@@ -205,9 +205,9 @@ cdef int leave_empty(const PlanC *plan, const Op *op, PyObject *self) noexcept:
     """Nothing into the slots of `op` and all later ones, so that the object can be released."""
     cdef const Op *end = plan.ops + plan.absent_end
     while op < end:
-        fill_slot(self, op.offset, NULL)
+        fpost_fill_slot(self, op.offset, NULL)
         op += 1
-    fill_slot(self, plan.unknown_tags, NULL)
+    fpost_fill_slot(self, plan.unknown_tags, NULL)
     return -1
 
 
@@ -223,20 +223,20 @@ cdef inline int fill_defaults(const PlanC *plan, int first, PyObject *self) noex
             value = PyList_New(0) if op.is_array else make_default(op.plan)
             if value == NULL:
                 return leave_empty(plan, op, self)
-        fill_slot(self, op.offset, value)
+        fpost_fill_slot(self, op.offset, value)
         op += 1
-    fill_slot(self, plan.unknown_tags, Py_NewRef(Py_None))
+    fpost_fill_slot(self, plan.unknown_tags, Py_NewRef(Py_None))
     return 0
 
 
 cdef PyObject *make_default(const PlanC *plan) noexcept:
-    cdef PyObject *self = new_struct(plan.type, plan.slots)
+    cdef PyObject *self = fpost_new_struct(plan.type, plan.slots)
     if self == NULL:
         return NULL
     if fill_defaults(plan, 0, self) < 0:
         Py_DECREF(self)
         return NULL
-    return track_struct(self)
+    return fpost_track_struct(self)
 
 
 cdef inline int fill_plain(const PlanC *plan, Cursor *c, PyObject *self) noexcept:
@@ -258,14 +258,14 @@ cdef inline int fill_plain(const PlanC *plan, Cursor *c, PyObject *self) noexcep
             p = c.pos
         if value == NULL:
             return leave_empty(plan, op, self)
-        fill_slot(self, op.offset, value)
+        fpost_fill_slot(self, op.offset, value)
         op += 1
     c.pos = p
     return 0
 
 
 cdef PyObject *read_struct(const PlanC *plan, Cursor *c) noexcept:
-    cdef PyObject *self = new_struct(plan.type, plan.slots)
+    cdef PyObject *self = fpost_new_struct(plan.type, plan.slots)
     cdef int failed
     if self == NULL:
         return NULL
@@ -280,7 +280,7 @@ cdef PyObject *read_struct(const PlanC *plan, Cursor *c) noexcept:
     if failed < 0:
         Py_DECREF(self)
         return NULL
-    return track_struct(self)
+    return fpost_track_struct(self)
 
 
 cdef int read_tags(const PlanC *plan, Cursor *c, PyObject *self) noexcept:
@@ -320,7 +320,7 @@ cdef int read_tags(const PlanC *plan, Cursor *c, PyObject *self) noexcept:
 cdef int keep_unknown(
     const PlanC *plan, Cursor *c, PyObject *self, uint32_t tag, uint32_t size
 ) noexcept:
-    cdef PyObject *tags = SLOT(self, plan.unknown_tags)
+    cdef PyObject *tags = FPOST_SLOT(self, plan.unknown_tags)
     cdef PyObject *key
     cdef PyObject *value
     cdef int result = -1

@@ -79,9 +79,9 @@ cdef inline int put_length(
     if length > (0x7FFF if plain_width == 2 else 0x7FFFFFFF) or need(s, 4) < 0:
         return -1
     if plain_width == 2:
-        store16(s.pos, <uint64_t>length)
+        fpost_store16(s.pos, <uint64_t>length)
     else:
-        store32(s.pos, <uint64_t>length)
+        fpost_store32(s.pos, <uint64_t>length)
     s.pos += plain_width
     return 0
 

@@ -33,13 +33,13 @@ cdef int is_default(const Op *op, PyObject *value) noexcept:
         return -1 if size < 0 else size == 0
     if op.kind == FLOAT64:
         return same_bits(value, op.default)
-    if plain_number(value, &number) and plain_number(op.default, &default):
+    if fpost_plain_number(value, &number) and fpost_plain_number(op.default, &default):
         return number == default
     return PyObject_RichCompareBool(value, op.default, Py_EQ)
 
 
 cdef inline int slot_is_default(const Op *op, PyObject *self) noexcept:
-    cdef PyObject *value = SLOT(self, op.offset)
+    cdef PyObject *value = FPOST_SLOT(self, op.offset)
     cdef int result
     if value == NULL:
         return -1
@@ -65,7 +65,7 @@ cdef int is_all_default(const PlanC *plan, PyObject *self) noexcept:
 
 
 cdef inline int has_unknown_tags(const PlanC *plan, PyObject *self) noexcept:
-    cdef PyObject *tags = SLOT(self, plan.unknown_tags)
+    cdef PyObject *tags = FPOST_SLOT(self, plan.unknown_tags)
     cdef int result
     if tags == Py_None:
         return 0
@@ -137,7 +137,7 @@ cdef int write_merged_tags(
 ) noexcept:
     """The tagged section where declared and unknown fields must be sorted into each other."""
     cdef PyObject *known
-    cdef PyObject *unknown = SLOT(self, plan.unknown_tags)
+    cdef PyObject *unknown = FPOST_SLOT(self, plan.unknown_tags)
     cdef PyObject *section = NULL
     cdef int index
     cdef int result

@@ -15,22 +15,22 @@ cdef int write_index(int kind, uint8_t *p, PyObject *value) noexcept:
 cdef inline int store_number(int kind, uint8_t *p, int64_t number) noexcept:
     """-1 when `number` does not fit into a `kind`."""
     if kind == INT32:
-        store32(p, <uint64_t>number)
+        fpost_store32(p, <uint64_t>number)
         return 0 if number == <int32_t>number else -1
     elif kind == INT64:
-        store64(p, <uint64_t>number)
+        fpost_store64(p, <uint64_t>number)
         return 0
     elif kind == INT16:
-        store16(p, <uint64_t>number)
+        fpost_store16(p, <uint64_t>number)
         return 0 if number == <int16_t>number else -1
     elif kind == INT8:
         p[0] = <uint8_t>number
         return 0 if number == <int8_t>number else -1
     elif kind == UINT16:
-        store16(p, <uint64_t>number)
+        fpost_store16(p, <uint64_t>number)
         return 0 if number == <uint16_t>number else -1
     else:
-        store32(p, <uint64_t>number)
+        fpost_store32(p, <uint64_t>number)
         return 0 if number == <uint32_t>number else -1
 
 
@@ -49,7 +49,7 @@ cdef int write_float(uint8_t *p, PyObject *value) noexcept:
     if number == -1.0 and PyErr_Occurred() != NULL:
         return -1
     memcpy(&bits, &number, 8)
-    store64(p, bits)
+    fpost_store64(p, bits)
     return 0
 
 
@@ -87,14 +87,14 @@ cdef int write_other(int kind, uint8_t *p, PyObject *value) noexcept:
 cdef inline int write_fixed(int kind, uint8_t *p, PyObject *value) noexcept:
     """A value of a type of one size, for which there is room."""
     cdef int64_t number = 0
-    if kind < NUMBERS_END and plain_number(value, &number):
+    if kind < NUMBERS_END and fpost_plain_number(value, &number):
         return store_number(kind, p, number)
     return write_other(kind, p, value)
 
 
 cdef int write_string(Sink *s, PyObject *value, bint is_compact) noexcept:
     cdef Py_ssize_t size = 0
-    cdef const char *text = ascii_of(value, &size)
+    cdef const char *text = fpost_ascii_of(value, &size)
     if text == NULL:
         if not PyUnicode_Check(value):
             return -1
@@ -104,7 +104,7 @@ cdef int write_string(Sink *s, PyObject *value, bint is_compact) noexcept:
     if is_compact:
         s.pos += store_uvarint(s.pos, size + 1)
     else:
-        store16(s.pos, size)
+        fpost_store16(s.pos, size)
         s.pos += 2
     memcpy(s.pos, text, size)
     s.pos += size
@@ -280,7 +280,7 @@ cdef int write_array(const Op *op, Sink *s, PyObject *items) noexcept:
 
 
 cdef int write_field(const Op *op, Sink *s, PyObject *self) noexcept:
-    cdef PyObject *value = SLOT(self, op.offset)
+    cdef PyObject *value = FPOST_SLOT(self, op.offset)
     cdef int result
     if value == NULL:
         return -1
@@ -306,7 +306,7 @@ cdef int write_plain(const PlanC *plan, Sink *s, PyObject *self) noexcept:
                 if grow(s, op.width) < 0:
                     return -1
                 p = s.pos
-            value = SLOT(self, op.offset)
+            value = FPOST_SLOT(self, op.offset)
             if value == NULL or write_fixed(op.step, p, value) < 0:
                 return -1
             p += op.width
