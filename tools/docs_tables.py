@@ -21,8 +21,14 @@ from functools import cache
 from pathlib import Path
 
 from fencepost.broker import apis
-from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
-from fencepost.broker.config_view import DYNAMIC_BROKER_KEYS
+from fencepost.broker.config_keys import (
+    ALIASES,
+    BROKER_CONFIGS,
+    DIFFERENT_DEFAULTS,
+    DYNAMIC_BROKER_KEYS,
+    REFUSED,
+    REMOVED,
+)
 from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES, Route
 from fencepost.cli.commands import COMMANDS
 from fencepost.client.config import KNOWN, ClientConfig
@@ -80,7 +86,7 @@ def _derived_attributes() -> dict[str, set[str]]:
 @cache
 def read_keys() -> frozenset[str]:
     """Broker and topic keys that some code of the broker looks at."""
-    tables = {SOURCES / "broker" / "config_keys.py", SOURCES / "log" / "config.py"}
+    tables = {*(SOURCES / "broker" / "config_keys").iterdir(), SOURCES / "log" / "config.py"}
     texts: set[str] = set()
     attributes: set[str] = set()
     for path, tree in _trees("broker", "log", "machines"):
@@ -141,15 +147,20 @@ def _name(name: str) -> str:
     return f"`{name}`"
 
 
+def _changeable(name: str) -> str:
+    """A broker's key, with a star if it may change while the broker runs."""
+    return _name(name) + ("\\*" if name in DYNAMIC_BROKER_KEYS else "")
+
+
 def broker_configs() -> str:
     """Keys of server.properties that do something, but for those that give topics' defaults."""
     defaults = {s.key for definition in TOPIC_CONFIGS.values() for s in definition.synonyms}
     return markdown(
         ("key", "default", "what it is"),
         (
-            (_name(name), _value(BROKER_CONFIGS[name]), _what(BROKER_CONFIGS[name]))
-            for name in sorted(BROKER_CONFIGS)
-            if name not in defaults and name in read_keys()
+            (_changeable(name), _value(definition), _what(definition))
+            for name, definition in sorted(BROKER_CONFIGS.items())
+            if name not in defaults and definition.has_effect
         ),
     )
 
@@ -161,10 +172,7 @@ def topic_configs() -> str:
         definition = TOPIC_CONFIGS[name]
         if definition.internal or name not in read_keys():
             continue
-        keys = ", ".join(
-            _name(synonym.key) + ("\\*" if synonym.key in DYNAMIC_BROKER_KEYS else "")
-            for synonym in definition.synonyms
-        )
+        keys = ", ".join(_changeable(synonym.key) for synonym in definition.synonyms)
         rows.append((_name(name), _value(definition), keys, _what(definition)))
     return markdown(("topic config", "default", "broker key", "what it is"), rows)
 
@@ -172,28 +180,59 @@ def topic_configs() -> str:
 def unread_configs() -> str:
     """Keys that are checked, stored and shown, and nothing else."""
     topic = [n for n, d in TOPIC_CONFIGS.items() if not d.internal and n not in read_keys()]
-    behind = {synonym.key for name in topic for synonym in TOPIC_CONFIGS[name].synonyms}
-    broker = [n for n in BROKER_CONFIGS if n not in read_keys() and n not in behind]
+    broker = [n for n, d in BROKER_CONFIGS.items() if not d.has_effect and d.refusal is None]
     rows = [
-        ("topics, and the broker keys behind them", sorted(topic)),
-        ("brokers", sorted(broker)),
+        ("topics", ", ".join(map(_name, sorted(topic)))),
+        ("brokers", ", ".join(map(_changeable, sorted(broker)))),
     ]
-    return markdown(
-        ("of", "keys"), ((whose, ", ".join(map(_name, keys))) for whose, keys in rows if keys)
-    )
+    return markdown(("of", "keys"), rows)
 
 
 def other_configs() -> str:
-    """Kafka's keys that are accepted with a warning, and those that are refused."""
+    """Kafka's keys that must have their defaults, that are gone, and that are refused."""
     reasons: dict[str, list[str]] = {}
+    for name, definition in sorted(BROKER_CONFIGS.items()):
+        if definition.refusal is not None:
+            reasons.setdefault(definition.refusal, []).append(name)
+    refused: dict[str, list[str]] = {}
     for prefix, reason in REFUSED:
-        reasons.setdefault(reason, []).append(prefix + ("\\*" if prefix.endswith(".") else ""))
-    rows = [(", ".join(map(_name, sorted(WITHOUT_EFFECT))), "accepted, one warning in the log")]
-    rows += [(_name(old), f"read as `{new}`") for old, new in sorted(ALIASES.items())]
-    rows += [
-        (", ".join(map(_name, names)), f"refused: {reason}") for reason, names in reasons.items()
+        refused.setdefault(reason, []).append(prefix + ("\\*" if prefix.endswith(".") else ""))
+    rows = [
+        (", ".join(_together(names)), f"no value but Kafka's default: {reason}")
+        for reason, names in reasons.items()
     ]
+    rows += [(", ".join(map(_name, names)), f"refused: {why}") for why, names in refused.items()]
+    rows += [(_name(old), f"read as `{new}`") for old, new in sorted(ALIASES.items())]
+    rows += [(", ".join(map(_name, sorted(REMOVED))), "of before 4.0: accepted, without effect")]
     return markdown(("keys", "what happens"), rows)
+
+
+def _together(names: Sequence[str]) -> list[str]:
+    """The names; all keys of an area (what is before the first dot) become one."""
+    areas: dict[str, list[str]] = {}
+    for name in names:
+        areas.setdefault(name.split(".")[0] + ".", []).append(name)
+    found: list[str] = []
+    for area, some in areas.items():
+        whole = [name for name in BROKER_CONFIGS if name.startswith(area)] == sorted(some)
+        found += [_name(area + "\\*")] if whole and len(some) > 1 else map(_name, some)
+    return found
+
+
+def different_defaults() -> str:
+    """Keys whose defaults are not Kafka's."""
+    return markdown(
+        ("key", "here", "Kafka", "why"),
+        (
+            (
+                _name(name),
+                _value(BROKER_CONFIGS[name]),
+                "must be given" if other.kafka is None else f"`{other.kafka}`",
+                other.why,
+            )
+            for name, other in sorted(DIFFERENT_DEFAULTS.items())
+        ),
+    )
 
 
 def _span(first: int, last: int) -> str:
@@ -323,6 +362,7 @@ def sim_commands() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "broker-configs": broker_configs,
     "topic-configs": topic_configs,
+    "different-defaults": different_defaults,
     "unread-configs": unread_configs,
     "other-configs": other_configs,
     "served-apis": served_apis,

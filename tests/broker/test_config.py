@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.config import BrokerConfig, ConfigError
-from fencepost.broker.config_keys import BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
+from fencepost.broker.config_keys import BROKER_CONFIGS, REFUSED, REMOVED
 
 
 def load(**overrides: str) -> BrokerConfig:
@@ -31,7 +31,7 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         "advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
         "controller.listener.names=CONTROLLER\n"
         "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
-        f"num.network.threads=3\nlog.dirs={tmp_path / 'd'}\nnum.partitions=1\n"
+        f"num.network.threads=8\nlog.dirs={tmp_path / 'd'}\nnum.partitions=1\n"
         "offsets.topic.replication.factor=1\nlog.retention.hours=24\n"
         "log.segment.bytes=1073741824\n"
     )
@@ -45,8 +45,9 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
     assert config.log_config({}).retention_ms == 24 * 3_600_000
     assert config.log_config({"retention.ms": "5"}).retention_ms == 5
     assert [e.name for e in config.advertised] == ["PLAINTEXT"]
-    assert "num.network.threads has no effect here" in config.notes
-    assert "inter.broker.listener.name has no effect here" in config.notes
+    assert config.notes == (
+        "these keys have no effect here: inter.broker.listener.name, num.network.threads",
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,11 +83,11 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         ("controller.quorum.bootstrap.servers", "a", "HOST:PORT"),
         ("controller.quorum.bootstrap.servers", "a:99999", "HOST:PORT"),
         ("fencepost.draft.fetch.quorum.records.api.key", "53", "1000 to 32767"),
-        ("log.dirs", "/a,/a", "each directory once"),
+        ("log.dirs", "/a,/a", "different values"),
         ("default.replication.factor", "3", "one replica"),
         ("log.cleanup.policy", "shred", "compact"),
-        ("ssl.keystore.location", "/x", "PLAINTEXT"),
-        ("sasl.enabled.mechanisms", "PLAIN", "PLAINTEXT"),
+        ("ssl.keystore.location", "/x", "TLS is not offered"),
+        ("sasl.enabled.mechanisms", "PLAIN", "SASL is not offered"),
         ("authorizer.class.name", "x", "no authorizer"),
         ("zookeeper.connect", "h:2181", "no ZooKeeper"),
         ("group.min.session.timeout.ms", "99999999", "group.max.session.timeout.ms"),
@@ -164,14 +165,131 @@ def test_port_zero_is_told_as_bound():
     assert told == [Endpoint("PLAINTEXT", "127.0.0.1", 4711)]
 
 
-def test_keys_are_either_effective_or_ignored_or_refused():
-    assert not WITHOUT_EFFECT & BROKER_CONFIGS.keys()
-    for prefix, _ in REFUSED:
-        assert not any(key.startswith(prefix) for key in BROKER_CONFIGS)
+def test_defaults_are_allowed_values_and_every_key_is_described():
     for definition in BROKER_CONFIGS.values():
         if definition.default is not None:
             assert definition.parse(definition.default) == definition.default
         assert definition.doc
+        assert definition.refusal is None or not definition.has_effect
+    for prefix, _ in REFUSED:
+        assert not any(key.startswith(prefix) for key in BROKER_CONFIGS)
+    assert not REMOVED & BROKER_CONFIGS.keys()
+
+
+def written_defaults() -> dict[str, str]:
+    texts = {name: definition.format(definition.default) for name, definition in DEFAULTED.items()}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+DEFAULTED = {
+    name: definition
+    for name, definition in BROKER_CONFIGS.items()
+    if definition.default is not None
+}
+
+
+def test_defaults_that_are_written_out_start_a_node_without_a_word():
+    config = BrokerConfig.load(None, written_defaults())
+    assert config.notes == ()
+    assert config.get("security.inter.broker.protocol") == "PLAINTEXT"
+
+
+def test_a_removed_key_of_an_older_file_has_no_effect():
+    config = BrokerConfig.load(None, {"reserved.broker.max.id": "5", "group.share.max.size": "7"})
+    (note,) = config.notes
+    assert note == "these keys have no effect here: group.share.max.size, reserved.broker.max.id"
+    assert config.get("group.share.max.size") == 7
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("group.share.max.size", "1001", "an int, from 1 to 1000"),
+        ("group.share.max.size", "0", "an int, from 1 to 1000"),
+        ("num.io.threads", "0", "at least 1"),
+        ("group.share.assignors", "a,a", "different values"),
+        ("group.share.assignors", "", "at least one"),
+        ("group.share.assignors", "a,,b", "different values"),
+        ("group.coordinator.rebalance.protocols", "modern", "a list out of consumer, classic"),
+        ("group.coordinator.rebalance.protocols", "", "a list out of consumer, classic"),
+        ("group.consumer.migration.policy", "sideways", "one of DISABLED, DOWNGRADE"),
+        ("max.connections.per.ip.overrides", "h", "HOST:NUMBER"),
+        ("max.connections.per.ip.overrides", "h:-1", "HOST:NUMBER"),
+        ("max.connections.per.ip.overrides", ":1", "HOST:NUMBER"),
+        ("max.connections.per.ip.overrides", "h:2147483648", "HOST:NUMBER"),
+    ],
+)
+def test_keys_without_effect_are_checked_all_the_same(key, value, says):
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(None, {key: value})
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("policy", ["upgrade", "UPGRADE", "Downgrade"])
+def test_names_that_kafka_reads_in_any_case(policy):
+    key = "group.consumer.migration.policy"
+    assert BrokerConfig.load(None, {key: policy}).get(key) == policy
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("security.inter.broker.protocol", "SSL", "it must be PLAINTEXT: no security protocol but"),
+        ("security.inter.broker.protocol", "SASL_SSL", "it must be PLAINTEXT: no security"),
+        ("authorizer.class.name", "an.Authorizer", "it must be left out: no authorizer"),
+        ("ssl.client.auth", "required", "it must be none: TLS is not offered"),
+        ("ssl.keystore.password", "hush", "it must be left out: TLS is not offered"),
+        ("ssl.keystore.password", "", "it must be left out: TLS is not offered"),
+        ("sasl.enabled.mechanisms", "PLAIN", "it must be GSSAPI: SASL is not offered"),
+        ("connections.max.reauth.ms", "1", "it must be 0: SASL is not offered"),
+        ("delegation.token.secret.key", "hush", "it must be left out: delegation tokens"),
+        ("config.providers", "file", "it must be left out: Java classes"),
+        ("client.quota.callback.class", "a.Class", "it must be left out: Java classes"),
+        ("remote.log.storage.system.enable", "true", "it must be false: there is no tiered"),
+        ("cordoned.log.dirs", "*", "it must be left out: new partitions"),
+        ("rsm.config.a", "b", "there is no tiered storage"),
+        ("listener.name.plaintext.ssl.key.password", "hush", "TLS and SASL"),
+    ],
+)
+def test_a_promise_that_is_not_kept_is_refused_and_secrets_are_not_repeated(key, value, says):
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(None, {key: value})
+    assert says in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_a_mistyped_secret_is_not_repeated():
+    with pytest.raises(ConfigError, match=r"did you mean ssl\.keystore\.password") as caught:
+        BrokerConfig.load(None, {"ssl.keystore.pasword": "hush"})
+    assert "hush" not in str(caught.value)
+
+
+def test_a_mistake_in_a_file_names_its_line(tmp_path):
+    path = tmp_path / "server.properties"
+    lines = "# head\n\nnum.partitions=3\nbroker.id=1\nlog.dirs=\\\n  /a\n"
+    for mistake, line in (
+        ("num.partitions=none", 7),
+        ("no.such.key=1", 7),
+        ("node.id=5", 7),
+        ("log.cleaner.dedupe.buffer.size=5", 7),
+        ("advertised.listeners=OTHER://h:1", 7),
+    ):
+        path.write_text(lines + mistake + "\n")
+        with pytest.raises(ConfigError) as caught:
+            BrokerConfig.load(path, {})
+        assert str(caught.value).endswith(f"(line {line} of {path})"), mistake
+        assert caught.value.key == mistake.partition("=")[0] or mistake.startswith("node.id")
+    path.write_text(lines + "a=\\u00zz\n")
+    with pytest.raises(ConfigError, match="in line 7"):
+        BrokerConfig.load(path, {})
+
+
+def test_a_mistake_of_the_command_line_names_no_line_of_the_file(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text("num.partitions=3\n")
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(path, {"num.partitions": "none"})
+    assert "line" not in str(caught.value)
 
 
 CONTROLLER = {
@@ -231,13 +349,13 @@ def test_a_lone_node_formats_its_directories_and_votes_for_itself():
     [
         (CONTROLLER, "controller.quorum.voters", "", "controller.quorum.voters", "the voters"),
         (CONTROLLER, "controller.quorum.voters", "2@b:1", None, "node.id=1 in it"),
-        (CONTROLLER, "controller.listener.names", "", None, "name of the controllers'"),
+        (CONTROLLER, "controller.listener.names", None, None, "name of the controllers'"),
         (CONTROLLER, "controller.listener.names", "CONTROLLER,C", None, "names out of `listeners`"),
         (CONTROLLER, "listeners", "CONTROLLER://h:1,PLAINTEXT://h:2", None, "only listeners"),
         (CONTROLLER, "advertised.listeners", "PLAINTEXT://h:2", None, "only listeners"),
         (CONTROLLER, "advertised.listeners", "CONTROLLER://0.0.0.0:2", None, "can connect to"),
         (BROKER, "controller.quorum.voters", "9@a:1", None, "node.id=9"),
-        (BROKER, "controller.listener.names", "", None, "name of the controllers'"),
+        (BROKER, "controller.listener.names", None, None, "name of the controllers'"),
         (BROKER, "listeners", "PLAINTEXT://h:1,CONTROLLER://h:2", None, "without CONTROLLER"),
         (BROKER, "advertised.listeners", "CONTROLLER://h:2", None, "no controller"),
         (BOTH, "listeners", "PLAINTEXT://h:1", "controller.listener.names", "names out of"),
@@ -246,8 +364,9 @@ def test_a_lone_node_formats_its_directories_and_votes_for_itself():
     ],
 )
 def test_roles_and_quorum_must_fit_each_other(base, key, value, named, says):
+    given = {name: text for name, text in {**base, key: value}.items() if text is not None}
     with pytest.raises(ConfigError) as caught:
-        BrokerConfig.load(None, {**base, key: value})
+        BrokerConfig.load(None, given)
     assert caught.value.key == (named or key)
     assert says in str(caught.value)
 

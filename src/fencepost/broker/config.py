@@ -1,19 +1,19 @@
 """`BrokerConfig`: a `server.properties` file and overrides, checked, typed and immutable.
 
 Every key is looked up in `config_keys`. A key that is unknown or refused, and a value that is not
-allowed, raise ConfigError with key, value and what would be right; so do values that contradict
-each other. What is accepted without effect is listed in `notes` for the log.
+allowed, raise ConfigError with key, value, what would be right, and the line of the file; so do
+values that contradict each other. Keys that are set and have no effect are named in `notes`, in one
+line for the log.
 """
 
 from __future__ import annotations
 
-import difflib
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, WITHOUT_EFFECT
+from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, REMOVED
 from fencepost.broker.endpoints import WILDCARDS, ConnectionLimits, Endpoint, is_loopback
 from fencepost.broker.quorum_config import (
     NAMES_KEY,
@@ -25,13 +25,14 @@ from fencepost.broker.quorum_config import (
     quorum_part,
 )
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
-from fencepost.log.configdef import ConfigError
+from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType, closest
 from fencepost.log.errors import CorruptFileError
-from fencepost.log.meta import decode_properties
+from fencepost.log.meta import read_properties
 
 __all__ = ["BrokerConfig", "ConfigError"]
 
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
+PROTOCOLS_KEY = "listener.security.protocol.map"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
 
 
@@ -51,7 +52,7 @@ class BrokerConfig:
         self.quorum: QuorumPart = quorum_part(
             self.node_id,
             self.get("process.roles"),
-            self.get(NAMES_KEY),
+            self.get(NAMES_KEY) or (),
             self.get(VOTERS_KEY),
             self.get(SERVERS_KEY),
         )
@@ -64,32 +65,47 @@ class BrokerConfig:
     @classmethod
     def load(cls, path: Path | str | None, overrides: Mapping[str, str]) -> BrokerConfig:
         """Read the file at `path` (None: no file) and put `overrides` over it. ConfigError."""
-        texts: dict[str, str] = {}
+        lines: dict[str, int] = {}
+        written: dict[str, str] = {}
         if path is not None:
-            texts.update(_read_file(Path(path)))
-        texts = {**_by_name(texts), **_by_name(overrides)}
+            for line, name, text in _read_file(Path(path)):
+                written[name] = text
+                lines[ALIASES.get(name, name)] = line
+        named = _by_name(overrides)
+        try:
+            return cls._checked({**_by_name(written), **named})
+        except ConfigError as error:
+            key = ALIASES.get(error.key, error.key)
+            if key in named or key not in lines:
+                raise
+            raise error.at(f"line {lines[key]} of {path}") from None
+
+    @classmethod
+    def _checked(cls, texts: Mapping[str, str]) -> BrokerConfig:
         explicit: dict[str, Any] = {}
         without_effect: list[str] = []
         for name, text in texts.items():
-            if name in WITHOUT_EFFECT:
+            if name in REMOVED:
                 without_effect.append(name)
                 continue
             definition = BROKER_CONFIGS.get(name)
             if definition is None:
-                raise ConfigError(name, text, _why_unknown(name))
+                raise _unknown(name, text)
             explicit[name] = definition.parse(text)
-        notes = tuple(f"{key} has no effect here" for key in sorted(without_effect))
-        return cls(explicit, notes)
+            if not definition.has_effect and explicit[name] != definition.default:
+                without_effect.append(name)
+        return cls(explicit, _notes(without_effect))
 
     def get(self, key: str) -> Any:
         """The typed value of `key`, set or default; KeyError for a key that does not exist."""
+        key = ALIASES.get(key, key)
         if key in self.explicit:
             return self.explicit[key]
         return BROKER_CONFIGS[key].default
 
     def is_set(self, key: str) -> bool:
         """Whether the file or the command line sets `key`."""
-        return key in self.explicit
+        return ALIASES.get(key, key) in self.explicit
 
     def log_config(self, overrides: Mapping[str, object]) -> LogConfig:
         """A topic's configs: its own `overrides` over this broker's over the defaults."""
@@ -168,10 +184,9 @@ class BrokerConfig:
 
     def _check_log_dirs(self) -> list[Path]:
         key = "log.dirs" if self.get("log.dirs") else "log.dir"
-        names = self.get("log.dirs") or self.get("log.dir").split(",")
-        found = [_directory(key, name.strip()) for name in names]
+        found = [_directory(key, name) for name in self.get(key)]
         if len(set(found)) != len(found):
-            raise ConfigError(key, ",".join(names), "each directory once")
+            raise ConfigError(key, ",".join(self.get(key)), "each directory once")
         return found
 
     def _check_metadata_log_dir(self) -> Path:
@@ -194,16 +209,16 @@ class BrokerConfig:
 
     def _check_protocols(self, endpoints: list[Endpoint]) -> None:
         protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}
-        for pair in self.get("listener.security.protocol.map"):
-            name, colon, protocol = pair.partition(":")
+        for pair in self.get(PROTOCOLS_KEY).split(","):
+            name, colon, protocol = (part.strip() for part in pair.partition(":"))
             if not colon:
-                raise ConfigError("listener.security.protocol.map", pair, "NAME:PROTOCOL")
+                raise ConfigError(PROTOCOLS_KEY, pair, "NAME:PROTOCOL")
             protocols[name.upper()] = protocol.upper()
         controllers = self.quorum.listener_names
         for endpoint in endpoints:
             default = "PLAINTEXT" if endpoint.name in controllers else None
             protocol = protocols.get(endpoint.name, default)
-            if protocol is None:
+            if protocol is None or (protocol != "PLAINTEXT" and not self.is_set(PROTOCOLS_KEY)):
                 raise ConfigError(
                     "listeners",
                     f"{endpoint.name}://{endpoint}",
@@ -211,7 +226,7 @@ class BrokerConfig:
                 )
             if protocol != "PLAINTEXT":
                 raise ConfigError(
-                    "listener.security.protocol.map",
+                    PROTOCOLS_KEY,
                     f"{endpoint.name}:{protocol}",
                     "PLAINTEXT; TLS and SASL are not offered",
                 )
@@ -289,13 +304,14 @@ def _by_name(texts: Mapping[str, str]) -> dict[str, str]:
     return named
 
 
-def _read_file(path: Path) -> dict[str, str]:
+def _read_file(path: Path) -> list[tuple[int, str, str]]:
+    """Line, key and value of each entry. ConfigFileError."""
     try:
         with path.open("rb") as file:  # a pipe or a device does not say how much it has
             data = file.read(CONFIG_FILE_MAX_BYTES + 1)
         if len(data) > CONFIG_FILE_MAX_BYTES:
             raise ConfigFileError(path, f"it may have at most {CONFIG_FILE_MAX_BYTES} bytes")
-        return decode_properties(str(path), data)
+        return list(read_properties(str(path), data))
     except OSError as error:
         raise ConfigFileError(path, f"it cannot be read: {error.strerror}") from None
     except CorruptFileError as error:
@@ -308,18 +324,27 @@ def _directory(key: str, name: str) -> Path:
     return Path(name).expanduser().absolute()
 
 
-def _why_unknown(key: str) -> str:
+def _notes(without_effect: list[str]) -> tuple[str, ...]:
+    if not without_effect:
+        return ()
+    return (f"these keys have no effect here: {', '.join(sorted(without_effect))}",)
+
+
+def _unknown(key: str, text: str) -> ConfigError:
+    """What to say of a key that is none; a value that may be a secret is not repeated."""
+    hidden = ConfigDef(key, ConfigType.PASSWORD, None, "").redacted(text)
     for prefix, reason in REFUSED:
         if key.startswith(prefix):
-            return reason
+            return ConfigError(key, hidden, reason)
     if key in TOPIC_CONFIGS:
-        broker_keys = [synonym.key for synonym in TOPIC_CONFIGS[key].synonyms]
-        if broker_keys:
-            return f"this is a topic config; the broker's is {' or '.join(broker_keys)}"
-        return "this is a topic config"
-    near = difflib.get_close_matches(key, [*BROKER_CONFIGS, *WITHOUT_EFFECT], n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"there is no broker config of this name{hint}"
+        keys = [synonym.key for synonym in TOPIC_CONFIGS[key].synonyms]
+        hint = f"; the broker's is {' or '.join(keys)}" if keys else ""
+        return ConfigError(key, text, f"this is a topic config{hint}")
+    near = closest(key, BROKER_CONFIGS)
+    hint = f"; did you mean {near}?" if near else ""
+    is_secret = near is not None and BROKER_CONFIGS[near].type is ConfigType.PASSWORD
+    told = hidden if is_secret else text
+    return ConfigError(key, told, f"there is no broker config of this name{hint}")
 
 
 def _endpoint(key: str, text: str) -> Endpoint:

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.config_keys import BROKER_CONFIGS
-from fencepost.broker.config_view import DYNAMIC_BROKER_KEYS
+from fencepost.broker.config_keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS
 from fencepost.broker.registry import RequestContext
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError

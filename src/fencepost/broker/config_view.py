@@ -5,8 +5,8 @@ configs, the dynamic configs all brokers share, the file and command line, Kafka
 broker's config starts at the second place. DescribeConfigs shows the first value found, and on
 request the whole list ("synonyms", because a broker's key may differ from the topic's).
 
-Dynamic broker configs are those a topic without a value of its own falls back to
-(`DYNAMIC_BROKER_KEYS`); every other broker config is read-only while the broker runs.
+Which broker configs are dynamic is Kafka's to say (`DYNAMIC_BROKER_KEYS`); every other one is
+read-only while the broker runs.
 `topic_defaults` is what logs are configured with, so what is shown here is what is in force.
 
 Texts come out as Kafka writes them: lists with commas, booleans as true and false, secrets never.
@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from fencepost.broker.config import BrokerConfig
-from fencepost.broker.config_keys import BROKER_CONFIGS
+from fencepost.broker.config_keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, DYNAMIC_ONLY
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
 from fencepost.machines.image import ClusterImage
@@ -38,12 +38,6 @@ class ConfigSource(IntEnum):
     STATIC = 4
     DEFAULT = 5
     BROKER_LOGGER = 6
-
-
-DYNAMIC_BROKER_KEYS: Final = frozenset(
-    definition.synonyms[0].key for definition in TOPIC_CONFIGS.values() if definition.synonyms
-)
-"""Broker configs that can change while the broker runs: what topics fall back to first."""
 
 
 _SYNONYMS: Final = {
@@ -101,7 +95,7 @@ def topic_defaults_with(
     """`topic_defaults`, if these were the dynamic configs of all brokers and of this one."""
     defaults = dict(config.topic_defaults)
     for texts in (shared, own):
-        for key in DYNAMIC_BROKER_KEYS & texts.keys():
+        for key in _SYNONYMS.keys() & texts.keys():
             try:
                 defaults[key] = BROKER_CONFIGS[key].parse(texts[key])
             except ConfigError:
@@ -147,9 +141,12 @@ def topic_entries(
 
 def broker_entries(config: BrokerConfig, image: ClusterImage) -> Iterator[ConfigEntry]:
     """Every config of this broker, by name."""
+    dynamic = (image.broker_configs(config.node_id), image.broker_configs())
     for name in sorted(BROKER_CONFIGS):
         definition = BROKER_CONFIGS[name]
         if definition.internal:
+            continue
+        if name in DYNAMIC_ONLY and not any(name in texts for texts in dynamic):
             continue
         stack = tuple(_broker_stack(config, image, _SYNONYMS.get(name, [name])))
         text = stack[0].text if stack and stack[0].key == name else None

@@ -48,6 +48,19 @@ class ConnectionLimits:
     receive_buffer_bytes: int = -1
 
 
+def parse_host_limits(text: str) -> dict[str, int]:
+    """Numbers by host out of "HOST:NUMBER,HOST:NUMBER", hosts without brackets. ValueError."""
+    limits: dict[str, int] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, number = (part.strip() for part in pair.rpartition(":"))
+        if not colon or not host or not (number.isascii() and number.isdigit()):
+            raise ValueError(f"{pair!r} is not HOST:NUMBER")
+        if int(number) >= 1 << 31:
+            raise ValueError(f"{number} is too many")
+        limits[host.removeprefix("[").removesuffix("]")] = int(number)
+    return limits
+
+
 class BindError(OSError):
     """A listener's address cannot be had."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -30,6 +30,20 @@ class ConfigError(ValueError):
         self.key = key
         self.value = value
         self.allowed = allowed
+
+    def at(self, place: str) -> ConfigError:
+        """The same error, which says as well where the value is written."""
+        error = ConfigError(self.key, self.value, f"{self.allowed} ({place})")
+        error.allowed = self.allowed
+        return error
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that somebody who wrote `name` may have meant; None if none is near."""
+    from difflib import get_close_matches  # only for mistakes, and every node loads this module
+
+    near = get_close_matches(name, list(names), n=1)
+    return near[0] if near else None
 
 
 class ConfigType(IntEnum):
@@ -57,12 +71,14 @@ LONG_MAX: Final = (1 << 63) - 1
 class Validator:
     """Which values of the right type are allowed, and how to say so.
 
-    `names_most`: what it says has the largest number in it.
+    `names_most`: what it says has the largest number in it. `names_type`: it needs no type in front
+    of it to be understood.
     """
 
     describes: str
     accepts: Callable[[Any], bool]
     names_most: bool = False
+    names_type: bool = False
 
 
 def at_least(least: float) -> Validator:
@@ -81,11 +97,31 @@ def one_of(*names: str) -> Validator:
     return Validator("one of " + ", ".join(names), lambda value: value in names)
 
 
-def each_of(*names: str) -> Validator:
-    """A list (possibly empty) of distinct strings out of `names`."""
+def one_of_any_case(*names: str) -> Validator:
+    """One of the strings `names`, in upper or lower case."""
+    lowered = {name.lower() for name in names}
+    return Validator("one of " + ", ".join(names), lambda value: value.lower() in lowered)
+
+
+def each_of(*names: str, may_be_empty: bool = True) -> Validator:
+    """A list of distinct strings out of `names`."""
     return Validator(
         "a list out of " + ", ".join(names),
-        lambda value: len(set(value)) == len(value) and all(item in names for item in value),
+        lambda value: (
+            len(set(value)) == len(value)
+            and all(item in names for item in value)
+            and (may_be_empty or len(value) > 0)
+        ),
+    )
+
+
+def distinct(*, may_be_empty: bool = False) -> Validator:
+    """A list of distinct strings, none of them empty."""
+    return Validator(
+        "a list of different values" + ("" if may_be_empty else ", at least one"),
+        lambda value: (
+            len(set(value)) == len(value) and all(value) and (may_be_empty or len(value) > 0)
+        ),
     )
 
 
@@ -150,8 +186,9 @@ class ConfigDef:
 
     def _must_be(self, allowed: str) -> str:
         """A sentence of what is allowed, which begins with the name of the type."""
-        if self.type is ConfigType.LIST and self.validator is not None:
-            return f"it must be {self.validator.describes}"
+        rule = self.validator
+        if rule is not None and (self.type is ConfigType.LIST or rule.names_type):
+            return f"it must be {rule.describes}"
         article = "an" if self.type is ConfigType.INT else "a"
         return f"it must be {article} {allowed}"
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -162,20 +162,28 @@ def _escape(text: str, is_key: bool) -> str:
 
 def decode_properties(path: str, data: bytes) -> dict[str, str]:
     """The entries of a Java properties file. CorruptFileError."""
+    return {key: value for _, key, value in read_properties(path, data)}
+
+
+def read_properties(path: str, data: bytes) -> Iterator[tuple[int, str, str]]:
+    """Line number (from 1), key and value of each entry of a Java properties file.
+
+    CorruptFileError, which names the line.
+    """
     if len(data) > _FILE_BYTES_MAX:
         raise CorruptFileError(path, f"has {len(data)} bytes, more than {_FILE_BYTES_MAX}")
-    text = data.decode("latin-1")
-    entries: dict[str, str] = {}
-    lines = iter(re.split(r"\r\n|\n|\r", text))
-    for line in lines:
+    lines = enumerate(re.split(r"\r\n|\n|\r", data.decode("latin-1")), 1)
+    for number, line in lines:
         stripped = line.lstrip(" \t\f")
         if not stripped or stripped[0] in "#!":
             continue
         while _ends_in_odd_backslashes(stripped):
-            stripped = stripped[:-1] + next(lines, "").lstrip(" \t\f")
+            stripped = stripped[:-1] + next(lines, (0, ""))[1].lstrip(" \t\f")
         key, value = _split_entry(stripped)
-        entries[_unescape(path, key)] = _unescape(path, value)
-    return entries
+        try:
+            yield number, _unescape(key), _unescape(value)
+        except ValueError as error:
+            raise CorruptFileError(path, f"has {error} in line {number}") from None
 
 
 def _ends_in_odd_backslashes(text: str) -> bool:
@@ -188,7 +196,8 @@ def _split_entry(line: str) -> tuple[str, str]:
     return match[1], line[match.end() :]
 
 
-def _unescape(path: str, text: str) -> str:
+def _unescape(text: str) -> str:
+    """The text without escapes. ValueError."""
     if "\\" not in text:
         return text
 
@@ -196,7 +205,7 @@ def _unescape(path: str, text: str) -> str:
         escape = match[1]
         if escape[0] == "u":
             if len(escape) != 5:
-                raise CorruptFileError(path, f"has a bad escape \\{escape!r}")
+                raise ValueError(f"a bad escape \\{escape!r}")
             return chr(int(escape[1:], 16))
         return _ESCAPES.get(escape, escape)
 

@@ -1,0 +1,207 @@
+"""Our tables of configuration keys against Apache Kafka's own classes.
+
+Names, types, defaults, update modes and which keys are internal must be Kafka's, and so must the
+values that are allowed, except for what is listed here with its reason.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fencepost.broker.config_keys import BROKER_CONFIGS, DIFFERENT_DEFAULTS, DYNAMIC_ONLY
+from fencepost.broker.config_keys.definition import BrokerConfigDef
+from fencepost.log.config import TOPIC_CONFIGS
+from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
+
+from .apache import KAFKA, QUICK_JVM, java
+from .conftest import jars_or_skip
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+ORACLE = Path(__file__).parent / "java" / "ConfigOracle.java"
+TIMEOUT_S = 120
+OWN = {"log.flush.before.ack"} | {name for name in BROKER_CONFIGS if name.startswith("fencepost.")}
+TABLES: Mapping[str, Mapping[str, ConfigDef]] = {"broker": BROKER_CONFIGS, "topic": TOPIC_CONFIGS}
+
+STRICTER = {
+    # No number (NaN), and a list of nothing (a comma).
+    "remote.log.manager.task.retry.jitter",
+    "min.cleanable.dirty.ratio",
+    "log.cleaner.min.cleanable.ratio",
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+    # Kafka checks these in code that runs later, or finds out at run time.
+    "broker.heartbeat.interval.ms",
+    "broker.id",
+    "broker.session.timeout.ms",
+    "connections.max.idle.ms",
+    "controller.quorum.election.backoff.max.ms",
+    "controller.quorum.election.timeout.ms",
+    "controller.quorum.fetch.timeout.ms",
+    "controller.quorum.request.timeout.ms",
+    "default.replication.factor",
+    "group.initial.rebalance.delay.ms",
+    "group.max.session.timeout.ms",
+    "group.min.session.timeout.ms",
+    "initial.broker.registration.timeout.ms",
+    "internal.segment.bytes",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.flush.interval.ms",
+    "log.flush.scheduler.interval.ms",
+    "log.retention.hours",
+    "log.retention.minutes",
+    "log.retention.ms",
+    "log.roll.jitter.ms",
+    "log.roll.ms",
+    "max.connections.per.ip.overrides",
+    "metadata.log.segment.ms",
+    "offset.metadata.max.bytes",
+    "offsets.topic.compression.codec",
+    "replica.high.watermark.checkpoint.interval.ms",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+}
+"""Keys of which some values are refused here and not by Kafka's table."""
+
+LAXER = {
+    # Checked by a reader of their own, which wants more than Kafka's does.
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+}
+"""Keys of which some values are refused by Kafka's table, and later here."""
+
+
+class Key(NamedTuple):
+    """One of Kafka's keys, as the oracle says it."""
+
+    table: str
+    name: str
+    type: str
+    default: str | None
+    internal: bool
+    mode: str
+
+
+def ask(questions: list[tuple[str, str, str]]) -> tuple[list[Key], list[bool]]:
+    """Kafka's keys, and whether Kafka accepts each (table, name, value)."""
+    jars = jars_or_skip(KAFKA)
+    done = subprocess.run(
+        [str(java()), *QUICK_JVM, "-cp", jars.class_path(), str(ORACLE)],
+        input="".join("\t".join(question) + "\n" for question in questions),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if "jdk.compiler" in done.stderr or "sun.tools.javac" in done.stderr:
+        pytest.skip("this Java cannot compile")
+    assert done.returncode == 0, done.stderr
+    table, answers = done.stdout.split("\n\n", 1)
+    keys = []
+    for line in table.splitlines():
+        place, name, kind, default, internal, mode, _ = line.split("\t")
+        known = None if default == "-" else default
+        keys.append(Key(place, name, kind, known, internal == "internal", mode))
+    return keys, [answer == "OK" for answer in answers.split()]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> dict[str, dict[str, Key]]:
+    """Kafka's keys by table and name."""
+    found: dict[str, dict[str, Key]] = {}
+    for key in ask([])[0]:
+        found.setdefault(key.table, {})[key.name] = key
+    return found
+
+
+def test_every_key_of_kafka_is_known_and_no_other(kafka):
+    assert kafka["topic"].keys() == TOPIC_CONFIGS.keys()
+    assert BROKER_CONFIGS.keys() - kafka["broker"].keys() == OWN | DYNAMIC_ONLY
+    assert kafka["broker"].keys() <= BROKER_CONFIGS.keys()
+
+
+def test_types_modes_and_what_is_internal_are_kafkas(kafka):
+    for table, ours in TABLES.items():
+        for name, key in kafka[table].items():
+            definition = ours[name]
+            assert (name, definition.type.name) == (name, key.type)
+            assert (name, definition.internal) == (name, key.internal)
+            if isinstance(definition, BrokerConfigDef):
+                assert (name, definition.mode.value) == (name, key.mode)
+
+
+def test_defaults_are_kafkas_or_differ_as_documented(kafka):
+    for table, ours in TABLES.items():
+        for name, key in kafka[table].items():
+            default = ours[name].format(ours[name].default)
+            if table == "broker" and name in DIFFERENT_DEFAULTS:
+                assert (name, DIFFERENT_DEFAULTS[name].kafka) == (name, key.default)
+                assert default != key.default, f"{name} need not be listed"
+            else:
+                assert (name, default) == (name, key.default)
+
+
+def probes(definition: ConfigDef) -> list[str]:
+    """Values at and beside every bound that either side may have."""
+    if definition.type in (ConfigType.INT, ConfigType.LONG, ConfigType.SHORT):
+        bits = {ConfigType.INT: 31, ConfigType.LONG: 63, ConfigType.SHORT: 15}[definition.type]
+        near = [0, 1, 1 << bits, -(1 << bits), 1000, 10_000, 1 << 19, 1 << 20, 1 << 23]
+        near += [2, 4, 5, 9, 10, 17, 22, 25, 100, 500, 1024, 2000, 30_000, 3_600_000, 86_400]
+        near += [3600, -131_072]
+        return sorted({str(base + step) for base in near for step in (-2, -1, 0, 1)})
+    if definition.type is ConfigType.DOUBLE:
+        return ["-1", "-0.1", "0", "0.1", "0.5", "0.51", "1", "1.1", "x", "NaN", "1e400"]
+    if definition.type is ConfigType.BOOLEAN:
+        return ["true", "FALSE", "yes", ""]
+    if definition.type is ConfigType.LIST:
+        names = ["delete", "compact", "broker", "classic", "0:1", "*"]
+        return ["", "a", "a,b", "a,a", "a,,b", ",", *names, "delete,compact", "delete,delete"]
+    return [
+        "",
+        " ",
+        "a",
+        "producer",
+        "zstd",
+        "none",
+        "latest",
+        "CreateTime",
+        "PLAINTEXT",
+        "upgrade",
+    ]
+
+
+def accepts(definition: ConfigDef, value: str) -> bool:
+    try:
+        definition.parse(value)
+    except ConfigError:
+        return False
+    return True
+
+
+def test_the_same_values_are_allowed():
+    questions = [
+        (table, name, value)
+        for table, ours in TABLES.items()
+        for name, definition in ours.items()
+        if name not in OWN | DYNAMIC_ONLY
+        for value in probes(definition)
+    ]
+    _, theirs = ask(questions)
+    laxer: dict[str, list[str]] = {}
+    stricter: dict[str, list[str]] = {}
+    for (table, name, value), allowed in zip(questions, theirs, strict=True):
+        definition = TABLES[table][name]
+        if accepts(definition, value) == allowed:
+            continue
+        if isinstance(definition, BrokerConfigDef) and definition.refusal is not None:
+            assert allowed, f"{name}={value} is nothing that Kafka accepts"
+        else:
+            (stricter if allowed else laxer).setdefault(name, []).append(value)
+    assert stricter.keys() == STRICTER, {n: stricter.get(n) for n in stricter.keys() ^ STRICTER}
+    assert laxer.keys() == LAXER, {name: laxer.get(name) for name in laxer.keys() ^ LAXER}
