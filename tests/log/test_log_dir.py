@@ -127,6 +127,60 @@ def test_a_directory_of_another_topic_id_goes_out_of_the_way(disk, is_open):
     assert bool([name for name in disk.list("/data") if name.endswith(suffix)]) == (not is_open)
 
 
+@pytest.mark.parametrize("topic", ["t", "long" * 62])
+@pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.parametrize("end", ["deleted", "removed", "set aside"])
+def test_a_partition_that_was_deleted_or_set_aside_is_not_missed(disk, caplog, topic, crashed, end):
+    log_dir = open_dir(disk)
+    append(create(log_dir, topic))
+    log_dir.get(topic, 0).flush()
+    log_dir.checkpoint()
+    if end == "set aside":
+        log_dir.close()
+        log_dir = open_dir(disk)
+        assert log_dir.set_aside(topic, 0).endswith("-stray")
+        assert log_dir.unopened() == []
+    else:
+        log_dir.delete(log_dir.get(topic, 0))
+        assert log_dir.remove_deleted(0, 0 if end == "removed" else 1000) == (end == "removed")
+    if crashed:
+        disk.power_loss()
+        log_dir = open_dir(disk)
+    assert create(log_dir, topic, topic_id=ID_B).end_offset == 0
+    assert caplog.messages == []
+
+
+def test_a_partition_whose_directory_was_lost_is_missed(disk, caplog):
+    log_dir = open_dir(disk)
+    for topic in ("t", "t-0", "t-00"):
+        append(create(log_dir, topic))
+        log_dir.get(topic, 0).flush()
+    log_dir.checkpoint()
+    log_dir.delete(log_dir.get("t-0", 0))
+    log_dir.delete(log_dir.get("t-00", 0))
+    log_dir.close()
+    for name in disk.list("/data/t-0"):
+        disk.unlink(f"/data/t-0/{name}")
+    disk.rmdir("/data/t-0")
+    create(open_dir(disk))
+    assert caplog.messages == ["/data/t-0 is gone; it begins anew"]
+
+
+def test_a_partition_that_is_set_aside_leaves_the_rest_to_be_closed_in_order(disk):
+    log_dir = open_dir(disk)
+    for topic in ("t", "unknown"):
+        append(create(log_dir, topic))
+        log_dir.get(topic, 0).flush()
+    log_dir.checkpoint()
+    disk.power_loss()
+    log_dir = open_dir(disk)
+    create(log_dir)
+    log_dir.set_aside("unknown", 0)
+    log_dir.close()
+    assert read_points(disk) == {("t", 0): 1}
+    assert open_dir(disk).was_clean
+
+
 def test_leftovers_of_deleted_partitions_go_with_a_checkpoint(disk):
     log_dir = open_dir(disk)
     log = create(log_dir)

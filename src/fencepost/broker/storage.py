@@ -18,7 +18,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from uuid import uuid4
 
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.data_dirs import DataDir, DataDirs, open_data_dirs
@@ -32,7 +31,6 @@ from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import DurableDataLostError, LogError, describe
 from fencepost.log.log_dir import LogDir, OpenJob
-from fencepost.log.names import partition_dir, stray_dir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.image import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from fencepost.wire.types import Uuid
@@ -314,10 +312,7 @@ def _report(name: str, opened: PartitionLog) -> None:
 
 
 def _set_strays_aside(data_dir: DataDir) -> None:
-    path, disk = data_dir.logs.path, data_dir.logs.disk
     for topic, index in data_dir.logs.unopened():
-        aside = stray_dir(topic, index, uuid4().hex)
+        aside = data_dir.logs.set_aside(topic, index)
         log.warning("the cluster has no partition %s-%d: set aside as %s", topic, index, aside)
-        disk.rename(f"{path}/{partition_dir(topic, index)}", f"{path}/{aside}")
-        disk.sync_dir(path)
         data_dir.partitions.discard((topic, index))

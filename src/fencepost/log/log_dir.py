@@ -58,6 +58,7 @@ from fencepost.log.names import (
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     is_deleted_dir,
+    is_former_dir,
     parse_partition_dir,
     partition_dir,
     stray_dir,
@@ -276,7 +277,7 @@ class LogDir:
         if is_new:
             if self.disk.exists(directory):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
-            if self._points.offsets.get(key, 0):
+            if self._points.offsets.get(key, 0) and not self._was_renamed(key):
                 log.warning("%s is gone; it begins anew", directory)
             self._strike(key)
 
@@ -302,9 +303,7 @@ class LogDir:
 
         def begin_anew() -> OpenJob:
             # Not deleted: a bit that rotted in the id must not cost the records.
-            aside = f"{self.path}/{stray_dir(topic, partition, uuid4().hex)}"
-            self.disk.rename(directory, aside)
-            self.disk.sync_dir(self.path)
+            self.set_aside(topic, partition)
             return self.begin_open(
                 topic,
                 partition,
@@ -335,6 +334,10 @@ class LogDir:
         self.failed.pop(key, None)
         self._untouched.discard(key)
         return opened
+
+    def _was_renamed(self, key: TopicPartition) -> bool:
+        """Whether the partition was deleted or set aside, and its checkpoint not yet written."""
+        return any(is_former_dir(name, *key) for name in self.disk.list(self.path))
 
     def _is_there(self, key: TopicPartition) -> bool:
         return key in self.logs or key in self._untouched
@@ -383,6 +386,18 @@ class LogDir:
         self.logs.pop(key, None)
         partition_log.delete(unique or uuid4().hex)
 
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Rename the directory of a partition that is not open; its new name. OSError.
+
+        It is left alone from then on.
+        """
+        name = stray_dir(topic, partition, uuid4().hex)
+        path = f"{self.path}/{partition_dir(topic, partition)}"
+        self.disk.rename(path, f"{self.path}/{name}")
+        self.disk.sync_dir(self.path)
+        self._untouched.discard((topic, partition))
+        return name
+
     def unopened(self) -> list[TopicPartition]:
         """The partitions that are on disk and nobody has opened."""
         return [key for key in self.partitions_on_disk() if key not in self.logs]
@@ -405,6 +420,9 @@ class LogDir:
         names = [name for name in self.disk.list(self.path) if is_deleted_dir(name)]
         self._deleted_ms = {name: self._deleted_ms.get(name, now_ms) for name in names}
         due = [name for name in names if now_ms - self._deleted_ms[name] >= delay_ms]
+        if due:
+            # Or a partition of that name would look as if its directory had been lost.
+            self._points.keep(self._is_there)
         removed = 0
         for name in due[:most]:
             directory = f"{self.path}/{name}"

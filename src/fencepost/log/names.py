@@ -91,6 +91,12 @@ def stray_dir(topic: str, partition: int, unique: str) -> str:
     return topic[: FILE_NAME_MAX - len(tail)] + tail
 
 
+def is_former_dir(name: str, topic: str, partition: int) -> bool:
+    """Whether a directory is named as the partition's is when it is deleted or set aside."""
+    unique = name.rpartition(".")[2].rpartition("-")[0]
+    return name in (deleted_dir(topic, partition, unique), stray_dir(topic, partition, unique))
+
+
 def offset_file(offset: int, suffix: str) -> str:
     """Name of the file for `offset`."""
     return f"{offset:020d}{suffix}"
