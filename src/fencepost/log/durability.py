@@ -130,8 +130,7 @@ class Durability:
 
         An epoch without records is left out of the file, and belongs there with its first one.
         """
-        latest = self._epochs.latest()
-        is_whole = latest is None or latest.start_offset < end_offset
+        is_whole = self._epochs.count_in_file(end_offset) == len(self._epochs)
         return self._epochs.version if is_whole else -1
 
     def write_epochs(self, turn: int, content: bytes) -> None:

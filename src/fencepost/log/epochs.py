@@ -9,7 +9,9 @@ the stretch of epoch e end in your log?"
 
 A leader assigns (its epoch, its end offset) when it becomes leader, before it appends anything,
 also to an empty log. A follower assigns from the batches it appends. An epoch in which nothing was
-written leaves no trace once the next one begins at the same offset.
+written leaves no trace once the next one begins at the same offset. Deleting the records in front
+of an offset leaves the epoch that covers it, beginning there, also where that is the log's end: a
+log that was emptied still knows the epoch of its last record.
 
 The file, `leader-epoch-checkpoint`, is a checkpoint file of `epoch startOffset` lines. It is
 written with the flush that makes the epoch's records durable, not with every assignment: an epoch
@@ -208,14 +210,18 @@ class LeaderEpochCache:
         for epoch, start in entries:
             self.assign(epoch, start)
 
-    def encode(self, end_offset: int | None = None) -> bytes:
-        """The content of the checkpoint file, without epochs that begin at `end_offset` or later.
+    def count_in_file(self, end_offset: int) -> int:
+        """How many entries the checkpoint file has of a log that ends at `end_offset`.
 
-        Those have no records, and opening the log would drop them.
+        Not one that begins at the end: it has no records, and opening the log would drop it. But if
+        it is the only one, it may be that of the last records that were deleted, and is kept.
         """
-        count = len(self._starts)
-        if end_offset is not None:
-            count = bisect_left(self._starts, end_offset)
+        count = bisect_left(self._starts, end_offset)
+        return count or min(len(self._starts), end_offset, 1)
+
+    def encode(self, end_offset: int | None = None) -> bytes:
+        """The content of the checkpoint file; see `count_in_file`."""
+        count = len(self._starts) if end_offset is None else self.count_in_file(end_offset)
         entries = zip(self._epochs[:count], self._starts[:count], strict=True)
         return encode_lines(map("%d %d".__mod__, entries))
 

@@ -11,6 +11,9 @@ Per partition, in this order:
 error. The answer's low watermark is where the log starts now; with an error it is -1. A partition
 that is named twice is taken as named last.
 
+The new start is written down later (`log.flush.start.offset.checkpoint.interval.ms`), as in Kafka:
+a crash before that lets the log begin at its first segment again.
+
 Deviation: the low watermark is the leader's own start, since a node has no followers to wait for.
 """
 

@@ -1,7 +1,9 @@
 """Leader epochs: batches' own, which never fall, and what `leader-epoch-checkpoint` says of them.
 
 The file may have epochs without a batch (a leader that was elected and wrote nothing), and after an
-unclean end may lack the newest.
+unclean end may lack the newest. It says nothing of the records in front of the log's start, which
+are deleted, although their batches may still be there; where the start is not known for certain, it
+may be where the first epoch begins.
 """
 
 from __future__ import annotations
@@ -36,6 +38,10 @@ class EpochCheck:
         except OSError as error:
             self._flaw = unreadable(path, "epochs", error)
         self._known = LeaderEpochCache(self._entries or ())
+        self._start = facts.start_offset or 0
+        earliest = self._known.earliest()
+        if earliest is not None and not (facts.is_clean and facts.is_recorded):
+            self._start = max(self._start, earliest.start_offset)
 
     def begin(self) -> Iterator[Problem]:
         """What the file shows by itself."""
@@ -55,15 +61,20 @@ class EpochCheck:
         self._latest = epoch
         if self._entries is None or epoch in self._told or self._may_be_missing(header):
             return
-        start = self._facts.start_offset or 0
-        first, last = max(header.base_offset, start), max(header.last_offset, start)
-        if self._known.epoch_at(first) == epoch == self._known.epoch_at(last):
+        if self._is_known(header):
             return
         self._told.add(epoch)
         entry = self._known.entry_for(epoch)
         says = "is not there" if entry is None else f"begins at {entry.start_offset}"
         reason = f"epoch {epoch} {says}, but has a batch of offsets {header.base_offset}-"
         yield Problem(self._path, None, Severity.WARNING, "epochs", f"{reason}{header.last_offset}")
+
+    def _is_known(self, header: BatchHeader) -> bool:
+        epoch = header.partition_leader_epoch
+        first = self._known.epoch_at(max(header.base_offset, self._start))
+        if header.last_offset < self._start:
+            return first is None or epoch <= first
+        return first == epoch == self._known.epoch_at(header.last_offset)
 
     def _may_be_missing(self, header: BatchHeader) -> bool:
         latest = self._known.latest_epoch()
