@@ -4,8 +4,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+# A worker per core, with whole runs of neighbouring tests, so that few start what a module shares.
+PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-quick test-pure check format docs fuzz interop powerloss soak bench lock clean
+.PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop powerloss soak bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -18,14 +20,17 @@ demo: setup ## flights -> broker -> Spark -> tables and a chart, with proof that
 	$(BIN)/fencepost demo
 
 test: setup ## all tests: unit, machines, real clients, Spark, both backends
-	$(PYTEST) tests -m "not interop and not powerloss"
+	$(PYTEST) $(PARALLEL) tests -m "not long and not interop and not powerloss"
 	$(MAKE) --no-print-directory test-pure
 
 test-quick: setup ## the tests that need neither Spark nor foreign clients
-	$(PYTEST) tests -m "not slow and not spark and not clients and not interop and not powerloss"
+	$(PYTEST) $(PARALLEL) tests -m "not slow and not long and not spark and not clients and not interop and not powerloss"
 
 test-pure: setup ## codec and record batches again without the C extensions
-	FENCEPOST_PURE=1 $(PYTEST) tests/wire tests/batch
+	FENCEPOST_PURE=1 $(PYTEST) $(PARALLEL) tests/wire tests/batch
+
+test-long: setup ## more seeds and longer lives of what `make test` tries with few
+	$(PYTEST) $(PARALLEL) tests -m "long and not interop and not powerloss"
 
 check: setup ## format, lint, types (strict where it counts), import contract
 	$(BIN)/ruff format --check src tests benchmarks tools examples docs/conf.py

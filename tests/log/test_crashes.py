@@ -20,7 +20,7 @@ def test_a_crash_at_every_change(seed: int, power: bool):
     assert_crashes_survived(seed, power, range(1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4, 30))
 @pytest.mark.parametrize("power", [True, False], ids=["power", "process"])
 def test_a_crash_at_every_change_of_longer_lives(seed: int, power: bool):

@@ -61,8 +61,14 @@ def test_invariants_hold_and_quorums_recover(voters: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("voters", [2, 3, 4, 5])
+def test_invariants_hold_over_more_seeds(voters: int) -> None:
+    over_seeds(lambda seed: run(seed, voters), range(1_000, 1_050))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("voters", [2, 3, 4, 5])
 def test_invariants_hold_over_many_seeds(voters: int) -> None:
-    over_seeds(lambda seed: run(seed, voters), range(1_000, 1_250))
+    over_seeds(lambda seed: run(seed, voters), range(1_050, 1_250))
 
 
 def test_runs_are_not_idle() -> None:
