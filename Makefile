@@ -4,6 +4,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+# Where it is set, every process of ours that a test starts compiles every module it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 # A worker per core, with whole runs of neighbouring tests, so that few start what a module shares.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
