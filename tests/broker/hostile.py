@@ -43,7 +43,7 @@ class Watch:
         self._log_start = len(cluster.log_text)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
-        self.before_mib = self._rss_mib()
+        self.before_mib = self.rss_mib()
         self.peak_mib = self.before_mib
 
     def __enter__(self) -> Watch:
@@ -71,13 +71,14 @@ class Watch:
         assert "CRITICAL" not in text, text[-6000:]
         assert self.growth_mib < growth_mib, f"memory grew by {self.growth_mib:.0f} MiB"
 
-    def _rss_mib(self) -> float:
+    def rss_mib(self) -> float:
+        """What the broker takes of memory at the moment."""
         return float(self._process.memory_info().rss) / MIB
 
     def _sample(self) -> None:
         while not self._stop.wait(POLL_S):
             with contextlib.suppress(psutil.Error):
-                self.peak_mib = max(self.peak_mib, self._rss_mib())
+                self.peak_mib = max(self.peak_mib, self.rss_mib())
 
 
 class Bystander:

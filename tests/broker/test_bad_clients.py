@@ -25,6 +25,7 @@ from fencepost.wire.api import (
     DeleteRecordsRequest,
     DescribeProducersRequest,
     FetchRequest,
+    JoinGroupRequest,
     ListOffsetsRequest,
     MetadataRequest,
     OffsetForLeaderEpochRequest,
@@ -34,6 +35,7 @@ from fencepost.wire.api.create_topics import CreatableTopic, CreatableTopicConfi
 from fencepost.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.wire.api.describe_producers import TopicRequest
 from fencepost.wire.api.fetch import FetchPartition, FetchTopic
+from fencepost.wire.api.join_group import JoinGroupRequestProtocol
 from fencepost.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.wire.api.metadata import MetadataRequestTopic
 from fencepost.wire.api.offset_for_leader_epoch import (
@@ -46,6 +48,7 @@ from fencepost.wire.frame import encode_request
 
 from ..waiting import eventually
 from .door import Client, connect
+from .group_requests import coordinated, join, new_group
 from .hostile import ASK, assert_serves, besieged
 
 pytestmark = pytest.mark.slow
@@ -217,6 +220,43 @@ def test_requests_that_list_millions_are_refused_at_once(cluster):
 
     with besieged(cluster, "bystander", growth_mib=200) as watch:
         eventually(is_logged, "it is logged")
+
+
+def test_members_with_much_metadata_are_refused_or_bounded_together(cluster):
+    """JoinGroup of 60 MiB, and as much as is allowed from many members that hang up and wait."""
+    with besieged(cluster, "bystander", growth_mib=330) as watch:
+        with connect(cluster) as client:
+            coordinated(client)
+            for number in range(4):
+                request = large_join(f"huge-{number}", 60 << 20)
+                assert client.ask(request, 3).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        clients = [connect(cluster) for _ in range(250)]
+        for number, client in enumerate(clients):
+            client.send(large_join(f"large-{number}", 1_000_000), 3)
+        with connect(cluster) as client:
+            answer = client.ask(large_join("one more", 1_000_000), 3)
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            small = join(client, "small", version=3)
+            assert small.error_code == 0, "who needs little is let in"
+        for client in clients:
+            client.close()
+        eventually(lambda: admits(cluster), "the members are gone, and their memory is free")
+        eventually(lambda: watch.rss_mib() < watch.before_mib + 100, "and handed back")
+
+
+def large_join(group: str, size: int) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=6000,
+        rebalance_timeout_ms=6000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(size))],
+    )
+
+
+def admits(cluster) -> bool:
+    with connect(cluster) as client:
+        return client.ask(large_join(new_group(), 1_000_000), 3).error_code == 0
 
 
 def test_ninety_thousand_names_are_answered(cluster):

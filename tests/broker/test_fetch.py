@@ -8,9 +8,10 @@ from fencepost.batch.records import read_records
 from fencepost.machines.effects import Persisted
 from fencepost.wire.api import (
     DeleteTopicsRequest,
+    FetchRequest,
 )
 from fencepost.wire.api.delete_topics import DeleteTopicState
-from fencepost.wire.api.fetch import ForgottenTopic, ReplicaState
+from fencepost.wire.api.fetch import FetchPartition, FetchTopic, ForgottenTopic, ReplicaState
 from fencepost.wire.errors import ErrorCode
 
 from ..waiting import DEADLINE_S, eventually
@@ -270,3 +271,21 @@ def write_as_leader(node, topic, data):
         hosted.machine.step(Persisted(hosted.log.end_offset), now_ms)
 
     node.call(append)
+
+
+def test_sessions_of_unknown_partitions_take_no_more_than_the_config_allows(node_factory):
+    limit = 1 << 20
+    running = node_factory(fencepost_fetch_session_cache_max_bytes=limit)
+    wanted = [FetchPartition(partition=n, fetch_offset=n) for n in range(1000)]
+    named = FetchTopic(topic="nosuch", partitions=wanted)
+    long_name = FetchTopic(topic="n" * 30_000, partitions=[FetchPartition(partition=0)])
+    given = []
+    with running.connect() as client:
+        for topic in [long_name] + [named] * 10:
+            answer = client.ask(FetchRequest(max_wait_ms=0, session_epoch=0, topics=[topic]), 12)
+            assert answer.error_code == 0
+            assert len(answer.responses) > 0, "with or without a session"
+            given.append(answer.session_id > 0)
+    sessions = running.node.fetches.sessions
+    assert given[:3] == [True] * 3 and not any(given[4:])
+    assert 30_000 < sessions.used_bytes <= limit

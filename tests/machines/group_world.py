@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.machines.group import Caller, Decision, GroupConfig, GroupCoordinator, value_version
+from fencepost.machines.group import (
+    Caller,
+    Decision,
+    GroupConfig,
+    GroupCoordinator,
+    GroupMemory,
+    value_version,
+)
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
@@ -33,9 +40,11 @@ def subscription(*topics: str) -> bytes:
     return encode_prefixed(ConsumerProtocolSubscription(topics=list(topics)), 1)
 
 
-def replay(log: list[Entry], config: GroupConfig | None = None) -> GroupCoordinator:
+def replay(
+    log: list[Entry], config: GroupConfig | None = None, memory: GroupMemory | None = None
+) -> GroupCoordinator:
     """A coordinator that has read `log`."""
-    coordinator = GroupCoordinator(config)
+    coordinator = GroupCoordinator(config, memory)
     for key, value in log:
         apply_entry(coordinator, key, value)
     return coordinator
@@ -67,11 +76,14 @@ def waiting_tokens(coordinator: GroupCoordinator) -> list[Any]:
 class GroupWorld:
     """One shard and its clients' view of it."""
 
-    def __init__(self, *, committing: bool = True, **settings: int) -> None:
+    def __init__(
+        self, *, committing: bool = True, memory: GroupMemory | None = None, **settings: int
+    ) -> None:
         settings.setdefault("initial_rebalance_delay_ms", 0)
         self.config = GroupConfig(**settings)
         self.committing = committing
-        self.coordinator = GroupCoordinator(self.config)
+        self.memory = memory or GroupMemory()
+        self.coordinator = GroupCoordinator(self.config, self.memory)
         self.log: list[Entry] = []
         self.committed = 0
         self.replies: dict[int, Any] = {}
@@ -111,7 +123,8 @@ class GroupWorld:
         del self.log[self.committed :]
         self.held = []
         self.timers = {}
-        self.coordinator = replay(self.log, self.config)
+        self.coordinator.discard()
+        self.coordinator = replay(self.log, self.config, self.memory)
         self.carry_out(self.coordinator.finish_loading(self.now))
 
     def advance(self, by_ms: int) -> None:

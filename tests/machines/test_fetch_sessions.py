@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -13,7 +14,7 @@ from fencepost.machines.fetch import (
     FetchWanted,
     Finished,
 )
-from fencepost.machines.fetch.sessions import EPOCH_MAX, next_epoch
+from fencepost.machines.fetch.sessions import EPOCH_MAX, PARTITION_BYTES, next_epoch
 from fencepost.wire.errors import ErrorCode
 
 Sessions = FetchSessions[str]
@@ -302,3 +303,116 @@ def test_cached_partitions_are_counted() -> None:
     sessions = make()
     fill(sessions, 2, 3)
     assert (len(sessions), sessions.cached_partitions) == (2, 5)
+
+
+# Memory
+
+
+def names(count: int, of: str = "p") -> list[str]:
+    return [f"{of}{i}" for i in range(count)]
+
+
+def test_what_partitions_take_is_counted_until_they_are_forgotten() -> None:
+    sessions = make()
+    client, other = fill(sessions, 3, 2)
+    assert sessions.used_bytes == 5 * PARTITION_BYTES
+    client.fetch(["p0", "new"], ["p1"])
+    assert sessions.used_bytes == 5 * PARTITION_BYTES, "one named again, one new, one less"
+    client.fetch((), ["unheard-of", "p0"])
+    assert sessions.used_bytes == 4 * PARTITION_BYTES
+    client.epoch = -1
+    client.fetch(["p0"])
+    assert sessions.used_bytes == 2 * PARTITION_BYTES
+    other.fetch((), names(2))
+    assert sessions.used_bytes == 0
+
+
+def test_sessions_take_no_more_than_they_may_however_many_slots_are_left() -> None:
+    sessions = make(max_bytes=10 * PARTITION_BYTES)
+    first, second, third = fill(sessions, 6, 5, 4)
+    assert (first.session_id > 0, second.session_id, third.session_id > 0) == (True, 0, True)
+    assert sessions.used_bytes == 10 * PARTITION_BYTES
+    (alone,) = fill(make(max_bytes=10 * PARTITION_BYTES), 11)
+    assert alone.session_id == 0
+    assert alone.fetch(names(11)) == names(11), "who has no session is served all the same"
+
+
+def test_names_count_with_their_length() -> None:
+    sessions: Sessions = FetchSessions(lambda: 1, max_bytes=10_000, size_of=len)
+    client = Client(sessions)
+    client.fetch(["a" * 10_001])
+    assert client.session_id == 0
+    client.fetch(["a" * 10_000])
+    assert (client.session_id, sessions.used_bytes) == (1, 10_000)
+
+
+def test_as_many_idle_sessions_are_evicted_as_it_takes_the_longest_idle_first() -> None:
+    sessions = make(max_bytes=10 * PARTITION_BYTES)
+    clients = fill(sessions, 3, 3, 3)
+    for at_ms, client in enumerate(clients):
+        client.now_ms = 100 - at_ms
+        client.fetch()
+    newcomer = Client(sessions)
+    newcomer.now_ms = 200_000
+    newcomer.fetch(names(5))
+    assert newcomer.session_id != 0
+    gone = [client.begin() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND for client in clients]
+    assert gone == [True, True, False], "in the order in which they were last used"
+    assert sessions.used_bytes == 8 * PARTITION_BYTES
+
+
+def test_nobody_is_evicted_for_a_newcomer_that_has_no_room_even_so() -> None:
+    sessions = make(max_bytes=10 * PARTITION_BYTES)
+    consumer, other = fill(sessions, 4, 4)
+    other.is_follower = True
+    (follower,) = fill(sessions, 2, is_follower=True)
+    (too_large,) = fill(sessions, 9, is_follower=True)
+    assert too_large.session_id == 0
+    assert isinstance(consumer.begin(), FetchContext)
+    assert isinstance(follower.begin(), FetchContext)
+    (fits,) = fill(sessions, 8, is_follower=True)
+    assert fits.session_id != 0, "two consumers make room for it"
+
+
+def test_a_session_that_grows_beyond_the_bound_is_closed_and_asked_for_anew() -> None:
+    sessions = make(max_bytes=10 * PARTITION_BYTES)
+    growing, other = fill(sessions, 4, 4)
+    growing.fetch(["new-1", "new-2"])
+    assert sessions.used_bytes == 10 * PARTITION_BYTES
+    assert growing.begin(["new-3"]) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.used_bytes == 4 * PARTITION_BYTES
+    assert isinstance(other.begin(), FetchContext), "it has done nothing"
+
+
+def test_a_session_that_grows_evicts_an_idle_one_but_never_itself() -> None:
+    sessions = make(max_slots=2, max_bytes=10 * PARTITION_BYTES)
+    growing, idle = fill(sessions, 5, 4)
+    growing.now_ms = 120_001
+    growing.fetch(["new-1", "new-2"])
+    assert growing.session_id != 0
+    assert idle.begin() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.used_bytes == 7 * PARTITION_BYTES
+    growing.now_ms = 300_000
+    assert growing.begin(names(9, of="q")) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions), sessions.used_bytes) == (0, 0)
+
+
+def test_a_partition_of_a_session_takes_no_more_than_it_is_counted_with() -> None:
+    """Keys as the broker has them: a name that is shared, a number that is not."""
+    count, topic = 20_000, "nosuch"
+    sessions: FetchSessions[tuple[str, int]] = FetchSessions(lambda: 1)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        wanted = [FetchWanted((topic, 1000 + i), 10_000 + i, 1 << 20) for i in range(count)]
+        context = sessions.begin(
+            0, 0, wanted, (), is_follower=False, uses_topic_ids=False, now_ms=0
+        )
+        assert isinstance(context, FetchContext)
+        context.finish([(one.key, FetchOutcome(error_code=3)) for one in wanted], 0)
+        del wanted, context
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sessions.cached_partitions == count
+    assert (after - before) / count <= PARTITION_BYTES

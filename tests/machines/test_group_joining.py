@@ -144,7 +144,8 @@ def test_a_known_member_id_that_was_never_used_holds_the_rebalance_up_until_it_e
 def test_ids_given_out_are_bounded() -> None:
     world = GroupWorld()
     world.form(1)
-    world.group.pending_members = dict.fromkeys(map(str, range(MAX_PENDING_MEMBERS)))
+    for number in range(MAX_PENDING_MEMBERS):
+        world.group.add_pending(str(number))
     assert world.error(world.join()) is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 

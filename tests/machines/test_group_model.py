@@ -265,6 +265,18 @@ class Groups(RuleBasedStateMachine):
                 waits = member.awaits_join or member.awaits_sync
                 assert waits or ("session", "g", member.member_id) in self.world.timers
 
+    @invariant()
+    def memory_is_accounted_for(self) -> None:
+        coordinator = self.world.coordinator
+        for group in coordinator.groups.values():
+            counted = group.size_bytes
+            group.measure()
+            assert counted == group.size_bytes
+        with_members = [g for g in coordinator.groups.values() if g.members or g.pending_members]
+        needed = sum(group.size_bytes for group in with_members)
+        known = sum(group.size_bytes for group in coordinator.groups.values())
+        assert needed <= self.world.memory.used_bytes <= known
+
     def teardown(self) -> None:
         """Peace: everybody is gone in the end, and the group is empty with its offsets kept."""
         self.world.committing = True

@@ -71,7 +71,10 @@ class BrokerPart:
         ports, config = node.ports, node.config
         self.replicas = ReplicaManager(config, ports, node.storage)
         self.fetches = FetchHost(
-            ports.timers, node.now_ms, config.get("max.incremental.fetch.session.cache.slots")
+            ports.timers,
+            node.now_ms,
+            config.get("max.incremental.fetch.session.cache.slots"),
+            config.get("fencepost.fetch.session.cache.max.bytes"),
         )
         self.replicas.on_moved = self.fetches.moved
         self.replicas.on_gone = self.fetches.gone

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from sys import getsizeof
 from typing import Protocol
 
 from fencepost.broker.replicas import HostedPartition
 from fencepost.broker.timers import Timer, Timers
 from fencepost.machines.fetch import FetchSessions, FetchWanted, PendingFetch, PendingFetches
+from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES, PARTITION_BYTES
 
 SESSION_ID_MAX = (1 << 31) - 1
 
 SessionKey = tuple[object, int]
 """A partition as sessions know it: (topic id or name, index), as the client said it."""
+
+
+def _size_of(key: SessionKey) -> int:
+    """What a session takes for a partition, in bytes: a name may be a long one of no topic."""
+    name = key[0]
+    return PARTITION_BYTES + (getsizeof(name) if isinstance(name, str) else 0)
 
 
 class WaitingFetch(Protocol):
@@ -37,9 +45,18 @@ class WaitingFetch(Protocol):
 class FetchHost:
     """Sessions and waiting fetches of one node."""
 
-    def __init__(self, timers: Timers, now_ms: Callable[[], int], max_sessions: int) -> None:
+    def __init__(
+        self,
+        timers: Timers,
+        now_ms: Callable[[], int],
+        max_sessions: int,
+        max_session_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
         self.sessions: FetchSessions[SessionKey] = FetchSessions(
-            lambda: 1 + secrets.randbelow(SESSION_ID_MAX), max_slots=max_sessions
+            lambda: 1 + secrets.randbelow(SESSION_ID_MAX),
+            max_slots=max_sessions,
+            max_bytes=max_session_bytes,
+            size_of=_size_of,
         )
         self._pending: PendingFetches[str] = PendingFetches()
         self._timers = timers

@@ -18,7 +18,7 @@ from fencepost.broker.config import BrokerConfig
 from fencepost.broker.group_shard import Decide, GroupShard, OnReply, Settings
 from fencepost.broker.replicas import HostedPartition
 from fencepost.broker.topic_creation import OFFSETS_TOPIC
-from fencepost.machines.group import GroupConfig, partition_for
+from fencepost.machines.group import GroupConfig, GroupMemory, partition_for
 from fencepost.machines.image import ClusterImage, ImageDelta
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -144,12 +144,14 @@ def settings_of(config: BrokerConfig) -> Settings:
         max_session_timeout_ms=get("group.max.session.timeout.ms"),
         initial_rebalance_delay_ms=get("group.initial.rebalance.delay.ms"),
         max_size=get("group.max.size"),
+        max_bytes=get("fencepost.group.max.bytes"),
         offset_metadata_max_length=get("offset.metadata.max.bytes"),
         offsets_retention_ms=get("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_ms=get("offsets.retention.check.interval.ms"),
     )
     return Settings(
         groups,
+        GroupMemory(get("fencepost.groups.max.bytes")),
         compression=get("offsets.topic.compression.codec"),
         write_timeout_ms=get("offsets.commit.timeout.ms"),
     )

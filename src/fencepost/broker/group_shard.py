@@ -41,6 +41,7 @@ from fencepost.machines.group import (
     Decision,
     GroupConfig,
     GroupCoordinator,
+    GroupMemory,
     TimerName,
     value_version,
 )
@@ -86,10 +87,13 @@ _FOR_CLIENTS: Final = {
 class Settings:
     """What a shard has to know of the broker's configuration."""
 
-    __slots__ = ("compression", "groups", "write_timeout_ms")
+    __slots__ = ("compression", "groups", "memory", "write_timeout_ms")
 
-    def __init__(self, groups: GroupConfig, compression: int, write_timeout_ms: int) -> None:
+    def __init__(
+        self, groups: GroupConfig, memory: GroupMemory, compression: int, write_timeout_ms: int
+    ) -> None:
         self.groups = groups
+        self.memory = memory
         self.compression = compression
         self.write_timeout_ms = write_timeout_ms
 
@@ -108,7 +112,7 @@ class GroupShard:
         self._ports = ports
         self._settings = settings
         self._on_loaded = on_loaded
-        self._coordinator = GroupCoordinator(settings.groups)
+        self._coordinator = self._new_coordinator()
         self._state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self._timers: dict[TimerName, Timer] = {}
         self._unanswered: dict[OnReply, None] = {}  # in the order they came
@@ -132,7 +136,7 @@ class GroupShard:
         """Begin to read the log; in the next turn of the loop, when its machine knows its role."""
         self._life += 1
         self._state = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        self._coordinator = GroupCoordinator(self._settings.groups)
+        self._coordinator = self._new_coordinator(self._coordinator)
         self._written = self._committed = 0
         self._next_offset = self.hosted.log.start_offset
         self._ports.loop.call_soon(self._load_some, self._life)
@@ -147,11 +151,17 @@ class GroupShard:
         if self._load_timer is not None:
             self._load_timer.cancel()
             self._load_timer = None
-        self._coordinator = GroupCoordinator(self._settings.groups)
+        self._coordinator = self._new_coordinator(self._coordinator)
         self._held.clear()
         unanswered, self._unanswered = self._unanswered, {}
         for on_reply in unanswered:
             _tell(on_reply, error, None)
+
+    def _new_coordinator(self, before: GroupCoordinator | None = None) -> GroupCoordinator:
+        """One that knows nothing, in the place of the one before."""
+        if before is not None:
+            before.discard()
+        return GroupCoordinator(self._settings.groups, self._settings.memory)
 
     def _load_some(self, life: int) -> None:
         if life != self._life:
@@ -249,6 +259,7 @@ class GroupShard:
     def _decide(self, decide: Callable[[], Decision]) -> None:
         """Decide and carry it out. A mistake of ours on the way costs the shard its soft state."""
         self._busy = True
+        self._coordinator.limit_records(self.hosted.log.config.max_message_bytes)
         try:
             decision = decide()
             self._carry_out(decision, self._encode(decision.records))

@@ -1,4 +1,5 @@
-"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, the clock.
+"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, the clock,
+and giving freed memory back.
 
 All of it runs in the event loop, one partition per turn, so that a node with thousands of
 partitions goes on serving meanwhile.
@@ -10,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fencepost.broker.memory_trim import MemoryTrim
 from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.replicas import HostedPartition
 from fencepost.broker.timers import Timer
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOCK_INTERVAL_MS = 10_000
+TRIM_INTERVAL_MS = 5_000
 DELETED_FILES_INTERVAL_MS = 10_000
 REMOVED_PER_TURN = 10
 """Directories of deleted partitions that are emptied before everybody else comes first again."""
@@ -35,6 +38,7 @@ class Housekeeping:
         self._node = node
         self._timers: dict[str, Timer] = {}
         self._running = False
+        self._memory_trim = MemoryTrim()
 
     def start(self) -> None:
         """Arm everything; on a node without partitions, what the metadata log needs."""
@@ -44,6 +48,7 @@ class Housekeeping:
             "recovery points", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint
         )
         self._every("clock", CLOCK_INTERVAL_MS, self.look_at_clock)
+        self._every("memory", TRIM_INTERVAL_MS, self._trim_memory)
         if self._node.broker is not None:
             self._start_for_partitions()
 
@@ -106,6 +111,9 @@ class Housekeeping:
             self._node.loop.call_soon(run)
 
         run()
+
+    def _trim_memory(self) -> None:
+        self._memory_trim.trim_if_due()
 
     def _retain(self) -> None:
         now_ms = self._node.now_ms()

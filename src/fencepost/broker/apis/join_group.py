@@ -21,7 +21,8 @@ NULL_PROTOCOL_FROM: Final = 7
 def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
     """Have the group's coordinator decide."""
     if not request.group_id:
-        return _response(context, request, ErrorCode.INVALID_GROUP_ID, None)
+        return _response(context, request.member_id, ErrorCode.INVALID_GROUP_ID, None)
+    member_id = request.member_id  # of the request nothing else may be kept while its answer waits
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
         caller = Caller(
@@ -34,7 +35,7 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
         return coordinator.decide_join_group(request, caller, context.node.now_ms())
 
     def on_reply(error: ErrorCode, response: JoinGroupResponse | None) -> None:
-        context.reply(_response(context, request, error, response))
+        context.reply(_response(context, member_id, error, response))
 
     context.node.groups.submit(request.group_id, decide, on_reply)
     return None
@@ -42,12 +43,12 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
 
 def _response(
     context: RequestContext,
-    request: JoinGroupRequest,
+    member_id: str,
     error: ErrorCode,
     response: JoinGroupResponse | None,
 ) -> JoinGroupResponse:
     if response is None:
-        response = JoinGroupResponse(error_code=int(error), member_id=request.member_id)
+        response = JoinGroupResponse(error_code=int(error), member_id=member_id)
     if response.error_code != ErrorCode.NONE:
         response.protocol_name = None if context.api_version >= NULL_PROTOCOL_FROM else ""
     return response

@@ -5,8 +5,7 @@
 common case.
 
 Own keys: `log.flush.before.ack` (true: acknowledged means fsynced; false: Kafka's page-cache
-behaviour), `fencepost.event.loop`, `fencepost.accept.loss` and
-`fencepost.draft.fetch.quorum.records.api.key`.
+behaviour), and those that begin with `fencepost.`.
 
 Keys that Kafka had before 4.0 are in `REMOVED` or `REFUSED`, so that an older file says clearly
 what has become of them.

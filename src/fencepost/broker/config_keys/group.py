@@ -16,6 +16,7 @@ from fencepost.broker.config_keys.definition import (
     unused,
 )
 from fencepost.log.configdef import INT_MAX, at_least, between, distinct, each_of, one_of_any_case
+from fencepost.machines.group.memory import DEFAULT_GROUP_BYTES_MAX, DEFAULT_NODE_BYTES_MAX
 
 _GROUPS = (
     honoured("offsets.topic.num.partitions", INT, 50, at_least(1), "Of __consumer_offsets."),
@@ -50,6 +51,20 @@ _GROUPS = (
         "How long the first rebalance of a group waits for more members.",
     ),
     honoured("group.max.size", INT, INT_MAX, at_least(1), "Most members of a classic group."),
+    honoured(
+        "fencepost.group.max.bytes",
+        LONG,
+        DEFAULT_GROUP_BYTES_MAX,
+        at_least(1),
+        "Most memory for what the members of one classic group say: ids, metadata, assignments.",
+    ),
+    honoured(
+        "fencepost.groups.max.bytes",
+        LONG,
+        DEFAULT_NODE_BYTES_MAX,
+        at_least(1),
+        "The same for all groups of this node; the last quarter is for members of at most 16 KiB.",
+    ),
 )
 
 _CONSUMER = (

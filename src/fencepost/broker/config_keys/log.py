@@ -19,6 +19,7 @@ from fencepost.broker.config_keys.definition import (
     unused,
 )
 from fencepost.log.configdef import Validator, at_least
+from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES
 
 _TOPICS = (
     honoured("num.partitions", INT, 1, at_least(1), "Partitions of a topic that does not say."),
@@ -165,6 +166,13 @@ _FETCH = (
         1000,
         at_least(0),
         "Fetch sessions kept at once (KIP-227).",
+    ),
+    honoured(
+        "fencepost.fetch.session.cache.max.bytes",
+        LONG,
+        DEFAULT_MAX_BYTES,
+        at_least(0),
+        "Most memory for the partitions of all fetch sessions.",
     ),
 )
 

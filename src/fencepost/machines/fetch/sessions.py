@@ -30,9 +30,13 @@ An incremental answer has a partition iff it has records, an error, a diverging 
 replica, or another high watermark or log start than the client last heard. Partitions that had
 records go to the end of the session, so that a busy one cannot starve those behind it.
 
-A full cache makes room by evicting, in this order: a session that nobody used for
-`eviction_ms`; for a follower's fetch, a consumer's session; a smaller session that is older than
-`eviction_ms`. Otherwise there is no session for the newcomer.
+The cache is full when it has `max_slots` sessions, as in Kafka, or when their partitions take
+`max_bytes`: how many partitions a session has is up to the client, and they need not exist. A full
+cache makes room by evicting, in this order: sessions that nobody used for `eviction_ms`; for a
+follower's fetch, a consumer's session; a smaller session that is older than `eviction_ms`. If that
+is not enough nobody is evicted, and there is no session for the newcomer. A session that grows
+needs room as a newcomer does; where there is none it is closed, and its client hears
+FETCH_SESSION_ID_NOT_FOUND and asks for another with a full request, as if it had been evicted.
 
 Session ids are drawn by the shell (they should not be guessable); partitions are known by keys of
 its choosing.
@@ -42,7 +46,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -57,6 +61,11 @@ EPOCH_MAX: Final = (1 << 31) - 1
 
 DEFAULT_MAX_SLOTS: Final = 1_000
 """Kafka's default of `max.incremental.fetch.session.cache.slots`."""
+
+DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
+
+PARTITION_BYTES: Final = 320
+"""What a partition of a session takes at most, besides its topic's name."""
 
 DEFAULT_EVICTION_MS: Final = 120_000
 """Kafka's `min.incremental.fetch.session.eviction.ms`."""
@@ -73,7 +82,11 @@ def next_epoch(epoch: int) -> int:
 
 @dataclass(slots=True)
 class FetchWanted(Generic[Key]):
-    """A partition as a client asks for it: the fields of the wire's FetchPartition."""
+    """A partition as a client asks for it: the fields of the wire's FetchPartition.
+
+    In a session it also keeps what the client last heard of the partition: sessions may have very
+    many, so they are one object each.
+    """
 
     key: Key
     fetch_offset: int
@@ -81,6 +94,30 @@ class FetchWanted(Generic[Key]):
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
+    heard_high_watermark: int = _UNHEARD_OF
+    heard_log_start_offset: int = _UNHEARD_OF
+
+    def note(self, outcome: FetchOutcome) -> bool:
+        """Whether the client must hear of `outcome`; it then has."""
+        if outcome.error_code != ErrorCode.NONE:
+            # Whatever comes behind the error is news again.
+            self.heard_high_watermark = _UNHEARD_OF
+            return True
+        news = (
+            outcome.records_size_bytes > 0
+            or outcome.high_watermark != self.heard_high_watermark
+            or outcome.log_start_offset != self.heard_log_start_offset
+            or outcome.has_diverging_epoch
+            or outcome.has_preferred_replica
+        )
+        self.heard_high_watermark = outcome.high_watermark
+        self.heard_log_start_offset = outcome.log_start_offset
+        return news
+
+    def keep_heard(self, before: FetchWanted[Key]) -> None:
+        """The client asks anew for what it asked for `before`: it knows what it knew."""
+        self.heard_high_watermark = before.heard_high_watermark
+        self.heard_log_start_offset = before.heard_log_start_offset
 
 
 class FetchOutcome(NamedTuple):
@@ -94,34 +131,6 @@ class FetchOutcome(NamedTuple):
     has_preferred_replica: bool = False
 
 
-class _Entry(Generic[Key]):
-    """A partition of a session, and what the client last heard of it."""
-
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
-
-    def __init__(self, wanted: FetchWanted[Key]) -> None:
-        self.wanted = wanted
-        self.high_watermark = _UNHEARD_OF
-        self.log_start_offset = _UNHEARD_OF
-
-    def note(self, outcome: FetchOutcome) -> bool:
-        """Whether the client must hear of `outcome`; it then has."""
-        if outcome.error_code != ErrorCode.NONE:
-            # Whatever comes behind the error is news again.
-            self.high_watermark = _UNHEARD_OF
-            return True
-        news = (
-            outcome.records_size_bytes > 0
-            or outcome.high_watermark != self.high_watermark
-            or outcome.log_start_offset != self.log_start_offset
-            or outcome.has_diverging_epoch
-            or outcome.has_preferred_replica
-        )
-        self.high_watermark = outcome.high_watermark
-        self.log_start_offset = outcome.log_start_offset
-        return news
-
-
 class FetchSession(Generic[Key]):
     """One client's session."""
 
@@ -133,6 +142,7 @@ class FetchSession(Generic[Key]):
         "last_used_ms",
         "privileged",
         "session_id",
+        "size_bytes",
         "uses_topic_ids",
     )
 
@@ -145,19 +155,27 @@ class FetchSession(Generic[Key]):
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.entries: dict[Key, _Entry[Key]] = {}
+        self.size_bytes = 0
+        self.entries: dict[Key, FetchWanted[Key]] = {}
         self.evictable: tuple[bool, int, int] | None = None
 
-    def update(self, wanted: Iterable[FetchWanted[Key]], forgotten: Iterable[Key]) -> None:
+    def update(
+        self,
+        wanted: Iterable[FetchWanted[Key]],
+        forgotten: Iterable[Key],
+        size_of: Callable[[Key], int],
+    ) -> None:
         """Take over what an incremental request says; new partitions go to the end."""
         for key in forgotten:
-            self.entries.pop(key, None)
+            if self.entries.pop(key, None) is not None:
+                self.size_bytes -= size_of(key)
         for want in wanted:
-            entry = self.entries.get(want.key)
-            if entry is None:
-                self.entries[want.key] = _Entry(want)
+            before = self.entries.get(want.key)
+            if before is None:
+                self.size_bytes += size_of(want.key)
             else:
-                entry.wanted = want
+                want.keep_heard(before)
+            self.entries[want.key] = want
 
 
 class Finished(NamedTuple):
@@ -194,12 +212,21 @@ class FetchSessions(Generic[Key]):
         draw_session_id: Callable[[], int],
         *,
         max_slots: int = DEFAULT_MAX_SLOTS,
+        max_bytes: int = DEFAULT_MAX_BYTES,
         eviction_ms: int = DEFAULT_EVICTION_MS,
+        size_of: Callable[[Key], int] = lambda _: PARTITION_BYTES,
     ) -> None:
-        """`draw_session_id` gives numbers from 1 to 2**31 - 1; taken ones are drawn again."""
+        """`draw_session_id` gives numbers from 1 to 2**31 - 1; taken ones are drawn again.
+
+        `size_of` says how many bytes a session takes for a partition.
+        """
         self._draw_session_id = draw_session_id
         self._max_slots = max_slots
+        self._max_bytes = max_bytes
         self._eviction_ms = eviction_ms
+        self._size_of = size_of
+        self.used_bytes = 0
+        """What the partitions of all sessions take."""
         # Least recently used first.
         self._sessions: OrderedDict[int, FetchSession[Key]] = OrderedDict()
         # (privileged, partitions, id): the least valuable first, of sessions old enough to go
@@ -244,18 +271,24 @@ class FetchSessions(Generic[Key]):
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if uses_topic_ids != session.uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        session.update(wanted, forgotten)
+        before_bytes = session.size_bytes
+        session.update(wanted, forgotten, self._size_of)
+        self.used_bytes += session.size_bytes - before_bytes
         if not session.entries:
             self._remove(session_id)
             return FetchContext((), _finish_without_session)
+        if session.size_bytes > before_bytes and not self._make_room(
+            session.privileged, len(session.entries), 0, now_ms, session
+        ):
+            self._remove(session_id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         self._touch(session, now_ms)
         session.epoch = expected_epoch = next_epoch(session.epoch)
 
         def finish_increment(outcomes: Sequence[tuple[Key, FetchOutcome]], _: int) -> Finished:
             return self._answer_increment(session, expected_epoch, outcomes)
 
-        partitions = [entry.wanted for entry in session.entries.values()]
-        return FetchContext(partitions, finish_increment)
+        return FetchContext(list(session.entries.values()), finish_increment)
 
     def _answer_increment(
         self,
@@ -289,7 +322,8 @@ class FetchSessions(Generic[Key]):
         """Answer a full request; if there is room, its partitions become a session."""
         size = len(outcomes)
         everything = range(size)
-        if size == 0 or not self._make_room(is_follower, size, now_ms):
+        size_bytes = sum(self._size_of(want.key) for want in wanted)
+        if size == 0 or not self._make_room(is_follower, size, size_bytes, now_ms):
             return Finished(ErrorCode.NONE, NO_SESSION_ID, everything)
         session_id = self._draw_session_id()
         while session_id in self._sessions or session_id == NO_SESSION_ID:
@@ -297,27 +331,51 @@ class FetchSessions(Generic[Key]):
         session: FetchSession[Key] = FetchSession(
             session_id, privileged=is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
-        session.update(wanted, ())
+        session.update(wanted, (), self._size_of)
+        self.used_bytes += session.size_bytes
         for key, outcome in outcomes:
             session.entries[key].note(outcome)
         self._sessions[session_id] = session
         self._touch(session, now_ms)
         return Finished(ErrorCode.NONE, session_id, everything)
 
-    def _make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
-        if len(self._sessions) < self._max_slots:
-            return True
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None:
+    def _make_room(
+        self,
+        privileged: bool,
+        size: int,
+        size_bytes: int,
+        now_ms: int,
+        grown: FetchSession[Key] | None = None,
+    ) -> bool:
+        """Evict for a newcomer of `size_bytes`, or for what `grown` has by now; False: in vain."""
+        slots = len(self._sessions) + (grown is None) - self._max_slots
+        over_bytes = self.used_bytes + size_bytes - self._max_bytes
+        evicted = []
+        for session in self._evictable(privileged, size, now_ms):
+            if slots <= 0 and over_bytes <= 0:
+                break
+            if session is not grown:
+                evicted.append(session)
+                slots -= 1
+                over_bytes -= session.size_bytes
+        if slots > 0 or over_bytes > 0:
             return False
-        if now_ms - oldest.last_used_ms > self._eviction_ms:
-            self._remove(oldest.session_id)
-            return True
-        evictable = self._evictable_by_follower if privileged else self._evictable_by_all
-        if not evictable or (privileged, size, 0) < evictable[0]:
-            return False
-        self._remove(evictable[0][2])
+        for session in evicted:
+            self._remove(session.session_id)
         return True
+
+    def _evictable(self, privileged: bool, size: int, now_ms: int) -> Iterator[FetchSession[Key]]:
+        """The sessions that one of `size` partitions may displace, those that go first first."""
+        for session in self._sessions.values():
+            if now_ms - session.last_used_ms <= self._eviction_ms:
+                break
+            yield session
+        for value in self._evictable_by_follower if privileged else self._evictable_by_all:
+            if (privileged, size, 0) < value:
+                break
+            session = self._sessions[value[2]]
+            if now_ms - session.last_used_ms <= self._eviction_ms:
+                yield session
 
     def _touch(self, session: FetchSession[Key], now_ms: int) -> None:
         """The session was used: it is the youngest, and may be worth more or less than before."""
@@ -335,6 +393,8 @@ class FetchSessions(Generic[Key]):
 
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.used_bytes -= session.size_bytes
         if session is not None and session.evictable is not None:
             self._forget_value(session.evictable)
             session.evictable = None

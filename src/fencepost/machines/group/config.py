@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from fencepost.machines.group.memory import DEFAULT_GROUP_BYTES_MAX
+
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a member that was never in a generation may wait in JoinGroup. It cannot heartbeat and
 may be gone; while it counts, the rebalance cannot end without it."""
@@ -15,12 +17,13 @@ MAX_PENDING_MEMBERS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Kafka's keys are in the comments; defaults are Kafka's."""
+    """The keys are in the comments; defaults are Kafka's where the key is."""
 
     min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
     max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
     initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
     max_size: int = (1 << 31) - 1  # group.max.size
+    max_bytes: int = DEFAULT_GROUP_BYTES_MAX  # fencepost.group.max.bytes
     offset_metadata_max_length: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_ms: int = 7 * 24 * 60 * 60_000  # offsets.retention.minutes
     offsets_retention_check_ms: int = 600_000  # offsets.retention.check.interval.ms

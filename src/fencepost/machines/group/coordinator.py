@@ -32,7 +32,8 @@ from fencepost.machines.group.commits import Commits
 from fencepost.machines.group.config import GroupConfig
 from fencepost.machines.group.decision import EXPIRY_TIMER, Decision, Shard, TimerName
 from fencepost.machines.group.membership import Caller, Membership
-from fencepost.machines.group.model import ClassicGroup, GroupState
+from fencepost.machines.group.memory import GroupMemory
+from fencepost.machines.group.model import GROUP_METADATA_VERSION, ClassicGroup, GroupState
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import LeaveGroupRequest
@@ -50,7 +51,6 @@ from fencepost.wire.records.group import (
 )
 from fencepost.wire.types import Uuid
 
-GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION = 1
 
@@ -58,8 +58,11 @@ OFFSET_COMMIT_WITH_EXPIRY_VERSION = 1
 class GroupCoordinator:
     """See the module."""
 
-    def __init__(self, config: GroupConfig | None = None) -> None:
-        self._shard = Shard(config or GroupConfig())
+    def __init__(
+        self, config: GroupConfig | None = None, memory: GroupMemory | None = None
+    ) -> None:
+        """`memory` is shared by the coordinators of a node."""
+        self._shard = Shard(config or GroupConfig(), memory=memory or GroupMemory())
         self._membership = Membership(self._shard)
         self._commits = Commits(self._shard)
 
@@ -67,6 +70,16 @@ class GroupCoordinator:
     def groups(self) -> dict[str, ClassicGroup]:
         """The groups by id; to be read only."""
         return self._shard.groups
+
+    # Bounds
+
+    def limit_records(self, max_bytes: int) -> None:
+        """`__consumer_offsets` takes batches of at most `max_bytes`."""
+        self._shard.record_bytes_max = max_bytes
+
+    def discard(self) -> None:
+        """The coordinator is thrown away: its groups take no memory any more."""
+        self._shard.discard()
 
     # State
 
@@ -122,12 +135,15 @@ class GroupCoordinator:
             if group is None:
                 group = self._shard.groups[group_id] = ClassicGroup(group_id)
             group.take_over(value)
+            self._shard.count(group_id)
         elif group is not None:
             # Only empty groups are deleted. Offsets that are left make it a simple one.
             fresh = ClassicGroup(group_id)
             fresh.pending_members = group.pending_members
+            fresh.measure()
             self._shard.groups[group_id] = fresh
             self._shard.maybe_forget(group_id)
+            self._shard.count(group_id)
 
     def clock_set(self, by_ms: int) -> None:
         """The clock that tells the time of requests was set by so much, backwards if negative.
@@ -143,11 +159,15 @@ class GroupCoordinator:
 
     def decide_join_group(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Decision:
         """JoinGroup v0-9; replies JoinGroupResponse, perhaps much later."""
-        return self._membership.join(request, caller, now_ms)
+        decision = self._membership.join(request, caller, now_ms)
+        self._shard.count(request.group_id)
+        return decision
 
     def decide_sync_group(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Decision:
         """SyncGroup v0-5; replies SyncGroupResponse, perhaps later."""
-        return self._membership.sync(request, caller, now_ms)
+        decision = self._membership.sync(request, caller, now_ms)
+        self._shard.count(request.group_id)
+        return decision
 
     def decide_heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Decision:
         """Heartbeat v0-4; replies HeartbeatResponse."""
@@ -157,7 +177,9 @@ class GroupCoordinator:
         self, request: LeaveGroupRequest, caller: Caller, now_ms: int
     ) -> Decision:
         """LeaveGroup v0-5, its members in `members`; replies LeaveGroupResponse."""
-        return self._membership.leave(request, caller, now_ms)
+        decision = self._membership.leave(request, caller, now_ms)
+        self._shard.count(request.group_id)
+        return decision
 
     def decide_offset_commit(
         self, request: OffsetCommitRequest, api_version: int, token: Any, now_ms: int
@@ -201,15 +223,18 @@ class GroupCoordinator:
 
     def decide_timer(self, name: TimerName, now_ms: int) -> Decision:
         """A timer that a decision armed has reached its deadline."""
-        kind = name[0]
+        if name == EXPIRY_TIMER:
+            return self._commits.expire(now_ms)
+        kind, group_id = name[0], name[1]
         if kind == "session":
-            return self._membership.session_expired(name[1], name[2], now_ms)
-        if kind == "join":
-            return self._membership.join_expired(name[1], now_ms)
-        if kind == "sync":
-            return self._membership.sync_expired(name[1], now_ms)
-        assert name == EXPIRY_TIMER, name
-        return self._commits.expire(now_ms)
+            decision = self._membership.session_expired(group_id, name[2], now_ms)
+        elif kind == "join":
+            decision = self._membership.join_expired(group_id, now_ms)
+        else:
+            assert kind == "sync", name
+            decision = self._membership.sync_expired(group_id, now_ms)
+        self._shard.count(group_id)
+        return decision
 
     # Comparing
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.machines.group.config import GroupConfig
+from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.model import ClassicGroup
 from fencepost.machines.group.offsets import OffsetStore
 from fencepost.wire.message import Message
@@ -21,6 +22,9 @@ TimerName = tuple[str, ...]
 """("session", group, member), ("join", group), ("sync", group) or ("expiry",)."""
 
 EXPIRY_TIMER: TimerName = ("expiry",)
+
+DEFAULT_RECORD_BYTES_MAX = 1024 * 1024 + 12
+"""Kafka's default of `max.message.bytes`."""
 
 
 def session_timer(group_id: str, member_id: str) -> TimerName:
@@ -63,9 +67,29 @@ class Shard:
     config: GroupConfig
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
     offsets: OffsetStore = field(default_factory=OffsetStore)
+    memory: GroupMemory = field(default_factory=GroupMemory)
+    """What all groups of the node take together; the shards of a node share it."""
+    record_bytes_max: int = DEFAULT_RECORD_BYTES_MAX
+    """The largest batch that `__consumer_offsets` takes (its `max.message.bytes`), in bytes."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """What each group of the shard has been counted with in `memory`, in bytes."""
+
+    def count(self, group_id: str) -> None:
+        """The group may have changed its size, or be gone."""
+        group = self.groups.get(group_id)
+        size_bytes = 0 if group is None else group.size_bytes
+        self.memory.used_bytes += size_bytes - self.counted.pop(group_id, 0)
+        if size_bytes:
+            self.counted[group_id] = size_bytes
+
+    def discard(self) -> None:
+        """The shard's groups are not here any more: they take nothing."""
+        self.memory.used_bytes -= sum(self.counted.values())
+        self.counted.clear()
 
     def maybe_forget(self, group_id: str) -> None:
         """Drop a group of which nothing is known any more."""
         group = self.groups.get(group_id)
         if group is not None and group.is_forgettable and not self.offsets.has_any(group_id):
             del self.groups[group_id]
+            self.count(group_id)

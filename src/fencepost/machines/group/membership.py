@@ -19,6 +19,12 @@ except one that was never in a generation: nothing else would ever remove it (se
 `NEW_MEMBER_JOIN_TIMEOUT_MS`). A deadline that moves does not move its timer; the timer is armed
 again when it fires too early, so a heartbeat is one assignment.
 
+What members say is bounded in three ways. Who says more for one protocol than a record of
+`__consumer_offsets` can have is refused with MESSAGE_TOO_LARGE, which clients do not retry; a group
+has `fencepost.group.max.bytes` (GROUP_MAX_SIZE_REACHED); and all groups of a node share what
+`memory` has (COORDINATOR_NOT_AVAILABLE: it is worth asking again). An assignment that is too large
+to be written is answered as Kafka does, with UNKNOWN_SERVER_ERROR and another rebalance.
+
 A request that takes the place of one that waits (the client gave up and retried) has the older one
 answered with REBALANCE_IN_PROGRESS.
 """
@@ -29,10 +35,13 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
 from fencepost.machines.group.decision import Decision, Shard, session_timer
+from fencepost.machines.group.memory import member_bytes
 from fencepost.machines.group.model import ClassicGroup, GroupState, Member, Protocols, protocols_of
 from fencepost.machines.group.rebalance import (
     assigned,
+    assignments_of,
     complete_join,
+    fits_in_record,
     join_time_is_over,
     joined,
     maybe_complete_join,
@@ -65,6 +74,9 @@ SKIPS_ASSIGNMENT_FROM: Final = 9  # KIP-814
 
 STRING_BYTES_MAX: Final = 32_767
 """The longest string on the wire, and so the longest member id."""
+
+RECORD_ALLOWANCE_BYTES: Final = 256
+"""What a group's record has besides the metadata of a member, if its names are not long ones."""
 
 _EMPTY: Final = GroupState.EMPTY
 _PREPARING: Final = GroupState.PREPARING_REBALANCE
@@ -136,7 +148,10 @@ class Membership:
             group = self._shard.groups[request.group_id] = ClassicGroup(request.group_id)
         protocols = protocols_of(request.protocols)
         join = _Join(decision, request, caller, group, protocols, now_ms)
-        if not self._has_room(group, member_id):
+        too_large = self._refuse_size(join)
+        if too_large is not None:
+            join.refuse(too_large, member_id)
+        elif not self._has_room(group, member_id):
             self._turn_away(join)
         elif not group.supports(request.protocol_type, [name for name, _ in protocols]):
             join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
@@ -160,6 +175,27 @@ class Membership:
             waits = member is not None and member.awaits_join
             return waits or group.joined_count < self._config.max_size
         return member is not None or len(group.members) < self._config.max_size
+
+    def _refuse_size(self, join: _Join) -> ErrorCode | None:
+        """Why what the member says is too much, if it is; see the module."""
+        group, request, caller = join.group, join.request, join.caller
+        texts = (
+            request.member_id or f"{caller.client_id}-{caller.uuid}",
+            request.group_instance_id,
+            caller.client_id,
+            caller.client_host,
+        )
+        longest = max((len(data) for _, data in join.protocols), default=0)
+        if longest + RECORD_ALLOWANCE_BYTES > self._shard.record_bytes_max:
+            return ErrorCode.MESSAGE_TOO_LARGE
+        known = group.members.get(request.member_id)
+        before_bytes = 0 if known is None else known.size_bytes
+        more_bytes = member_bytes(join.protocols, b"", *texts) - before_bytes
+        if more_bytes > 0 and group.size_bytes + more_bytes > self._config.max_bytes:
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        if not self._shard.memory.admits(more_bytes):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return None
 
     def _turn_away(self, join: _Join) -> None:
         member = join.group.members.get(join.request.member_id)
@@ -191,7 +227,7 @@ class Membership:
             join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
             # Whoever does not read this answer does not come back, and leaves no member behind.
-            group.pending_members[new_id] = None
+            group.add_pending(new_id)
             deadline_ms = join.now_ms + request.session_timeout_ms
             join.decision.set_timer(session_timer(group.group_id, new_id), deadline_ms)
             join.refuse(ErrorCode.MEMBER_ID_REQUIRED, new_id)
@@ -248,7 +284,7 @@ class Membership:
     def _update(self, join: _Join, member: Member) -> None:
         """A member joins again, perhaps with other protocols; an older request of it is void."""
         refuse_waiting(join.decision, member, ErrorCode.REBALANCE_IN_PROGRESS)
-        member.protocols = join.protocols
+        join.group.set_protocols(member, join.protocols)
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         member.session_timeout_ms = join.request.session_timeout_ms
         member.join_token = join.caller.token
@@ -275,14 +311,16 @@ class Membership:
         reason = f"static member {member.instance_id} is {new_id} now; {join.reason}"
         if group.state is _PREPARING:
             maybe_complete_join(decision, group, now_ms)
-        elif group.state is _COMPLETING or group.select_protocol() != group.protocol:
+        elif (
+            group.state is _COMPLETING
+            or group.select_protocol() != group.protocol
+            or not fits_in_record(group, assignments_of(group), self._shard.record_bytes_max)
+        ):
             prepare_rebalance(decision, group, self._config, reason, now_ms)
         else:
             assert group.state is _STABLE
             member.join_token = None
-            store(
-                decision, group, {m.member_id: m.assignment for m in group.members.values()}, now_ms
-            )
+            store(decision, group, assignments_of(group), now_ms)
             decision.notes.append(f"group {group.group_id}: {reason}")
             if join.caller.api_version >= SKIPS_ASSIGNMENT_FROM:
                 leads = group.is_leader(new_id)
@@ -338,9 +376,8 @@ class Membership:
                 return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is _PREPARING else None
 
-    @staticmethod
     def _store_assignment(
-        decision: Decision, group: ClassicGroup, request: SyncGroupRequest, now_ms: int
+        self, decision: Decision, group: ClassicGroup, request: SyncGroupRequest, now_ms: int
     ) -> None:
         """The leader has assigned: write it down and let everybody have theirs.
 
@@ -348,6 +385,9 @@ class Membership:
         """
         given = {one.member_id: bytes(one.assignment) for one in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        if not fits_in_record(group, assignments, self._shard.record_bytes_max):
+            self._refuse_assignment(decision, group, now_ms)
+            return
         store(decision, group, assignments, now_ms)
         for member_id, member in group.members.items():
             if member.sync_token is not None:
@@ -357,6 +397,18 @@ class Membership:
         decision.notes.append(
             f"group {group.group_id}: {request.member_id} assigned generation {group.generation}"
         )
+
+    def _refuse_assignment(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+        """The assignment cannot be written: whoever waits hears so, and the group tries again."""
+        for member in group.members.values():
+            if member.sync_token is not None:
+                refuse_waiting(decision, member, ErrorCode.UNKNOWN_SERVER_ERROR)
+                touch(decision, group, member, now_ms)
+        reason = (
+            f"the assignment of {group.leader_id} is more than the "
+            f"{self._shard.record_bytes_max} bytes that __consumer_offsets takes"
+        )
+        prepare_rebalance(decision, group, self._config, reason, now_ms)
 
     # Heartbeat
 

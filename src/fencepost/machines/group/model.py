@@ -30,12 +30,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
+from fencepost.machines.group.memory import group_bytes, member_bytes, pending_member_bytes
 from fencepost.wire.errors import DecodeError, ErrorCode
 from fencepost.wire.records.consumer import ConsumerProtocolSubscription
 from fencepost.wire.records.group import GroupMetadataValue, MemberMetadata
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _VERSION_BYTES: Final = 2
+GROUP_METADATA_VERSION: Final = 3
+"""The version in which a group's record is written."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """What a member supports, its favourite first: (name, metadata)."""
@@ -135,6 +138,12 @@ class Member:
             self.protocols = before.protocols
 
     @property
+    def size_bytes(self) -> int:
+        """What the member takes of memory, as far as clients decide it."""
+        texts = (self.member_id, self.instance_id, self.client_id, self.client_host)
+        return member_bytes(self.protocols, self.assignment, *texts)
+
+    @property
     def awaits_join(self) -> bool:
         """Whether a JoinGroup request of it waits."""
         return self.join_token is not None
@@ -157,6 +166,8 @@ class ClassicGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
+        self.size_bytes = group_bytes(group_id)
+        """What the group and its members take of memory, as far as clients decide it."""
         self.stored: GroupMetadataValue | None = None
         self.state = GroupState.EMPTY
         self.generation = 0
@@ -192,6 +203,7 @@ class ClassicGroup:
             if stored.member_id in before:
                 member.keep_soft_half(before[stored.member_id])
             self.members[member.member_id] = member
+        self.measure()
         self._index_static_members()
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         self.is_initial_rebalance = False
@@ -237,16 +249,50 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
-        self.pending_members.pop(member.member_id, None)
+        self.size_bytes += member.size_bytes
+        self._drop_pending(member.member_id)
+
+    def add_pending(self, member_id: str) -> None:
+        """An id is given out; whoever got it may come back with it."""
+        assert member_id not in self.pending_members
+        self.pending_members[member_id] = None
+        self.size_bytes += pending_member_bytes(member_id)
+
+    def _drop_pending(self, member_id: str) -> None:
+        if member_id in self.pending_members:
+            del self.pending_members[member_id]
+            self.size_bytes -= pending_member_bytes(member_id)
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """A member supports something else from now on."""
+        self.size_bytes -= member.size_bytes
+        member.protocols = protocols
+        self.size_bytes += member.size_bytes
+
+    def clear_assignments(self) -> None:
+        """Nobody is to read anything until the leader assigns anew."""
+        for member in self.members.values():
+            member.assignment = b""
+        self.measure()
+
+    def measure(self) -> None:
+        """Count `size_bytes` anew."""
+        self.size_bytes = (
+            group_bytes(self.group_id)
+            + sum(member.size_bytes for member in self.members.values())
+            + sum(map(pending_member_bytes, self.pending_members))
+        )
 
     def remove(self, member_id: str) -> None:
         """Forget a member or a pending member; the next in line leads if it did."""
         member = self.members.pop(member_id, None)
-        if member is not None and member.instance_id is not None:
-            self.static_members.pop(member.instance_id, None)
+        if member is not None:
+            self.size_bytes -= member.size_bytes
+            if member.instance_id is not None:
+                self.static_members.pop(member.instance_id, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_members.pop(member_id, None)
+        self._drop_pending(member_id)
         self.pending_sync.pop(member_id, None)
 
     def replace_static(self, old_id: str, new_id: str) -> tuple[Member, Member]:
@@ -264,6 +310,7 @@ class ClassicGroup:
             old.assignment,
         )
         self.members[new_id] = new
+        self.size_bytes += new.size_bytes - old.size_bytes
         self.static_members[old.instance_id] = new_id
         if self.leader_id == old_id:
             self.leader_id = new_id

@@ -6,6 +6,7 @@ records, answers to requests that wait, timers. `membership` says when they are 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fencepost.machines.group.config import GroupConfig
@@ -15,13 +16,15 @@ from fencepost.machines.group.decision import (
     session_timer,
     sync_timer,
 )
-from fencepost.machines.group.model import ClassicGroup, GroupState, Member
+from fencepost.machines.group.model import GROUP_METADATA_VERSION, ClassicGroup, GroupState, Member
 from fencepost.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from fencepost.wire.api.sync_group import SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.group import GroupMetadataKey
+from fencepost.wire.records.group import GroupMetadataKey, encode_key, encode_value
 
 _REASON_LENGTH_MAX: Final = 255
+BATCH_OVERHEAD_BYTES: Final = 96
+"""What a batch of one record has besides its key and value, at most."""
 
 _PREPARING: Final = GroupState.PREPARING_REBALANCE
 _COMPLETING: Final = GroupState.COMPLETING_REBALANCE
@@ -94,8 +97,8 @@ def prepare_rebalance(
     """Begin the first half of a rebalance."""
     assert group.state is not _PREPARING
     if group.state is _COMPLETING:
+        group.clear_assignments()
         for member in group.members.values():
-            member.assignment = b""
             if member.sync_token is not None:
                 refuse_waiting(decision, member, ErrorCode.REBALANCE_IN_PROGRESS)
                 touch(decision, group, member, now_ms)
@@ -210,6 +213,20 @@ def store(
     """Write the group down with these assignments; it is stable, or empty, once that is applied."""
     record = group.as_record(assignments, now_ms)
     decision.records.append((GroupMetadataKey(group=group.group_id), record))
+
+
+def assignments_of(group: ClassicGroup) -> dict[str, bytes]:
+    """What each member has been assigned."""
+    return {member.member_id: member.assignment for member in group.members.values()}
+
+
+def fits_in_record(
+    group: ClassicGroup, assignments: Mapping[str, bytes], record_bytes_max: int
+) -> bool:
+    """Whether the group can be written down with these assignments: as one batch of one record."""
+    value = encode_value(group.as_record(assignments, -1), GROUP_METADATA_VERSION)
+    key = encode_key(GroupMetadataKey(group=group.group_id))
+    return len(key) + len(value) + BATCH_OVERHEAD_BYTES <= record_bytes_max
 
 
 # Answers
