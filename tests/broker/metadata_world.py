@@ -169,7 +169,6 @@ class MetadataWorld:
         self.acked = 0
         self.images: list[ClusterImage] = []
         self.deltas: list[ImageDelta] = []
-        self.broken: list[str] = []
         self.log_dir: LogDir
         self.ports: WorldPorts
         self.host: MetadataHost
@@ -186,7 +185,6 @@ class MetadataWorld:
             self.config,
             self.settings,
             now_ms=self.timers.now_ms,
-            on_broken=self.broken.append,
             draw=lambda below: below // 2,
             accept_loss=accept_loss,
         )
@@ -236,6 +234,11 @@ class MetadataWorld:
         """As many more."""
         for _ in range(count):
             self.create_topic()
+
+    @property
+    def broken(self) -> list[str]:
+        """Why the quorum machine has given up since the last start."""
+        return self.ports.failures
 
     @property
     def topics_in_image(self) -> int:

@@ -14,6 +14,7 @@ from fencepost.broker.node import Node, StartError
 from fencepost.broker.replicas import ReplicaManager
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.controller import Controller
+from fencepost.machines.quorum import Role
 
 from .conftest import QUICK
 from .topic_requests import make_topic
@@ -93,3 +94,15 @@ def test_a_start_that_fails_ends_the_process_with_one(tmp_path, monkeypatch, err
     (line,) = (one for one in logged.records if "cannot start" in one.getMessage())
     assert line.getMessage().startswith(f"cannot start: {error.__name__}")
     assert line.exc_info
+
+
+def test_a_node_that_cannot_follow_the_metadata_leads_no_quorum_until_it_has_stopped(node_factory):
+    """Its controller would decide by an image that its other parts do not have."""
+    running = node_factory()
+    node = running.node
+    running.call(node.metadata.on_image, refuse(KeyError("topic")))
+    running.call(node.controller.submit, lambda one: one.decide_no_op(), lambda *_: None)
+    reason, exit_code = running.call(node.stop_requested)
+    assert "cannot be followed: KeyError: 'topic'" in reason and exit_code == 1
+    assert running.call(lambda: node.metadata.machine.role) is Role.FAILED
+    assert running.call(lambda: node.controller.controller) is None

@@ -11,7 +11,9 @@ from fencepost.machines.effects import (
     Append,
     DiskFailed,
     Effect,
+    Fail,
     Persist,
+    Persisted,
     Reply,
     SendAfterPersist,
     Truncate,
@@ -30,6 +32,8 @@ class Obeying:
             return [Reply("waiting", "refused")]
         if isinstance(input_, Exception):
             raise input_
+        if isinstance(input_, Persisted):
+            return []
         return list(input_)
 
 
@@ -104,6 +108,15 @@ def test_what_it_held_back_never_leaves() -> None:
     with pytest.raises(LookupError):
         world.driver.feed("a", CUT)
     world.driver.persisted("a", 7)
+    assert world.sent == []
+
+
+def test_a_machine_that_gives_up_says_nothing_more() -> None:
+    world = shell("a")
+    world.driver.feed("a", [Persist(Append([b""], 1)), SendAfterPersist(2, "we hold it")])
+    world.driver.feed("a", [Fail("it makes no sense")])
+    world.driver.persisted("a", 7)
+    assert world.failures == [("a", "it makes no sense")]
     assert world.sent == []
 
 

@@ -141,6 +141,10 @@ TABLE: dict[str, tuple[Any, dict[str, str]]] = {
         lambda _: DiskFailed("gone"),
         {role: "failed e5: fail" for role in ROLES if role != "failed"} | {"failed": "failed e5:"},
     ),
+    "image failed": (
+        lambda _: inputs.ImageFailed("no such topic"),
+        {role: "failed e5: fail" for role in ROLES if role != "failed"} | {"failed": "failed e5:"},
+    ),
     "vote asked in an older epoch": (
         lambda _: vote(EPOCH - 1, log=(3, 9)),
         {role: f"{role} e5: !74" for role in ROLES if role != "failed"}

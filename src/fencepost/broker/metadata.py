@@ -20,7 +20,9 @@ is at any time. A leader catches up at once: it decides by its image.
 
 A committed record that does not decode or does not fit the image means a damaged log or a mistake
 of ours, and so does whatever else goes wrong here. The node must not go on with an image that
-nobody else has, or that some of its parts have not heard of: `on_broken` is called.
+nobody else has, or that some of its parts have not heard of: the quorum machine is told
+(`ImageFailed`) and fails. From then on it leads nobody, votes for nobody and answers nobody, and
+whoever runs the node hears of it through the driver.
 
 Everything here runs over `MachinePorts`: a simulator hosts this very class.
 """
@@ -49,6 +51,7 @@ from fencepost.machines.quorum import QuorumMachine, QuorumState, Role, Start
 from fencepost.machines.quorum.inputs import (
     DraftBounds,
     FetchBounds,
+    ImageFailed,
     LogDamaged,
     SnapshotBounds,
 )
@@ -81,7 +84,6 @@ class MetadataHost:
         store: SnapshotStore,
         machine: QuorumMachine,
         write_state: Callable[[QuorumState], None],
-        on_broken: Callable[[str], None],
         *,
         write_starts: Callable[[], None],
         rules: SnapshotRules,
@@ -97,7 +99,6 @@ class MetadataHost:
         """What the first active controller is to write, as formatting left it; none: defaults."""
         self._ports = ports
         self._write_state = write_state
-        self._on_broken = on_broken
         self._draw = draw
         self._keeper = SnapshotKeeper(
             ports,
@@ -190,11 +191,17 @@ class MetadataHost:
 
     def _apply(self, replay: Replay) -> None:
         """Take over what is committed; everybody hears of it."""
-        old = self.image
         replayed = self._replayed(replay)
         if replayed is None:
             return
-        new, delta = replayed
+        if replay.next_offset > self._applied:
+            self._take_over(replay, *replayed)
+        if replay.damage is not None:
+            self._meet_damage(replay)
+
+    def _take_over(self, replay: Replay, new: ClusterImage, delta: ImageDelta | None) -> None:
+        """There is a new image; `delta` is its difference from the old one, if that is known."""
+        old = self.image
         self.image = new
         self._applied = replay.next_offset
         if replay.snapshot is not None:
@@ -205,8 +212,6 @@ class MetadataHost:
             callback(new, delta)
         header = header_at(self.machine.voter_history, new.offset, replay.timestamp_ms)
         self._taker.note(new, header, replay.log_bytes)
-        if replay.damage is not None:
-            self._meet_damage(replay)
 
     def _replayed(self, replay: Replay) -> tuple[ClusterImage, ImageDelta | None] | None:
         """The image with everything that is replayed, and its difference if that is known already.
@@ -221,11 +226,10 @@ class MetadataHost:
                 draft = apply_records(image, replay)
                 new = draft.standing_at(replay.next_offset - 1, replay.epoch)
         except (ReplayError, WireError, BatchError, SnapshotError) as error:
-            self._broken = True
             log.critical(
                 "the metadata cannot be applied behind %d: %s", replay.next_offset - 1, error
             )
-            self._on_broken(f"the metadata log cannot be applied: {error}")
+            self._fail(f"the metadata log cannot be applied: {error}")
             return None
         if ahead is None or ahead.old is not self.image or replay.log_bytes:
             return new, None
@@ -244,9 +248,8 @@ class MetadataHost:
         else:
             log.error("the metadata log cannot be read, and is to be mended: %s", replay.damage)
             return
-        self._broken = True
         log.critical("the metadata log cannot be read, %s: %s", end, replay.damage)
-        self._on_broken(f"the metadata log cannot be read, {end}: {replay.damage}")
+        self._fail(f"the metadata log cannot be read, {end}: {replay.damage}")
 
     def _waits_for_mending(self) -> bool:
         """Whether what is to be read next is known to be damaged, and nobody has mended it yet."""
@@ -307,17 +310,22 @@ class MetadataHost:
                 machine.unsound_in_epoch,
                 machine.end_offset,
             )
-        try:
-            for callback in self._on_step:
+        for callback in self._on_step:
+            try:
                 callback()
-        except Exception as error:  # noqa: BLE001 - nobody else would hear of it
-            self._break(error)
+            except Exception as error:  # noqa: BLE001 - nobody else would hear of it
+                self._break(error)
 
     def _feed(self, input_: Any) -> None:
         self._ports.driver.feed(METADATA_KEY, input_)
 
     def _break(self, error: Exception) -> None:
         """Something that nobody has foreseen: the node cannot go on as if nothing were."""
-        self._broken = True
         log.error("following the metadata log failed", exc_info=error)
-        self._on_broken(f"the metadata log cannot be followed: {describe(error)}")
+        self._fail(f"the metadata log cannot be followed: {describe(error)}")
+
+    def _fail(self, reason: str) -> None:
+        """This node goes by the image no further; the machine fails, and ends the node."""
+        if not self._broken:
+            self._broken = True
+            self._feed(ImageFailed(reason))

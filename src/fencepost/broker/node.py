@@ -283,7 +283,7 @@ class Node:
         ports, config = self.ports, self.config
         part = self.controller_part
         bound = part.bound if part is not None else []
-        self.metadata = self.storage.metadata_host(ports, config, self.fail, bound)
+        self.metadata = self.storage.metadata_host(ports, config, bound)
         quorum = QuorumChannel(
             self.peers,
             ports.driver,

@@ -213,7 +213,6 @@ class Storage:
         self,
         ports: AsyncPorts,
         config: BrokerConfig,
-        on_broken: Callable[[str], None],
         bound: Sequence[Endpoint] = (),
     ) -> MetadataHost:
         """The metadata log and the quorum machine in front of it. LogError, OSError.
@@ -231,7 +230,6 @@ class Storage:
             quorum_config(config, self.cluster_id, directory_id, bound),
             metadata_log_settings(config),
             now_ms=self._now_ms,
-            on_broken=on_broken,
             accept_loss=METADATA_KEY in self._accept_loss,
         )
 

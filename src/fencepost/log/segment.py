@@ -12,9 +12,11 @@ An index may have rotted, too, and point at something that is not a batch of its
 finds damage the indexes are made anew and the search is repeated; only if that does not help is the
 log damaged.
 
-Batches that this process appended, or scanned during recovery, are known to be sound. The others
-(of a log that was closed cleanly) have their CRC checked the first time they are read:
-`_sound_from` and `_sound_to` bound the stretch that needs no more checking.
+Batches that this process appended, or scanned during recovery, were sound then. The others (of a
+log that was closed cleanly) have their CRC checked the first time they are read: `_sound_from` and
+`_sound_to` bound the stretch that readers who check by themselves (consumers, followers) get
+without another look. A disk can rot at any time, so `batches`, of which state is made here, checks
+every CRC whatever was checked before.
 
 The file of a segment is opened, and its indexes are loaded, when they are needed; `SegmentCache`
 lets go of them.
@@ -503,13 +505,19 @@ class Segment:
     # ---- reading
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes between two batch boundaries, sound. CorruptFileError, OSError."""
+        """The bytes between two batch boundaries, found sound now or before.
+
+        CorruptFileError, OSError.
+        """
         data = self.file.read_at(end - start, start)
         if len(data) < end - start:
             raise CorruptFileError(self.path(), f"ends before {end}", start + len(data))
-        if not (self._sound_from <= start and end <= self._sound_to):
+        if not self._was_sound(start, end):
             self._check(data, start, end)
         return data
+
+    def _was_sound(self, start: int, end: int) -> bool:
+        return self._sound_from <= start and end <= self._sound_to
 
     def _check(self, data: bytes, start: int, end: int) -> None:
         position, expected, path = 0, self.base_offset, self.path()
@@ -536,7 +544,7 @@ class Segment:
         self._sound_from, self._sound_to = 0, self.size_bytes
 
     def batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The whole batches between two positions, sound. CorruptFileError, OSError."""
+        """The whole batches between two positions, all checked now. CorruptFileError, OSError."""
         path = self.path()
         while start < end:
             stop = self.boundary_at_most(start, min(start + _BATCHES_CHUNK_BYTES, end))
@@ -544,10 +552,14 @@ class Segment:
                 stop = start + self.batch_size_at(start)
                 if stop == start or stop > end:
                     return
+            is_checked = not self._was_sound(start, stop)
             data = memoryview(self.read(start, stop))
             position = 0
             while position < len(data):
                 header = header_at(path, data, position, start + position)
+                if not (is_checked or check_crc(data, position, header)):
+                    self._sound_from = self._sound_to = 0  # nor may the rest be sound any more
+                    raise CorruptFileError(path, "a batch fails its CRC", start + position)
                 yield header, data[position : position + header.size_bytes]
                 position += header.size_bytes
             start = stop

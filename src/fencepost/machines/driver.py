@@ -187,6 +187,11 @@ class Driver:
         hosted = self._hosted.get(key)
         return hosted is not None and hosted.disk_has_failed
 
+    def is_broken(self, key: Key) -> bool:
+        """Whether a step of the machine has ended in an error that nobody foresaw."""
+        hosted = self._hosted.get(key)
+        return hosted is not None and hosted.is_broken
+
     def timer_fired(self, key: Key, name: str) -> None:
         """A timer reached its deadline."""
         self.feed(key, TimerFired(name))
@@ -239,6 +244,7 @@ class Driver:
         elif kind is SendAfterPersist:
             self._send_after_persist(key, hosted, effect)  # type: ignore[arg-type]
         elif kind is Fail:
+            hosted.held.clear()  # it says nothing more
             self._ports.failed(key, effect.reason)  # type: ignore[union-attr]
         else:
             raise AssertionError(f"unknown effect {effect!r}")

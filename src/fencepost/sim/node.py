@@ -7,6 +7,7 @@ is left of what was not synced), or with the product itself giving up.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from fencepost.sim.clock import NodeClock
 from fencepost.sim.disk import SimDisk
 from fencepost.sim.opening import CLUSTER_ID, directory_of, open_node
 from fencepost.sim.ports import NodeTimers, SimPorts
+from fencepost.sim.product_log import FORESEEN
 from fencepost.sim.truth import NodeView, Violation
 from fencepost.wire.api.vote import VoteResponse
 from fencepost.wire.message import Message
@@ -195,12 +197,13 @@ class SimNode:
             self.resume()
 
     def machine_failed(self, key: Hashable, reason: str) -> None:
-        """The machine said that it cannot go on: the process ends, as a broker's does."""
-        self._give_up(reason)
+        """The machine said that it cannot go on: the process ends, as a broker's does.
 
-    def broken(self, reason: str) -> None:
-        """The metadata host cannot go on; likewise."""
-        self._give_up(reason)
+        A step that ended in an error which nobody foresaw raises it, too, and is judged by that.
+        """
+        error = sys.exc_info()[1] if self.ports.driver.is_broken(key) else None
+        if error is None or isinstance(error, FORESEEN):
+            self._give_up(reason)
 
     def _give_up(self, reason: str) -> None:
         if not self.is_excused:

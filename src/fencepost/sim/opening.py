@@ -112,7 +112,6 @@ def open_node(node: SimNode) -> MetadataHost:
             SnapshotRules(options.snapshot_bytes, options.snapshot_interval_ms),
         ),
         now_ms=node.now_ms(),
-        on_broken=node.broken,
         draw=node.draw,
         machine_class=world.rules.machine,
     )

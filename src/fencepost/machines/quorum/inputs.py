@@ -339,11 +339,22 @@ class LogDamaged:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class ImageFailed:
+    """What is committed cannot be applied on this node: it may not go on.
+
+    The image is then not what the log says, and whoever decides or answers by it is wrong.
+    """
+
+    reason: str
+
+
 Input = (
     Start
     | TimerFired
     | Persisted
     | DiskFailed
+    | ImageFailed
     | VoteReceived
     | BeginQuorumEpochReceived
     | EndQuorumEpochReceived

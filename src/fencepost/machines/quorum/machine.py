@@ -39,7 +39,7 @@ Roles, and what leads from one to another; e is the present epoch.
 | Resigned    | election timeout of one that was removed                 | Unattached(e+1)     |
 | Resigned    | election timeout of one that may not stand: its log has  | Unattached(e)       |
 |             | damage, or lacks what it had promised                    |                     |
-| any         | `DiskFailed`, or an invariant is broken                  | Failed              |
+| any         | `DiskFailed`, `ImageFailed`, or an invariant is broken   | Failed              |
 
 Who stands for election: voters, and those whose removal is in their log and not known to be
 committed (`QuorumCore.is_electable`). Everybody else observes.
@@ -206,6 +206,11 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         if self.role is not Role.FAILED:
             self.become_failed(f"the disk failed: {input_.reason}")
 
+    def _step_image_failed(self, input_: inputs.ImageFailed) -> None:
+        if self.role is not Role.FAILED:
+            probe("quorum.image.failed")
+            self.become_failed(input_.reason)
+
     def _step_request_failed(self, input_: inputs.RequestFailed) -> None:
         if self._settle_request(input_.source, input_.request, retry_later=True):
             self._note_unanswered(input_.source, input_.request)
@@ -305,6 +310,7 @@ HANDLERS: dict[type[Any], str] = {
     TimerFired: "_step_timer",
     Persisted: "_step_persisted",
     DiskFailed: "_step_disk_failed",
+    inputs.ImageFailed: "_step_image_failed",
     inputs.VoteReceived: "_step_vote",
     inputs.BeginQuorumEpochReceived: "_step_begin",
     inputs.EndQuorumEpochReceived: "_step_end",

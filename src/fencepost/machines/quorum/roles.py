@@ -186,7 +186,7 @@ class Resigned:
 
 @dataclass(slots=True)
 class Failed:
-    """The disk refused, or an invariant is broken: the node says no to everything."""
+    """The disk refused, the image cannot be made, or an invariant is broken: no to everything."""
 
     role: ClassVar[Role] = Role.FAILED
     reason: str
