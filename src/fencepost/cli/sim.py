@@ -1,7 +1,8 @@
 """`fencepost sim`: run seeds of the simulator, replay one, shrink one, see what there is.
 
 Exit codes: 0 everything held (with --ablation: the bug was found); 1 something did not hold (or the
-bug was not found, or a recorded violation did not come out); 2 the command line or a file is wrong.
+bug was not found, or a recorded violation did not come out, or a process died); 2 the command line
+or a file is wrong.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def _wrong(error: Exception) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from fencepost.sim.ledger import Ledger
-    from fencepost.sim.pool import run_seeds
+    from fencepost.sim.pool import WorkerDiedError, run_seeds
 
     try:
         plan = _plan(arguments)
@@ -178,22 +179,30 @@ def _run(arguments: argparse.Namespace) -> int:
     seeds = iter(range(arguments.first, arguments.first + count))
     say = _Progress(ledger, arguments)
     wants_one = arguments.stop or bool(arguments.ablation)
-    for outcome in run_seeds(seeds, plan, arguments.jobs):
-        ledger.add(outcome)
-        say.outcome(outcome)
-        if (wants_one and ledger.violations) or (
-            arguments.minutes and ledger.seconds > arguments.minutes * 60
-        ):
-            break
+    died: WorkerDiedError | None = None
+    try:
+        for outcome in run_seeds(seeds, plan, arguments.jobs):
+            ledger.add(outcome)
+            say.outcome(outcome)
+            if (wants_one and ledger.violations) or (
+                arguments.minutes and ledger.seconds > arguments.minutes * 60
+            ):
+                break
+    except WorkerDiedError as error:
+        died = error
+        ledger.add_unfinished(error.seed, str(error))
     if arguments.ledger:
         Path(arguments.ledger).write_text(json.dumps(_ledger(ledger, arguments), indent=1) + "\n")
     if arguments.json:
         print(json.dumps(_ledger(ledger, arguments), indent=1))
     else:
         print(ledger.summary())
-        if arguments.ablation:
+        if arguments.ablation and died is None:
             found = f"found after {ledger.seeds} seeds" if ledger.violations else "NOT found"
             print(f"ablation {arguments.ablation}: {found}")
+    if died is not None:
+        print(f"fencepost sim: {died}; the run ends with it", file=sys.stderr)
+        return 1
     return int(bool(ledger.violations) != bool(arguments.ablation))
 
 

@@ -52,6 +52,10 @@ class Ledger:
             found = outcome.violation
             self.violations.append({"seed": outcome.seed, "kind": found.kind, "text": found.text})
 
+    def add_unfinished(self, seed: int, text: str) -> None:
+        """Take note of a seed whose process died: nobody knows what came of it."""
+        self.violations.append({"seed": seed, "kind": "process", "text": text})
+
     @property
     def seconds(self) -> float:
         """How long this has taken."""

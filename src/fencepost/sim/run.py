@@ -8,16 +8,15 @@ trouble it knows of, whoever asks is answered in time, and all nodes come to hol
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fencepost.machines import probes
 from fencepost.sim.faults import Fault, fault_classes
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options, draw_options
+from fencepost.sim.product_log import unforeseen_errors_fail
 from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
 from fencepost.sim.truth import Violation
@@ -165,33 +164,27 @@ class Run:
         return is_down and self.world.watch.truth.disks[node.id].is_damaged
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Nodes in trouble talk a lot. Whoever runs a world has the logging afterwards as before."""
-    logger = logging.getLogger("fencepost")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
-    """Run what is on a tape; a violation is part of the outcome."""
+    """Run what is on a tape; a violation is part of the outcome.
+
+    So is what the simulator itself, or a fault, raises: whoever runs many seeds learns which.
+    """
     probes.reset()
     began = time.process_time()
     run = Run(tape, plan, tell)
     violation = None
     try:
-        with _quiet(), plan.rules.in_force():
+        with unforeseen_errors_fail(), plan.rules.in_force():
             run.go()
     except Violation as found:
         violation = found
-        told = f"VIOLATION {found}"
-        run.world.tell(lambda: told)
+    except Exception as error:  # noqa: BLE001 - the seed fails with it
+        violation = Violation("simulator", f"{type(error).__name__}: {error}")
+        violation.__cause__ = error
     world = run.world
     if violation is not None:
+        told = f"VIOLATION {violation}"
+        world.tell(lambda: told)
         world.trace.note(str(violation))
     return Outcome(
         seed=tape.seed,

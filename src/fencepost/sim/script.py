@@ -29,6 +29,7 @@ from fencepost.sim.naming import unknown
 from fencepost.sim.network import Call
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import MOST_NODES, Options
+from fencepost.sim.product_log import unforeseen_errors_fail
 from fencepost.sim.queue import Event
 from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
@@ -60,7 +61,7 @@ def ablations_of(text: str) -> dict[str, str]:
 def play(text: str, rules: Rules | None = None) -> str:
     """The scenario with the outputs that the product really gives."""
     script = Script(rules or Rules())
-    with script.rules.in_force():
+    with unforeseen_errors_fail(), script.rules.in_force():
         return "\n".join(script.lines(text)) + "\n"
 
 

@@ -280,9 +280,10 @@ def checkpoint(script: Script, words: list[str]) -> None:
 
 @command
 def rot(script: Script, words: list[str]) -> None:
-    """`rot N OFFSET`: a bit of the batch with that offset changes on N's disk; N may give up."""
+    """`rot N OFFSET [BIT]`: a bit of the batch with that offset changes on N's disk, the last one
+    or the one so many before it (63 at most); N may give up."""
     node = node_of(script, words[0])
-    flip_batch(node, int(words[1]))
+    flip_batch(node, int(words[1]), *map(int, words[2:3]))
 
 
 @command

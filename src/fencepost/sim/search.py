@@ -6,20 +6,23 @@ from typing import Any
 
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.options import Options
-from fencepost.sim.pool import run_seeds
+from fencepost.sim.pool import WorkerDiedError, run_seeds
 from fencepost.sim.run import Plan
 
 
 def search(ablation: Ablation, most: int, jobs: int = 1) -> dict[str, Any]:
-    """Run seeds from 1 on until one fails. `seeds` None: none of `most` did."""
+    """Run seeds from 1 on until one fails. `seeds` None: none of `most` did, or a process died."""
     plan = Plan(base=Options(faults=ablation.faults), rules=ablation.rules)
-    for count, outcome in enumerate(run_seeds(range(1, most + 1), plan, jobs), 1):
-        if outcome.violation is not None:
-            found = outcome.violation
-            return {
-                "seeds": count,
-                "seed": outcome.seed,
-                "kind": found.kind,
-                "says": f"found after {count} seeds, {found}",
-            }
+    try:
+        for count, outcome in enumerate(run_seeds(range(1, most + 1), plan, jobs), 1):
+            if outcome.violation is not None:
+                found = outcome.violation
+                return {
+                    "seeds": count,
+                    "seed": outcome.seed,
+                    "kind": found.kind,
+                    "says": f"found after {count} seeds, {found}",
+                }
+    except WorkerDiedError as error:
+        return {"seeds": None, "says": f"NOT found: {error}"}
     return {"seeds": None, "says": f"NOT found in {most} seeds"}

@@ -15,16 +15,20 @@ from typing import NamedTuple
 from fencepost.wire.types import Uuid
 
 
-class Violation(Exception):
+class Violation(BaseException):
     """Something that must hold does not. `kind` names the invariant ("I21") or the liveness rule.
 
-    Shrinking keeps the kind; the text is for people.
+    Shrinking keeps the kind; the text is for people. Checks run inside the product's callbacks, so
+    this is not an Exception: what the product handles there must not hide what a check has found.
     """
 
     def __init__(self, kind: str, text: str) -> None:
-        super().__init__(f"{kind}: {text}")
+        super().__init__(kind, text)  # what unpickling calls the class with
         self.kind = kind
         self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
 
 
 class Entry(NamedTuple):

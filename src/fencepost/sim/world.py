@@ -16,6 +16,7 @@ from fencepost.sim.disk import Crash
 from fencepost.sim.network import Call, Network
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options
+from fencepost.sim.product_log import FORESEEN
 from fencepost.sim.queue import Event, EventQueue
 from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
@@ -127,10 +128,8 @@ class World:
             node.lose_power()
         except AssertionError as error:
             raise Violation("assertion", f"{error} ({self.describe()})") from error
-        except Violation:
-            raise
         except Exception as error:  # nobody is there to handle it, in a process neither
-            if node is not None and node.gave_up is not None:
+            if isinstance(error, FORESEEN) and node is not None and node.gave_up is not None:
                 return  # its process ends for it, which it was excused for
             what = f"{type(error).__name__}: {error} ({self.describe()})"
             raise Violation("unhandled", what) from error
