@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.log.names import CLEAN_SHUTDOWN_FILE
 from fencepost.machines.quorum import QuorumState
-from fencepost.machines.quorum.inputs import RequestFailed
+from fencepost.machines.quorum.inputs import ImageFailed, RequestFailed
 from fencepost.sim import damage
 from fencepost.sim.earlier import Earlier, content_now, forgets_nothing
 from fencepost.sim.faults import Fault, fault_classes
@@ -435,4 +435,4 @@ def test_a_node_that_starts_anew_has_no_excuse_of_an_earlier_life() -> None:
     node.kill()
     node.start()
     with pytest.raises(Violation, match="gave-up"):
-        node.broken("for no reason")
+        node.feed(ImageFailed("for no reason"))
