@@ -46,7 +46,7 @@ MARK = re.compile(r"(<!-- table ([a-z-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL
 LARGEST = {INT_MAX: "2^31-1", LONG_MAX: "2^63-1"}
 FIXED = frozenset({"remote.storage.enable"})
 """Keys that have one allowed value: nobody needs to ask for it."""
-CHECKS_ONLY = frozenset({"_check_pairs"})
+CHECKS_ONLY = frozenset({"check_pairs"})
 """Functions that compare values with each other and do nothing with them."""
 
 

@@ -213,10 +213,12 @@ def test_a_removed_key_of_an_older_file_has_no_effect():
         ("group.coordinator.rebalance.protocols", "modern", "a list out of consumer, classic"),
         ("group.coordinator.rebalance.protocols", "", "a list out of consumer, classic"),
         ("group.consumer.migration.policy", "sideways", "one of DISABLED, DOWNGRADE"),
-        ("max.connections.per.ip.overrides", "h", "HOST:NUMBER"),
-        ("max.connections.per.ip.overrides", "h:-1", "HOST:NUMBER"),
-        ("max.connections.per.ip.overrides", ":1", "HOST:NUMBER"),
-        ("max.connections.per.ip.overrides", "h:2147483648", "HOST:NUMBER"),
+        ("max.connections.per.ip.overrides", "127.0.0.1", "ADDRESS:NUMBER"),
+        ("max.connections.per.ip.overrides", "localhost:3", "ADDRESS:NUMBER"),
+        ("max.connections.per.ip.overrides", "h", "ADDRESS:NUMBER"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:-1", "ADDRESS:NUMBER"),
+        ("max.connections.per.ip.overrides", ":1", "ADDRESS:NUMBER"),
+        ("max.connections.per.ip.overrides", "::1:2147483648", "ADDRESS:NUMBER"),
     ],
 )
 def test_keys_without_effect_are_checked_all_the_same(key, value, says):

@@ -14,7 +14,8 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from fencepost.broker.alter_partition import AlterPartitions
-from fencepost.broker.compaction import Compactor
+from fencepost.broker.compaction import CLEANER_KEYS, Compactor
+from fencepost.broker.config import CONNECTION_KEYS, connection_limits
 from fencepost.broker.endpoints import Endpoint
 from fencepost.broker.fetching import FetchHost
 from fencepost.broker.forwarding import Forwarder
@@ -53,7 +54,9 @@ class BrokerPart:
         self._node = node
         self.bound: list[Endpoint] = []
         """Where clients are listened for."""
-        self.listener = Listener(node, node.loop, node.config.connection_limits)
+        get = node.settings.get
+        self.listener = Listener(node, node.loop, connection_limits(get))
+        node.settings.watch(CONNECTION_KEYS, self._set_limits)
         self._joined = False
 
     @property
@@ -65,11 +68,14 @@ class BrokerPart:
         """Bind the sockets. BindError."""
         self.bound = self.listener.bind(self._node.config.listeners)
 
+    def _set_limits(self) -> None:
+        self.listener.limits = connection_limits(self._node.settings.get)
+
     def wire(self) -> None:
         """Make the parts and tell them of each other."""
         node = self._node
         ports, config = node.ports, node.config
-        self.replicas = ReplicaManager(config, ports, node.storage)
+        self.replicas = ReplicaManager(config, ports, node.storage, node.settings)
         self.fetches = FetchHost(
             ports.timers,
             node.now_ms,
@@ -99,6 +105,7 @@ class BrokerPart:
         self.groups = GroupHost(node)
         self.replicas.watchers.append(self.groups)
         self.compactor = Compactor(node)
+        node.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
 
     async def join(self) -> None:
         """Register, be unfenced, and open the partitions. RegistrationError."""

@@ -53,7 +53,7 @@ class Throttle:
     """Slows threads down to a number of bytes per second, all of them together."""
 
     def __init__(self, bytes_per_s: float, closing: threading.Event) -> None:
-        self._bytes_per_s = bytes_per_s
+        self.bytes_per_s = bytes_per_s
         self._closing = closing
         self._lock = threading.Lock()
         self._free_at = 0.0
@@ -63,7 +63,7 @@ class Throttle:
         """So much was read or written: wait for as long as that may take."""
         now = perf_counter()
         with self._lock:
-            self._free_at = max(self._free_at, now) + size_bytes / self._bytes_per_s
+            self._free_at = max(self._free_at, now) + size_bytes / self.bytes_per_s
             wait_s = self._free_at - now
         if wait_s > _WORK_S:
             self._closing.wait(wait_s)
@@ -120,21 +120,28 @@ class _Work:
         self.error: Exception | None = None
 
 
+CLEANER_KEYS: Final = (
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
+)
+"""Configs that `Compactor.reconfigure` puts into force."""
+
+
 class Compactor:
     """Compacts the logs of a node; see the module docstring."""
 
     def __init__(self, node: Node) -> None:
-        get = node.config.get
         self._node = node
-        self._threads_max: int = get("log.cleaner.threads") if get("log.cleaner.enable") else 0
-        self._backoff_ms: int = get("log.cleaner.backoff.ms")
-        threads = max(1, self._threads_max)
-        dedupe_bytes = get("log.cleaner.dedupe.buffer.size") / threads
-        self._map_bytes = int(dedupe_bytes * get("log.cleaner.io.buffer.load.factor"))
-        # Half of it is for reading, half for writing, as with Kafka.
-        self._io_bytes = max(IO_BYTES_MIN, get("log.cleaner.io.buffer.size") // threads // 2)
         self._closing = threading.Event()
-        self._throttle = Throttle(get("log.cleaner.io.max.bytes.per.second"), self._closing)
+        self._throttle = Throttle(1.0, self._closing)
+        self._threads_max = self._backoff_ms = self._map_bytes = self._io_bytes = 0
+        self._configure()
+        self._is_started = False
+        self._serving = 0  # threads that were not told to end
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._at_work: set[_Work] = set()
@@ -149,8 +156,36 @@ class Compactor:
         self.cleanings = 0
         """Finished so far."""
 
+    def _configure(self) -> None:
+        get = self._node.settings.get
+        self._threads_max = get("log.cleaner.threads") if get("log.cleaner.enable") else 0
+        self._backoff_ms = get("log.cleaner.backoff.ms")
+        threads = max(1, self._threads_max)
+        dedupe_bytes = get("log.cleaner.dedupe.buffer.size") / threads
+        self._map_bytes = int(dedupe_bytes * get("log.cleaner.io.buffer.load.factor"))
+        # Half of it is for reading, half for writing, as with Kafka.
+        self._io_bytes = max(IO_BYTES_MIN, get("log.cleaner.io.buffer.size") // threads // 2)
+        self._throttle.bytes_per_s = get("log.cleaner.io.max.bytes.per.second")
+
+    def reconfigure(self) -> None:
+        """Go on with the configs that are in force now; what is being cleaned is not disturbed.
+
+        A cleaning that has begun keeps its memory; the throttle and the number of threads count at
+        once, as far as threads have nothing to do.
+        """
+        self._configure()
+        while self._serving > self._threads_max:
+            self._serving -= 1
+            self._queue.put(None)
+        if self._is_started and self._threads_max:
+            if self._timer is not None:
+                self._timer.cancel()
+            if not self._is_looking:
+                self._arm()
+
     def start(self) -> None:
         """Look for dirty logs from now on."""
+        self._is_started = True
         if not self._threads_max:
             log.warning("log.cleaner.enable or log.cleaner.threads say that nothing is compacted")
             return
@@ -248,10 +283,12 @@ class Compactor:
         work = _Work(hosted, cleaning)
         self._at_work.add(work)
         self._queue.put(work)
-        if len(self._threads) < len(self._at_work):
-            name = f"fencepost-cleaner-{len(self._threads)}"
+        if self._serving < len(self._at_work):
+            name = f"fencepost-cleaner-{self._serving}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._threads = [one for one in self._threads if one.is_alive()]
             self._threads.append(thread)
+            self._serving += 1
             thread.start()
 
     def _guarded(self, hosted: HostedPartition, function: Callable[[], Any]) -> Any:
@@ -272,16 +309,14 @@ class Compactor:
 
     def _serve(self) -> None:
         """What a thread does."""
-        offsets = OffsetMap(self._map_bytes)
         while (work := self._queue.get()) is not None:
             try:
-                self._clean(work, offsets)
+                self._clean(work, OffsetMap(self._map_bytes))
             except (LogError, BatchError, OSError) as error:
                 work.error = error
             except Exception as error:
                 log.exception("compacting %s failed", work.hosted.key)
                 work.error = error
-            offsets.clear()
             try:
                 self._node.loop.call_soon_threadsafe(self._finish, work)
             except RuntimeError:  # the loop is closed: nobody is left to be told

@@ -9,12 +9,18 @@ line for the log.
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fencepost.broker.config_keys import ALIASES, BROKER_CONFIGS, REFUSED, REMOVED
-from fencepost.broker.endpoints import WILDCARDS, ConnectionLimits, Endpoint, is_loopback
+from fencepost.broker.endpoints import (
+    WILDCARDS,
+    ConnectionLimits,
+    Endpoint,
+    is_loopback,
+    parse_host_limits,
+)
 from fencepost.broker.quorum_config import (
     NAMES_KEY,
     SERVERS_KEY,
@@ -59,7 +65,7 @@ class BrokerConfig:
         """This node's roles, the voters, and whom to ask for the leader."""
         self._opened = self._check_listeners()
         self._told = self._check_advertised()
-        self._check_pairs()
+        check_pairs(self.get)
         self.topic_defaults = self._topic_defaults()
 
     @classmethod
@@ -148,19 +154,6 @@ class BrokerConfig:
     def flush_before_ack(self) -> bool:
         """Whether appends count only when fsynced."""
         return bool(self.get("log.flush.before.ack"))
-
-    @property
-    def connection_limits(self) -> ConnectionLimits:
-        """The bounds of the front door."""
-        return ConnectionLimits(
-            max_frame_bytes=self.get("socket.request.max.bytes"),
-            max_connections=self.get("max.connections"),
-            max_connections_per_ip=self.get("max.connections.per.ip"),
-            max_idle_ms=self.get("connections.max.idle.ms"),
-            backlog=self.get("socket.listen.backlog.size"),
-            send_buffer_bytes=self.get("socket.send.buffer.bytes"),
-            receive_buffer_bytes=self.get("socket.receive.buffer.bytes"),
-        )
 
     def exposed_listeners(self) -> list[Endpoint]:
         """Listeners that other machines can reach, in plain text."""
@@ -262,26 +255,50 @@ class BrokerConfig:
             return Endpoint(endpoint.name, socket.getfqdn(), endpoint.port)
         return endpoint
 
-    def _check_pairs(self) -> None:
-        map_bytes, threads = (
-            self.get(f"log.cleaner.{name}") for name in ("dedupe.buffer.size", "threads")
-        )
-        if map_bytes < threads * CLEANER_MAP_BYTES_MIN:
-            allowed = "at least 1 MiB for each of log.cleaner.threads"
-            raise ConfigError("log.cleaner.dedupe.buffer.size", map_bytes, allowed)
-        for low, high in (("group.min.session.timeout.ms", "group.max.session.timeout.ms"),):
-            if self.get(low) > self.get(high):
-                raise ConfigError(low, self.get(low), f"not over {high}={self.get(high)}")
-        for key in ("default.replication.factor", "offsets.topic.replication.factor"):
-            if self.get(key) > 1:
-                raise ConfigError(key, self.get(key), "1: one node can hold one replica")
-
     def _topic_defaults(self) -> dict[str, Any]:
         """The set keys that topic configs fall back to."""
         keys = {synonym.key for topic in TOPIC_CONFIGS.values() for synonym in topic.synonyms}
         defaults = {key: value for key, value in self.explicit.items() if key in keys}
         LogConfig.from_props({}, defaults)
         return defaults
+
+
+def check_pairs(get: Callable[[str], Any]) -> None:
+    """Whether values that have to go together do; `get` gives typed ones. ConfigError."""
+    map_key = "log.cleaner.dedupe.buffer.size"
+    if get(map_key) < get("log.cleaner.threads") * CLEANER_MAP_BYTES_MIN:
+        allowed = "at least 1 MiB for each of log.cleaner.threads"
+        raise ConfigError(map_key, get(map_key), allowed)
+    low, high = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+    if get(low) > get(high):
+        raise ConfigError(low, get(low), f"not over {high}={get(high)}")
+    for key in ("default.replication.factor", "offsets.topic.replication.factor"):
+        if get(key) > 1:
+            raise ConfigError(key, get(key), "1: one node can hold one replica")
+
+
+CONNECTION_KEYS = (
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "max.connection.creation.rate",
+)
+"""Configs of `connection_limits` that may change while a node runs."""
+
+
+def connection_limits(get: Callable[[str], Any]) -> ConnectionLimits:
+    """The bounds of the front door; `get` gives typed values."""
+    return ConnectionLimits(
+        max_frame_bytes=get("socket.request.max.bytes"),
+        max_connections=get("max.connections"),
+        max_connections_per_ip=get("max.connections.per.ip"),
+        max_idle_ms=get("connections.max.idle.ms"),
+        backlog=get("socket.listen.backlog.size"),
+        send_buffer_bytes=get("socket.send.buffer.bytes"),
+        receive_buffer_bytes=get("socket.receive.buffer.bytes"),
+        max_connections_of=parse_host_limits(get("max.connections.per.ip.overrides")),
+        max_created_per_s=get("max.connection.creation.rate"),
+    )
 
 
 class ConfigFileError(ConfigError):

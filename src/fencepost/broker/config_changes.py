@@ -8,11 +8,13 @@ nothing left in it goes nowhere.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from fencepost.broker.config_keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS
+from fencepost.broker.config import check_pairs
+from fencepost.broker.config_keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
 from fencepost.broker.registry import RequestContext
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
@@ -24,6 +26,25 @@ if TYPE_CHECKING:
 
 Ask = Callable[[Message, Callable[[ErrorCode, Any], None]], None]
 """Has the controller decide over a request."""
+
+
+FIXED_WHILE_RUNNING: Final = frozenset({"listeners", "listener.security.protocol.map"})
+"""Dynamic configs that may be set to what they are, and to nothing else.
+
+Kafka changes listeners of KRaft brokers only where clients are not told of them.
+"""
+
+THREAD_KEYS: Final = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    }
+)
+"""Numbers of threads: one change may at most halve or double them, as in Kafka."""
 
 
 class ResourceRefused(Exception):
@@ -105,25 +126,55 @@ def check_own_id(node: Node, name: str) -> None:
         )
 
 
-def check_broker_values(values: Mapping[str, str | None], behind: Mapping[str, Any]) -> None:
-    """Refuse values that brokers could not put into force while they run.
+def check_broker_values(
+    node: Node, name: str, values: Mapping[str, str | None], kept: Mapping[str, str]
+) -> None:
+    """Refuse dynamic configs that this broker could not put into force while it runs.
 
-    `behind` has the values in force of the other configs, parsed. None is a value that the
-    controller will work out, or refuse.
+    `name` is the resource's, empty for all brokers. `values` are the new ones, `kept` what the
+    resource has besides. None is a value that the controller will refuse.
     """
-    merged = dict(behind)
-    for name, value in values.items():
-        if name not in DYNAMIC_BROKER_KEYS:
-            raise ResourceRefused(
-                ErrorCode.INVALID_REQUEST, f"{name} cannot change while a broker runs."
-            )
-        if value is None:
-            continue
-        try:
-            merged[name] = BROKER_CONFIGS[name].parse(value)
-        except ConfigError as error:
-            raise ResourceRefused(ErrorCode.INVALID_REQUEST, str(error)) from None
+    given = {key: text for key, text in values.items() if text is not None}
+    for key, text in given.items():
+        _check_value(node, name, key, text)
+    shared = node.image.broker_configs() if name else {**kept, **given}
+    own = {**kept, **given} if name else node.image.broker_configs(node.config.node_id)
+    typed: dict[str, Any] = {}
+    for key, text in {**shared, **own}.items():
+        if key in DYNAMIC_BROKER_KEYS:
+            with contextlib.suppress(ConfigError):  # of another version, and not in force
+                typed[key] = BROKER_CONFIGS[key].parse(text)
     try:
-        LogConfig.from_props({}, merged)
+        check_pairs(lambda key: typed[key] if key in typed else node.config.get(key))
+        LogConfig.from_props({}, {**node.config.topic_defaults, **typed})
     except ConfigError as error:
         raise ResourceRefused(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _check_value(node: Node, name: str, key: str, text: str) -> None:
+    """Refuse a dynamic config that may not be set to this."""
+    definition = BROKER_CONFIGS.get(key)
+    if definition is None or not definition.is_dynamic:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST, f"{key} cannot change while a broker runs."
+        )
+    if definition.mode is UpdateMode.PER_BROKER and not name:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST, f"{key} is set for one broker, not for all of them."
+        )
+    try:
+        value = definition.parse(text)
+    except ConfigError as error:
+        raise ResourceRefused(ErrorCode.INVALID_REQUEST, str(error)) from None
+    present = node.settings.get(key)
+    if key in FIXED_WHILE_RUNNING and value != present:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"{key} cannot change while a broker of a KRaft cluster runs: its listeners are"
+            " registered with the controller. Restart it with the new value.",
+        )
+    if key in THREAD_KEYS and not max(1, present // 2) <= value <= present * 2:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"{key}={value} must be at least half and at most double of the {present} there are.",
+        )

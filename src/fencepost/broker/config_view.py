@@ -14,6 +14,7 @@ Texts come out as Kafka writes them: lists with commas, booleans as true and fal
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.config_keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, DYNAMIC_ONLY
+from fencepost.broker.settings import dynamic_texts
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
 from fencepost.machines.image import ClusterImage
@@ -86,20 +88,11 @@ def topic_defaults(config: BrokerConfig, image: ClusterImage) -> dict[str, Any]:
 
     A dynamic value that does not read (written by another version) is left out.
     """
-    return topic_defaults_with(config, image.broker_configs(), image.broker_configs(config.node_id))
-
-
-def topic_defaults_with(
-    config: BrokerConfig, shared: Mapping[str, str], own: Mapping[str, str]
-) -> dict[str, Any]:
-    """`topic_defaults`, if these were the dynamic configs of all brokers and of this one."""
     defaults = dict(config.topic_defaults)
-    for texts in (shared, own):
-        for key in _SYNONYMS.keys() & texts.keys():
-            try:
-                defaults[key] = BROKER_CONFIGS[key].parse(texts[key])
-            except ConfigError:
-                continue
+    texts = dynamic_texts(image, config.node_id)
+    for key in _SYNONYMS.keys() & texts.keys():
+        with contextlib.suppress(ConfigError):
+            defaults[key] = BROKER_CONFIGS[key].parse(texts[key])
     return defaults
 
 

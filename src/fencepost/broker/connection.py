@@ -99,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatching = False
         self._stalled = False  # frames that are here already wait for room
         self._at_work = False  # a handler works in pieces
+        self._waits = False  # too many connections came at once
         self._headers: dict[tuple[int, int], tuple[bytes, str | None]] = {}
         # out
         self._waiting: deque[RequestContext] = deque()
@@ -141,6 +142,15 @@ class Connection(asyncio.BufferedProtocol):
         """The client will send no more: what is written so far still goes out."""
         self.closed = True
         return False
+
+    def wait(self, wait_s: float) -> None:
+        """Take no requests for so long."""
+        self._waits = True
+        self._listener.loop.call_later(wait_s, self._begin)
+
+    def _begin(self) -> None:
+        self._waits = False
+        self._maybe_resume_reading()
 
     def close(self, reason: str) -> None:
         """Hang up after what is already on its way out, with one log line."""
@@ -401,6 +411,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._write_paused
             or self._at_work
+            or self._waits
             or len(self._waiting) >= MAX_REQUESTS_IN_FLIGHT
             or self._waiting_bytes > MAX_FRAME_BYTES_IN_FLIGHT
             or self._out_bytes > OUTPUT_HIGH_WATER_BYTES

@@ -12,6 +12,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
+from fencepost.broker.config import CONNECTION_KEYS, connection_limits
+from fencepost.broker.config_keys import BROKER_CONFIGS
 from fencepost.broker.controller_host import ControllerHost, Periods
 from fencepost.broker.controller_registration import (
     ControllerRegistration,
@@ -26,7 +28,7 @@ from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.registry import CONTROLLER_ROUTES
 from fencepost.broker.topic_creation import fill_in_configs
 from fencepost.machines.controller import Controller, ControllerConfig
-from fencepost.machines.image import ClusterImage
+from fencepost.machines.image import RESOURCE_BROKER, ClusterImage
 from fencepost.machines.quorum import Resign, Role, received
 from fencepost.wire.types import Uuid
 
@@ -51,13 +53,18 @@ class ControllerPart:
         """Where the quorum is listened for."""
         self.registration: ControllerRegistration | None = None
         self._is_voter = False
-        self.listener = Listener(node, node.loop, node.config.connection_limits, CONTROLLER_ROUTES)
+        get = node.settings.get
+        self.listener = Listener(node, node.loop, connection_limits(get), CONTROLLER_ROUTES)
+        node.settings.watch(CONNECTION_KEYS, self._set_limits)
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
         drafts = draft_routes(self._node.config.get(DRAFT_KEY))
         self.listener.routes = {**CONTROLLER_ROUTES, **drafts}
         self.bound = self.listener.bind(self._node.config.controller_listeners)
+
+    def _set_limits(self) -> None:
+        self.listener.limits = connection_limits(self._node.settings.get)
 
     def wire(self) -> None:
         """Make the controller behind the node's metadata log."""
@@ -158,6 +165,7 @@ class ControllerPart:
                 default_replication_factor=get("default.replication.factor"),
                 broker_session_timeout_ms=get("broker.session.timeout.ms"),
                 topic_defaults=node.config.topic_defaults,
+                resource_configs={RESOURCE_BROKER: BROKER_CONFIGS},
                 supported_features={
                     feature.name: (feature.min_level, feature.max_level)
                     for feature in SUPPORTED_FEATURES

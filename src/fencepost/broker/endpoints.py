@@ -7,8 +7,10 @@ every interface.
 
 from __future__ import annotations
 
+import ipaddress
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts that stand for every interface."""
@@ -46,18 +48,21 @@ class ConnectionLimits:
     backlog: int = LISTEN_BACKLOG
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
+    max_connections_of: Mapping[str, int] = field(default_factory=dict)
+    """In place of `max_connections_per_ip`, by address."""
+    max_created_per_s: int = (1 << 31) - 1
+    """New connections per second that are served at once; others wait for their turn."""
 
 
 def parse_host_limits(text: str) -> dict[str, int]:
-    """Numbers by host out of "HOST:NUMBER,HOST:NUMBER", hosts without brackets. ValueError."""
+    """Numbers by IP address out of "ADDRESS:NUMBER,ADDRESS:NUMBER". ValueError."""
     limits: dict[str, int] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, number = (part.strip() for part in pair.rpartition(":"))
-        if not colon or not host or not (number.isascii() and number.isdigit()):
-            raise ValueError(f"{pair!r} is not HOST:NUMBER")
-        if int(number) >= 1 << 31:
-            raise ValueError(f"{number} is too many")
-        limits[host.removeprefix("[").removesuffix("]")] = int(number)
+        host, _, number = (part.strip() for part in pair.rpartition(":"))
+        if not (number.isascii() and number.isdigit() and int(number) < 1 << 31):
+            raise ValueError(f"{pair!r} is not ADDRESS:NUMBER")
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+        limits[str(address)] = int(number)
     return limits
 
 

@@ -138,7 +138,7 @@ class Housekeeping:
 
     def _remove_deleted(self, now_ms: int) -> None:
         """Empty the directories of deleted partitions, a few per turn of the loop."""
-        delay_ms = self._node.config.get("log.segment.delete.delay.ms")
+        delay_ms = self._node.settings.get("log.segment.delete.delay.ms")
 
         def run() -> None:
             if self._running and self._node.storage.remove_deleted(
@@ -150,7 +150,7 @@ class Housekeeping:
 
     def _expire(self) -> None:
         now_ms = self._node.now_ms()
-        after_ms = self._node.config.get("producer.id.expiration.ms")
+        after_ms = self._node.settings.get("producer.id.expiration.ms")
         self._one_by_one(
             "producer expiry", lambda hosted: hosted.log.producers.remove_expired(now_ms, after_ms)
         )

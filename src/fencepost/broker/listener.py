@@ -6,8 +6,10 @@ Sockets are bound first and accept later, so that a port that is taken is found 
 is touched, and no client is served before the node is ready for it.
 
 Connections beyond `max.connections` and `max.connections.per.ip` are refused at once, with a log
-line now and then instead of one each, and a connection on which nothing happened for
-`connections.max.idle.ms` and nobody waits for anything is closed.
+line now and then instead of one each. Those beyond `max.connection.creation.rate` wait for their
+turn with nothing read from them. A connection on which nothing happened for
+`connections.max.idle.ms` and nobody waits for anything is closed. `limits` may be replaced at any
+time; connections that are open stay.
 
 A connection takes a file descriptor, and so does every segment of a log that is open. Were clients
 allowed to take the last one, the next roll of a log would fail, and a log directory whose files
@@ -45,6 +47,7 @@ log = logging.getLogger(__name__)
 REFUSALS_LOGGED_EVERY_S = 1.0
 SWEEP_EVERY_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
+CREATION_WAIT_MAX_S = 10.0
 FILES_KEPT_FREE = 256
 
 
@@ -73,6 +76,7 @@ class Listener:
         self._unflushed: dict[Connection, None] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._drained: asyncio.Event | None = None
+        self._turn_at = float("-inf")
         self._refused = 0
         self._refusal_logged_at = float("-inf")
 
@@ -134,8 +138,8 @@ class Listener:
         if len(self.connections) >= self.limits.max_connections:
             self._refuse(connection, f"max.connections={self.limits.max_connections} are open")
             return False
-        if of_host >= self.limits.max_connections_per_ip:
-            limit = self.limits.max_connections_per_ip
+        limit = self.limits.max_connections_of.get(host, self.limits.max_connections_per_ip)
+        if of_host >= limit:
             self._refuse(connection, f"max.connections.per.ip={limit} are open")
             return False
         files_max = _files_max()
@@ -143,9 +147,30 @@ class Listener:
             what = f"of {files_max} open files (ulimit -n) the rest is for logs"
             self._refuse(connection, what)
             return False
+        wait_s = self._wait_for_rate_s()
+        if wait_s is None:
+            rate = self.limits.max_created_per_s
+            self._refuse(connection, f"max.connection.creation.rate={rate} is exceeded")
+            return False
+        if wait_s > 0:
+            connection.wait(wait_s)
         self.connections.add(connection)
         self._per_host[host] = of_host + 1
         return True
+
+    def _wait_for_rate_s(self) -> float | None:
+        """How long a new connection has to wait for its turn; None if that were too long.
+
+        A second's worth of connections may come at once.
+        """
+        rate, now = self.limits.max_created_per_s, self.loop.time()
+        if rate == 0:
+            return None
+        turn_at = max(self._turn_at, now - 1) + 1 / rate
+        if turn_at - now > CREATION_WAIT_MAX_S:
+            return None
+        self._turn_at = turn_at
+        return max(0.0, turn_at - now)
 
     def disconnected(self, connection: Connection) -> None:
         """A counted connection is gone."""

@@ -43,6 +43,7 @@ from fencepost.broker.producer_ids import ProducerIds
 from fencepost.broker.quorum_channel import QuorumChannel
 from fencepost.broker.registration import Registration, RegistrationError
 from fencepost.broker.replicas import HostedPartition, ReplicaManager
+from fencepost.broker.settings import Settings
 from fencepost.broker.storage import Storage, open_storage
 from fencepost.broker.topic_creation import AutoTopicCreation
 from fencepost.machines.driver import Driver
@@ -74,6 +75,8 @@ class Node:
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
+        self.settings = Settings(config)
+        """The configs in force; `config` is what the node was started with."""
         self.loop = loop
         self.failure: str | None = None
         """Why the node cannot go on; None as long as it can."""
@@ -284,6 +287,8 @@ class Node:
         part = self.controller_part
         bound = part.bound if part is not None else []
         self.metadata = self.storage.metadata_host(ports, config, bound)
+        # In front of everybody who acts on the image with the configs that are in force then.
+        self.metadata.on_image(lambda image, delta: self.settings.apply(image))
         quorum = QuorumChannel(
             self.peers,
             ports.driver,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -29,7 +30,7 @@ PROGRESS_EVERY_S: Final = 5.0
 class Openings:
     """The logs that are being opened."""
 
-    def __init__(self, storage: Storage, threads_per_dir: int) -> None:
+    def __init__(self, storage: Storage, threads_per_dir: Callable[[], int]) -> None:
         self._storage = storage
         self._threads = threads_per_dir
         self._pools: dict[DataDir, ThreadPoolExecutor] = {}
@@ -79,11 +80,14 @@ class Openings:
         self._begun.clear()
         self._ahead.clear()
 
+    def new_pool(self) -> ThreadPoolExecutor:
+        """Threads for one directory, as many as are configured now."""
+        return ThreadPoolExecutor(self._threads(), "fencepost-recovery")
+
     def _hand_over(self, key: TopicPartition, opening: PartitionOpening) -> None:
         pool = self._pools.get(opening.data_dir)
         if pool is None:
-            pool = ThreadPoolExecutor(self._threads, "fencepost-recovery")
-            self._pools[opening.data_dir] = pool
+            pool = self._pools[opening.data_dir] = self.new_pool()
         if not self._ahead:
             self._wanted = self._recovered = 0
             self._began_s = self._told_s = time.monotonic()

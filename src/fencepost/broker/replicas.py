@@ -30,6 +30,7 @@ from fencepost.broker.data_dirs import DataDir
 from fencepost.broker.metadata import METADATA_KEY
 from fencepost.broker.openings import Openings
 from fencepost.broker.ports import AsyncPorts
+from fencepost.broker.settings import Settings
 from fencepost.broker.storage import PartitionOpening, Storage
 from fencepost.broker.turns import Turns, Work
 from fencepost.log.config import LogConfig
@@ -87,7 +88,9 @@ class ReplicaWatcher(Protocol):
 class ReplicaManager:
     """All partitions of this node."""
 
-    def __init__(self, config: BrokerConfig, ports: AsyncPorts, storage: Storage) -> None:
+    def __init__(
+        self, config: BrokerConfig, ports: AsyncPorts, storage: Storage, settings: Settings
+    ) -> None:
         self._config = config
         self._ports = ports
         self._storage = storage
@@ -95,7 +98,9 @@ class ReplicaManager:
         self._names: dict[Uuid, str] = {}
         self._known: ClusterImage = ClusterImage()
         self._turns = Turns(ports.loop)
-        self._openings = Openings(storage, config.get("num.recovery.threads.per.data.dir"))
+        self._openings = Openings(
+            storage, lambda: settings.get("num.recovery.threads.per.data.dir")
+        )
         self._lost: dict[str, set[int]] = {}
         self._placed: list[tuple[Uuid, int, Uuid]] = []
         storage.on_failed = self.dir_failed

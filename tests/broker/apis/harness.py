@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.broker.config import BrokerConfig
+from fencepost.broker.config_keys import BROKER_CONFIGS
 from fencepost.broker.controller_channel import ControllerChannel
 from fencepost.broker.controller_service import ControllerService
 from fencepost.broker.forwarding import Forwarder
 from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES, RequestContext, Route
+from fencepost.broker.settings import Settings
 from fencepost.broker.topic_creation import AutoTopicCreation, fill_in_configs
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
-from fencepost.machines.image import ClusterImage, apply_records
+from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
 from fencepost.wire.api import response_class
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
@@ -46,6 +48,7 @@ class StillNode:
     cluster_id: str = CLUSTER_ID
 
     def __post_init__(self) -> None:
+        self.settings = Settings(self.config)
         self.controller = PromptController(self)
         self.timers = StillTimers()
         self.service = ControllerService(
@@ -66,6 +69,7 @@ class StillNode:
     def learn(self, *records: Message) -> StillNode:
         """Apply metadata records as if they had been committed."""
         self.image = apply_records(self.image, records, self.image.offset + len(records))
+        self.settings.apply(self.image)
         return self
 
 
@@ -149,6 +153,7 @@ class PromptController:
                 num_partitions=config.get("num.partitions"),
                 default_replication_factor=config.get("default.replication.factor"),
                 topic_defaults=config.topic_defaults,
+                resource_configs={RESOURCE_BROKER: BROKER_CONFIGS},
             )
             controller = Controller.from_image(self._node.image, settings, 0)
         decision = decide(controller)

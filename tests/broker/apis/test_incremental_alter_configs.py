@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from fencepost.broker.config import BrokerConfig
+from fencepost.broker.config_keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
 from fencepost.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -100,6 +101,57 @@ def test_broker_configs_for_one_and_for_all():
     assert node.image.broker_configs(1) == {}
 
 
+def test_every_dynamic_config_of_kafka_can_be_set_to_what_it_is():
+    node = a_node()
+    for name in sorted(DYNAMIC_BROKER_KEYS):
+        definition = BROKER_CONFIGS[name]
+        text = definition.format(definition.default)
+        if text is None:
+            continue
+        shared = 42 if definition.mode is UpdateMode.PER_BROKER else 0
+        assert alter(node, resource(BROKER, "1", (name, SET, text))) == [0], name
+        assert alter(node, resource(BROKER, "", (name, SET, text))) == [shared], name
+        assert node.image.broker_configs(1)[name] == text
+    assert len(node.image.broker_configs(1)) > 75
+
+
+def test_lists_of_a_broker_grow_and_shrink():
+    node = a_node()
+    for operation, value, expected in (
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+    ):
+        asked = resource(BROKER, "1", ("log.cleanup.policy", operation, value))
+        assert alter(node, asked) == [0]
+        assert node.image.broker_configs(1) == {"log.cleanup.policy": expected}
+
+
+def test_threads_are_doubled_or_halved_at_most_each_time():
+    node = a_node()
+    for value, code in (("16", 0), ("32", 0), ("65", 42), ("15", 42), ("16", 0), ("8", 0)):
+        asked = resource(BROKER, "", ("num.io.threads", SET, value))
+        assert alter(node, asked) == [code], value
+        node.learn()
+
+
+def test_a_value_is_checked_with_what_the_same_request_deletes():
+    node = a_node()
+    size, threads = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
+    assert alter(node, resource(BROKER, "1", (size, SET, "1048576"))) == [0]
+    node.learn()
+    assert alter(node, resource(BROKER, "1", (threads, SET, "2"))) == [42]
+    assert alter(node, resource(BROKER, "1", (threads, SET, "2"), (size, DELETE, None))) == [0]
+
+
+def test_what_all_brokers_are_told_is_checked_with_this_brokers_own():
+    node = a_node()
+    size, threads = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
+    assert alter(node, resource(BROKER, "1", (size, SET, "1048576"))) == [0]
+    node.learn()
+    assert alter(node, resource(BROKER, "", (threads, SET, "2"))) == [42]
+    assert alter(node, resource(BROKER, "", (size, SET, "9000000"), (threads, SET, "2"))) == [42]
+
+
 REFUSED = [
     (resource(TOPIC, "events", ("retention.ms", SET, "x")), 40),
     (resource(TOPIC, "events", ("no.such", SET, "x")), 40),
@@ -122,8 +174,22 @@ REFUSED = [
     (resource(BROKER, "x", ("log.retention.ms", SET, "5")), 42),
     # Kafka stores what it does not know.
     (resource(BROKER, "1", ("no.such", SET, "3")), 42),
-    # Kafka could append here.
-    (resource(BROKER, "1", ("log.cleanup.policy", APPEND, "compact")), 40),
+    (resource(BROKER, "1", ("log.cleanup.policy", APPEND, "shred")), 42),
+    (resource(BROKER, "1", ("log.retention.ms", APPEND, "5")), 40),
+    (resource(BROKER, "1", ("no.such", APPEND, "5")), 40),
+    (resource(BROKER, "1", ("ssl.keystore.location", SET, "/x")), 42),
+    (resource(BROKER, "1", ("config.providers", SET, "file")), 42),
+    (resource(BROKER, "", ("ssl.client.auth", SET, "none")), 42),
+    (resource(BROKER, "", ("listeners", SET, "PLAINTEXT://127.0.0.1:9092")), 42),
+    (resource(BROKER, "1", ("listeners", SET, "PLAINTEXT://127.0.0.1:9099")), 42),
+    (resource(BROKER, "1", ("advertised.listeners", SET, "PLAINTEXT://127.0.0.1:9092")), 42),
+    (resource(BROKER, "", ("max.connections", SET, "-1")), 42),
+    (resource(BROKER, "", ("max.connections.per.ip.overrides", SET, "localhost:5")), 42),
+    (resource(BROKER, "", ("log.cleaner.threads", SET, "3")), 42),
+    (resource(BROKER, "", ("log.cleaner.threads", SET, "0")), 42),
+    (resource(BROKER, "", ("num.io.threads", SET, "3")), 42),
+    (resource(BROKER, "", ("num.io.threads", SET, "17")), 42),
+    (resource(BROKER, "", ("log.cleaner.dedupe.buffer.size", SET, "1048575")), 42),
     (
         resource(
             BROKER,

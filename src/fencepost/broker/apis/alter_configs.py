@@ -7,9 +7,10 @@ A resource that is named twice is 42 both times; so is one with a config named t
 value. Otherwise, by type:
 
 * topic: the controller's rules (`machines.controller.configs`).
-* broker: this broker's id, or the empty name for all brokers, else 42. Only configs that topics
-  fall back to can change while a broker runs (`config_view.DYNAMIC_BROKER_KEYS`); another one, or a
-  value that is not allowed or does not go with the others, is 42.
+* broker: this broker's id, or the empty name for all brokers, else 42. Which configs can change
+  while a broker runs is Kafka's to say (`config_keys.DYNAMIC_BROKER_KEYS`); another one, one for
+  single brokers at the empty name, or a value that is not allowed or does not go with the others,
+  is 42.
 * anything else, loggers too: 42, on a controller's listener 35 if the type does not exist.
 
 Resources stand or fall alone. The answer comes when what could be done is committed and in force on
@@ -31,7 +32,6 @@ from fencepost.broker.config_changes import (
     check_own_id,
     decide_by_resource,
 )
-from fencepost.broker.config_view import topic_defaults_with
 from fencepost.broker.controller_requests import decide_here
 from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.machines.controller.configs import RESOURCE_TYPES
@@ -97,6 +97,4 @@ def _check(node: Node, resource: AlterConfigsResource) -> None:
         if resource.resource_name:
             check_own_id(node, resource.resource_name)
         values = {item.name: item.value for item in resource.configs}
-        own = {} if resource.resource_name else node.image.broker_configs(node.config.node_id)
-        shared = node.image.broker_configs() if resource.resource_name else {}
-        check_broker_values(values, topic_defaults_with(node.config, shared, own))
+        check_broker_values(node, resource.resource_name, values, {})

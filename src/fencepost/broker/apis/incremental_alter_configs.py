@@ -3,9 +3,10 @@
 A resource that is named twice is 42 both times. Otherwise, by type:
 
 * topic: the controller's rules (`machines.controller.configs`).
-* broker: this broker's id, or the empty name for all brokers, else 42. Only configs that topics
-  fall back to can change while a broker runs (`config_view.DYNAMIC_BROKER_KEYS`); another one, or a
-  value that is not allowed or does not go with the others, is 42. Any key may be deleted.
+* broker: this broker's id, or the empty name for all brokers, else 42. Which configs can change
+  while a broker runs is Kafka's to say (`config_keys.DYNAMIC_BROKER_KEYS`); another one, one for
+  single brokers at the empty name, or a value that is not allowed or does not go with the others,
+  is 42. Any key may be deleted.
 * broker logger: this broker's id, else 42. Unknown loggers and levels are 40; only set and delete
   are possible, and the root logger's level cannot be deleted: 42.
 * client metrics and groups: the controller refuses them with 42, as there are no such configs yet;
@@ -16,8 +17,9 @@ this node. On a controller's listener the controller decides over everything but
 type that does not exist is 35 there. A controller that is not the active one answers 41; a broker
 looks for the active one, and what it would have to decide is 7 if there is none in a minute.
 
-Deviations: broker configs that do not exist are refused, where Kafka stores them; appending to and
-subtracting from lists is for topics only, for brokers it is 40.
+Deviations: broker configs that do not exist are refused, where Kafka stores them; so is every
+change of `listeners` and `listener.security.protocol.map`, which Kafka allows for listeners that
+clients are not told of.
 """
 
 from __future__ import annotations
@@ -31,9 +33,10 @@ from fencepost.broker.config_changes import (
     check_own_id,
     decide_by_resource,
 )
-from fencepost.broker.config_view import topic_defaults
+from fencepost.broker.config_keys import BROKER_CONFIGS
 from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
-from fencepost.machines.controller.configs import DELETE, RESOURCE_TYPES, SET
+from fencepost.machines.controller.configs import DELETE, RESOURCE_TYPES, SET, changed_value
+from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
 from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
@@ -102,12 +105,20 @@ def _check_broker(node: Node, resource: AlterConfigsResource) -> None:
     """Refuse what this broker could not put into force."""
     if resource.resource_name:
         check_own_id(node, resource.resource_name)
-    changes = {
-        change.name: change.value if change.config_operation == SET else None
-        for change in resource.configs
-        if change.config_operation != DELETE
-    }
-    check_broker_values(changes, topic_defaults(node.config, node.image))
+    name = resource.resource_name
+    present = node.image.broker_configs(node.config.node_id if name else None)
+    changes: dict[str, str | None] = {}
+    gone: set[str] = set()
+    for change in resource.configs:
+        if change.config_operation == DELETE:
+            gone.add(change.name)
+            continue
+        try:
+            changes[change.name] = changed_value(BROKER_CONFIGS, change, present.get(change.name))
+        except Refused as refused:
+            raise ResourceRefused(refused.error, refused.message) from None
+    kept = {key: text for key, text in present.items() if key not in gone}
+    check_broker_values(node, name, changes, kept)
 
 
 # -- loggers -------------------------------------------------------------------------------------

@@ -74,8 +74,8 @@ _SOCKETS = (
         "max.connections.per.ip.overrides",
         STRING,
         "",
-        Validator("HOST:NUMBER,HOST:NUMBER", _are_host_limits),
-        "max.connections.per.ip of single addresses or host names, as HOST:NUMBER,HOST:NUMBER.",
+        Validator("ADDRESS:NUMBER,ADDRESS:NUMBER", _are_host_limits),
+        "max.connections.per.ip of single IP addresses.",
         CLUSTER_WIDE,
     ),
     honoured(
@@ -83,7 +83,7 @@ _SOCKETS = (
         INT,
         INT_MAX,
         at_least(0),
-        "New connections per second.",
+        "New connections served per second; more of them wait, and after 10 s worth are refused.",
         CLUSTER_WIDE,
     ),
     honoured(

@@ -37,7 +37,8 @@ class ControllerConfig:
     `topic_defaults` are the broker configs that topics fall back to (for checking configs that must
     go together, and for unclean elections). `resource_configs` are the tables of configs of other
     resource types (client metrics, groups), by type; resources of a type without a table are
-    refused. Broker configs are checked by the broker that a request comes in at.
+    refused. Broker configs are checked by the broker that a request comes in at; their table says
+    which of them are lists.
     `max_replication_factor` is how many replicas a partition may have, None for as many as there
     are brokers. `node_id` is that of the controller's node, whose features are
     `supported_features`.

@@ -83,7 +83,7 @@ def decide_config_changes(
     ) -> Changes:
         present = image.configs_of(asked.resource_type, asked.resource_name)
         return {
-            change.name: _changed_value(definitions, change, present.get(change.name))
+            change.name: changed_value(definitions, change, present.get(change.name))
             for change in asked.configs
         }
 
@@ -163,11 +163,11 @@ def _change_records(
 
 
 def _definitions(config: ControllerConfig, kind: int) -> Mapping[str, ConfigDef] | None:
-    """The table of the resource type's configs; None for brokers, whose configs are not checked."""
+    """The table of the resource type's configs; for brokers it only says what is a list."""
     if kind == RESOURCE_TOPIC:
         return TOPIC_CONFIGS
     if kind == RESOURCE_BROKER:
-        return None
+        return config.resource_configs.get(kind)
     if kind not in RESOURCE_TYPES:
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"there are no resources of type {kind}")
     table = config.resource_configs.get(kind)
@@ -194,12 +194,12 @@ def _given_value(name: str, value: str | None) -> str:
     return value
 
 
-def _changed_value(
+def changed_value(
     definitions: Mapping[str, ConfigDef] | None,
     change: changing.AlterableConfig,
     present: str | None,
 ) -> str | None:
-    """What the config is to be; None if it is to be gone."""
+    """What the config is to be; None if it is to be gone. Refused."""
     operation = change.config_operation
     if operation == DELETE:
         return None
@@ -243,7 +243,7 @@ def _check_values(
     try:
         if kind == RESOURCE_TOPIC:
             validate_topic_configs(values, config.topic_defaults)
-        elif definitions is not None:
+        elif definitions is not None and kind != RESOURCE_BROKER:
             for name, value in values.items():
                 if name not in definitions:
                     raise ConfigError(name, value, "there is no config of this name")
