@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE, UsageError
+from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE
 from fencepost.cli.consume import json_record, parse_time_ms
 from fencepost.cli.main import main
-from fencepost.cli.produce import LineRecord, records_of
 from fencepost.client.metadata import TopicPartition
 
 from ..client.fake_cluster import FakeCluster
@@ -324,26 +323,6 @@ def test_help_has_examples(name: str, capsys: pytest.CaptureFixture[str]):
         main([name, "--help"])
     assert caught.value.code == 0
     assert f"fencepost {name} " in capsys.readouterr().out.split("examples:")[1]
-
-
-def test_lines_become_records():
-    assert list(records_of([b"a\n", b"b\r\n", b""], None, False)) == [
-        LineRecord(b"a"),
-        LineRecord(b"b"),
-        LineRecord(b""),
-    ]
-    with pytest.raises(UsageError, match="line 2 has no key separator"):
-        list(records_of([b"a=1\n", b"b\n"], "=", False))
-    for text, complaint in (
-        (b"{", "is not JSON"),
-        (b"[1]", "must be an object of"),
-        (b'{"valeu":"x"}', "must be an object of"),
-        (b'{"value":5}', "value must be text"),
-        (b'{"headers":["x"]}', "headers must be an object"),
-        (b'{"partition":"0"}', "partition must be a whole number"),
-    ):
-        with pytest.raises(UsageError, match=f"line 1.*{complaint}"):
-            list(records_of([text], None, True))
 
 
 def test_times():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fencepost.cli.wire.failures import InputError
+from fencepost.cli.cluster_options import InputError
 from fencepost.cli.wire.hex_text import parse_hex
 from fencepost.wire.api import HeartbeatRequest
 from fencepost.wire.frame import encode_request

@@ -224,3 +224,46 @@ def test_leaving_by_an_exception_does_not_flush(fake: FakeCluster, connect: Any)
     with pytest.raises(RuntimeError):
         leave()
     assert logged(fake) == []
+
+
+def test_a_record_that_lingers_is_sent_by_polling_alone(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    cluster = connect(fake, linger_ms=1)
+    producer = Producer(cluster)
+    assert producer.next_poll_ms() is None
+    delivery = producer.send("t", b"value")
+    while not delivery.done:
+        assert producer.next_poll_ms() is not None
+        producer.poll(wait_ms=1)
+    assert producer.next_poll_ms() is None
+    assert (delivery.result(), producer.acknowledged_count) == (0, 1)
+
+
+def test_a_record_that_cannot_be_encoded_leaves_no_empty_batch(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    with Producer(connect(fake)) as producer:
+        with pytest.raises(OverflowError):
+            producer.send("t", b"value", timestamp_ms=1 << 63)
+        producer.flush()
+        producer.send("t", b"value")
+    assert producer.acknowledged_count == 1
+
+
+def test_headers_count_towards_the_size_of_a_record(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    with Producer(connect(fake, max_request_size=1000)) as producer:
+        with pytest.raises(ClientError, match=r"max\.request\.size"):
+            producer.send("t", b"value", headers=[("name", b"x" * 1000)])
+
+
+def test_a_failure_shows_without_a_flush(fake: FakeCluster, connect: Any):
+    fake.create_topic("t")
+    producer = Producer(connect(fake))
+    producer.raise_failure()
+    producer.send_batch("gone", 0, batch(b"value"))
+    while producer.next_poll_ms() is not None:
+        producer.poll(wait_ms=1)
+    with pytest.raises(DeliveryFailed):
+        producer.raise_failure()
+    producer.raise_failure()
+    assert producer.acknowledged_count == 0

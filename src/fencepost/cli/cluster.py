@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import UsageError, pair
+from fencepost.cli.commands import add_actions
 from fencepost.log.errors import LogError, in_words
 from fencepost.log.meta import decode_properties
 from fencepost.log.names import META_PROPERTIES_FILE
@@ -76,7 +77,7 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
     up = actions.add_parser(
         "up",
         help="start a cluster, until Ctrl-C stops it",

@@ -2,7 +2,7 @@
 
 `--bootstrap-server` (or FENCEPOST_BOOTSTRAP) says where, `--timeout` how long to try, `-X
 key=value` and `--client-config FILE` set client properties under Kafka's names. Exit codes: 0 done,
-1 the cluster refused or cannot be reached, 2 the command line is wrong. Results go to stdout,
+1 the cluster refused or cannot be reached or the input is wrong, 2 the command line is. Results go to stdout,
 everything else to stderr.
 """
 
@@ -41,6 +41,10 @@ Run = Callable[[argparse.Namespace], int]
 
 class UsageError(Exception):
     """The command line says something that cannot be; exit code 2."""
+
+
+class InputError(Exception):
+    """The input is not what it should be; the text says where, exit code 1."""
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -144,6 +148,9 @@ def command(function: Run) -> Run:
         except (UsageError, ConfigError) as error:
             print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
             return 2
+        except InputError as error:
+            print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
+            return 1
         except ClientError as error:
             print(f"fencepost {arguments.command}: {error}{_hint(error)}", file=sys.stderr)
             return 1

@@ -7,7 +7,9 @@ adds its parser with `set_defaults(run=function)`; `function(arguments)` returns
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import argparse
+import sys
+from typing import Any, NamedTuple
 
 
 class Command(NamedTuple):
@@ -45,3 +47,16 @@ COMMANDS: tuple[Command, ...] = (
     Command("sim", "fencepost.cli.sim", "the deterministic simulator: quorums under faults"),
     Command("demo", "fencepost.cli.demo", "flights through a broker and Spark into tables"),
 )
+
+
+def add_actions(parser: argparse.ArgumentParser) -> Any:
+    """Where a command's actions are added, as by `add_subparsers`. Without one it prints its help,
+    to standard error and with exit code 2: nothing was done."""
+    parser.set_defaults(run=lambda arguments: print_usage_help(parser))
+    return parser.add_subparsers(dest="action", metavar="ACTION")
+
+
+def print_usage_help(parser: argparse.ArgumentParser) -> int:
+    """Help for a command line that asks for nothing yet; the exit code."""
+    parser.print_help(sys.stderr)
+    return 2

@@ -15,6 +15,7 @@ from fencepost.cli.cluster_options import (
     print_json,
     print_table,
 )
+from fencepost.cli.commands import add_actions
 
 EXAMPLES = """\
 examples:
@@ -33,7 +34,7 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
 
     describing = actions.add_parser("describe", help="what is set (or --all that is in force)")
     describing.add_argument("keys", nargs="*", metavar="KEY", help="only these")

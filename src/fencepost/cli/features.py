@@ -15,6 +15,7 @@ from fencepost.cli.cluster_options import (
     print_json,
     print_table,
 )
+from fencepost.cli.commands import add_actions
 
 METADATA_VERSION = "metadata.version"
 LEVEL_MAX = (1 << 15) - 1
@@ -41,7 +42,7 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
     describing = actions.add_parser("describe", help="levels in force, and what a node can run")
     _finish(describing, describe)
     for name, text, is_downgrade in (

@@ -14,6 +14,7 @@ from fencepost.cli.cluster_options import (
     print_json,
     print_table,
 )
+from fencepost.cli.commands import add_actions
 from fencepost.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
     _finish(actions.add_parser("list", help="all groups"), list_groups)
 
     describing = actions.add_parser("describe", help="state and members")

@@ -1,20 +1,20 @@
 """`fencepost`: finds the sub-command, loads its module, runs it, returns its exit code.
 
 Exit codes: 0 done; 1 it did not work out (one line on stderr says why); 2 the command line or the
-configuration is wrong; 130 interrupted.
+configuration is wrong; 130 interrupted; 141 the reader of the output has left.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import fencepost
-from fencepost.cli.commands import COMMANDS
+from fencepost.cli.commands import COMMANDS, print_usage_help
+from fencepost.cli.streams import with_standard_streams
 
 
 def version_text() -> str:
@@ -91,19 +91,17 @@ def chosen_command(argv: Sequence[str]) -> str | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser(chosen_command(words))
+    chosen = chosen_command(words)
+    program = "fencepost" if chosen is None else f"fencepost {chosen}"
+    return with_standard_streams(lambda: _run(words, chosen), program)
+
+
+def _run(words: list[str], chosen: str | None) -> int:
+    parser = build_parser(chosen)
     arguments = parser.parse_args(words)
     if arguments.command is None:
-        parser.print_help(sys.stderr)
-        return 2
-    try:
-        return int(arguments.run(arguments))
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # The reader of our output has left (`fencepost ... | head`); nothing more to say to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return print_usage_help(parser)
+    return int(arguments.run(arguments))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from fencepost.cli.cluster_options import (
+    InputError,
     UsageError,
     add_cluster_options,
     add_json_option,
@@ -17,11 +19,24 @@ from fencepost.cli.cluster_options import (
     pair,
     print_json,
 )
+from fencepost.cli.interrupts import Interrupts
+from fencepost.cli.lines import read_lines
+from fencepost.client.errors import ClientError, DeliveryFailed
+
+if TYPE_CHECKING:
+    from fencepost.client.producer import Producer
+
+LINE_BYTES_PER_REQUEST_BYTE: Final = 8
+"""JSON writes a byte in up to six; a line of more than this times max.request.size is refused."""
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MAX: Final = (1 << 63) - 1
 
 EPILOG = """\
 Every line of the input is a record: its value; or key and value with --key-separator; or with
 --lines-json an object with any of "key", "value", "headers" (an object), "partition" and
-"timestamp" (ms), where keys and values are texts, or null.
+"timestamp" (ms), where keys and values are texts, or null. Lines are sent as they come. Ctrl-C, and
+a line that is no record, end the command after what was read before has been sent; it says how many
+records were acknowledged. A second Ctrl-C does not wait for that.
 
 examples:
   echo hello | fencepost produce greetings
@@ -58,6 +73,11 @@ def register(subparsers: Any) -> None:
         "--header", action="append", default=[], metavar="KEY=VALUE", help="for all records"
     )
     parser.add_argument("--compression", metavar="CODEC", help="gzip, snappy, lz4 or zstd")
+    parser.add_argument(
+        "--linger-ms",
+        metavar="MS",
+        help="how long a record waits for others before they are sent together (default: 5)",
+    )
     add_json_option(parser)
     add_cluster_options(parser)
     parser.set_defaults(run=run)
@@ -65,7 +85,7 @@ def register(subparsers: Any) -> None:
 
 @command
 def run(arguments: argparse.Namespace) -> int:
-    """Send every line; fails if any record is not acknowledged."""
+    """Send lines as they come; fails if any record is not acknowledged, and says how many were."""
     from fencepost.client.producer import Producer
 
     if arguments.lines_json and arguments.key_separator is not None:
@@ -73,61 +93,126 @@ def run(arguments: argparse.Namespace) -> int:
     defaults: dict[str, object] = {"allow_auto_create_topics": "true"}
     if arguments.compression is not None:
         defaults["compression_type"] = arguments.compression
-    common = tuple((key, value.encode()) for key, value in _headers(arguments))
-    count = 0
+    if arguments.linger_ms is not None:
+        defaults["linger_ms"] = arguments.linger_ms
     with (
         _opened(arguments.file) as source,
         open_cluster(arguments, **defaults) as cluster,
-        Producer(cluster) as producer,
+        Interrupts() as interrupts,
     ):
-        for record in records_of(source, arguments.key_separator, arguments.lines_json):
-            producer.send(
-                arguments.topic,
-                record.value,
-                record.key,
-                partition=arguments.partition if record.partition is None else record.partition,
-                headers=common + record.headers,
-                timestamp_ms=record.timestamp_ms,
-            )
-            count += 1
+        producer = Producer(cluster)
+        _Sender(arguments, producer).run(source.fileno(), interrupts)
     if arguments.json:
-        print_json({"topic": arguments.topic, "records": count})
+        print_json({"topic": arguments.topic, "records": producer.acknowledged_count})
     else:
-        print(f"{count} record(s) written to {arguments.topic}", file=sys.stderr)
+        print(_written(producer, arguments.topic), file=sys.stderr)
     return 0
 
 
-def _headers(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+def _written(producer: Producer, topic: str) -> str:
+    return f"{producer.acknowledged_count} record(s) written to {topic}"
+
+
+class _Sender:
+    """Sends the lines of one input. Whatever ends it, the records before are sent first."""
+
+    def __init__(self, arguments: argparse.Namespace, producer: Producer) -> None:
+        self._arguments = arguments
+        self._producer = producer
+        self._headers = tuple(_headers(arguments))
+        self._count = 0
+
+    def run(self, descriptor: int, interrupts: Interrupts) -> None:
+        """Send all lines and flush. InputError names a line; ClientError; KeyboardInterrupt."""
+        arguments, producer = self._arguments, self._producer
+        limit = LINE_BYTES_PER_REQUEST_BYTE * producer.config.max_request_size
+        lines = read_lines(descriptor, limit, self._idle, interrupts.waiting)
+        try:
+            for number, record in records_of(lines, arguments.key_separator, arguments.lines_json):
+                self._send(number, record)
+            producer.flush()
+        except (InputError, ClientError) as error:
+            self._flush_rest()
+            kind = InputError if isinstance(error, InputError) else ClientError
+            raise kind(f"{error}; {self._told()}") from error
+        except KeyboardInterrupt:
+            try:
+                if not interrupts.is_final:  # or it may have come in the middle of a request
+                    self._flush_rest()
+            finally:
+                print(f"fencepost produce: interrupted; {self._told()}", file=sys.stderr)
+            raise
+
+    def _send(self, number: int, record: LineRecord) -> None:
+        partition = self._arguments.partition if record.partition is None else record.partition
+        try:
+            self._producer.send(
+                self._arguments.topic,
+                record.value,
+                record.key,
+                partition=partition,
+                headers=self._headers + record.headers,
+                timestamp_ms=record.timestamp_ms,
+            )
+        except ClientError as error:
+            error.message = f"line {number}: {error.message}"
+            raise
+        self._count += 1
+
+    def _idle(self) -> float | None:
+        """Look after what is not delivered; seconds until that is needed again."""
+        self._producer.poll()
+        self._producer.raise_failure()
+        wait_ms = self._producer.next_poll_ms()
+        return None if wait_ms is None else wait_ms / 1000
+
+    def _flush_rest(self) -> None:
+        """What is not delivered now is counted, not raised: something else went wrong before."""
+        while True:
+            try:
+                return self._producer.flush()
+            except DeliveryFailed:
+                continue
+            except ClientError:
+                return None
+
+    def _told(self) -> str:
+        missing = self._count - self._producer.acknowledged_count
+        unknown = f", {missing} not acknowledged" if missing else ""
+        return f"{_written(self._producer, self._arguments.topic)}{unknown}"
+
+
+def _headers(arguments: argparse.Namespace) -> Iterator[tuple[str, bytes]]:
     for text in arguments.header:
-        yield pair(text, "--header")
+        key, value = pair(text, "--header")
+        yield os.fsencode(key).decode(errors="replace"), os.fsencode(value)
 
 
 def _opened(path: str | None) -> IO[bytes]:
-    if path is None:
-        return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
-        return open(path, "rb")
+        if path in (None, "-"):
+            return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
+        return open(path, "rb", buffering=0)
     except OSError as error:
         raise UsageError(str(error)) from error
 
 
 def records_of(
     lines: Iterable[bytes], key_separator: str | None, as_json: bool
-) -> Iterator[LineRecord]:
-    """The records of the lines; UsageError names the line that is none."""
-    separator = key_separator.encode() if key_separator else None
+) -> Iterator[tuple[int, LineRecord]]:
+    """The records of the lines and the lines' numbers; InputError names the line that is none."""
+    separator = os.fsencode(key_separator) if key_separator else None
     for number, line in enumerate(lines, 1):
-        text = line.rstrip(b"\n").removesuffix(b"\r")
         if as_json:
-            if text.strip():
-                yield _json_record(text, number)
+            if line.strip():
+                yield number, _json_record(line, number)
         elif separator is None:
-            yield LineRecord(text)
+            yield number, LineRecord(line)
         else:
-            key, found, value = text.partition(separator)
+            key, found, value = line.partition(separator)
             if not found:
-                raise UsageError(f"line {number} has no key separator {key_separator!r}")
-            yield LineRecord(value, key)
+                raise InputError(f"line {number} has no key separator {key_separator!r}")
+            yield number, LineRecord(value, key)
 
 
 _FIELDS = {"key", "value", "headers", "partition", "timestamp"}
@@ -136,28 +221,41 @@ _FIELDS = {"key", "value", "headers", "partition", "timestamp"}
 def _json_record(text: bytes, number: int) -> LineRecord:
     try:
         parsed = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"line {number} is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"line {number} is not JSON: {error}") from None
     if not isinstance(parsed, dict) or not set(parsed) <= _FIELDS:
-        raise UsageError(f"line {number} must be an object of {', '.join(sorted(_FIELDS))}")
+        raise InputError(f"line {number} must be an object of {', '.join(sorted(_FIELDS))}")
     headers = parsed.get("headers") or {}
     if not isinstance(headers, dict):
-        raise UsageError(f"line {number}: headers must be an object")
-    for name in ("partition", "timestamp"):
-        if parsed.get(name) is not None and type(parsed[name]) is not int:
-            raise UsageError(f"line {number}: {name} must be a whole number")
+        raise InputError(f"line {number}: headers must be an object")
     return LineRecord(
-        _text(parsed.get("value"), "value", number),
-        _text(parsed.get("key"), "key", number),
-        tuple((key, _text(value, "header", number)) for key, value in headers.items()),
-        parsed.get("partition"),
-        parsed.get("timestamp"),
+        _bytes(parsed.get("value"), "value", number),
+        _bytes(parsed.get("key"), "key", number),
+        tuple(_header(key, value, number) for key, value in headers.items()),
+        _number(parsed.get("partition"), "partition", number, INT32_MAX),
+        _number(parsed.get("timestamp"), "timestamp", number, INT64_MAX),
     )
 
 
-def _text(value: object, name: str, number: int) -> bytes | None:
+def _header(key: str, value: object, number: int) -> tuple[str, bytes | None]:
+    _bytes(key, "header", number)
+    return key, _bytes(value, "header", number)
+
+
+def _bytes(value: object, name: str, number: int) -> bytes | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise UsageError(f"line {number}: {name} must be text or null")
-    return value.encode()
+        raise InputError(f"line {number}: {name} must be text or null")
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"line {number}: {name} has half a surrogate pair") from None
+
+
+def _number(value: object, name: str, number: int, highest: int) -> int | None:
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= highest:
+        raise InputError(f"line {number}: {name} must be a whole number from 0 to {highest}")
+    return value

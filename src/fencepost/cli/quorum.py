@@ -19,6 +19,7 @@ from fencepost.cli.cluster_options import (
     print_json,
     print_table,
 )
+from fencepost.cli.commands import add_actions
 
 if TYPE_CHECKING:
     from fencepost.client.errors import ClientError
@@ -55,7 +56,7 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
 
     describing = actions.add_parser("describe", help="leader, voters, observers, and their lag")
     _finish(describing, describe)

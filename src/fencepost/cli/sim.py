@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fencepost.cli.commands import add_actions
 from fencepost.cli.sim_explore import add_explore
 from fencepost.cli.sim_options import check_numbers, check_output, read_file, read_ledger
 
@@ -39,8 +40,7 @@ def register(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=lambda arguments: _help(parser))
-    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    actions = add_actions(parser)
     _add_run(actions)
     _add_replay(actions)
     _add_shrink(actions)
@@ -106,11 +106,6 @@ def _add_world(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--over-budget", action="store_true", help="damage more disks than a quorum can spare"
     )
-
-
-def _help(parser: argparse.ArgumentParser) -> int:
-    parser.print_help(sys.stderr)
-    return 2
 
 
 def _plan(arguments: argparse.Namespace) -> Any:

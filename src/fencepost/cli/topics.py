@@ -15,6 +15,7 @@ from fencepost.cli.cluster_options import (
     print_json,
     print_table,
 )
+from fencepost.cli.commands import add_actions
 
 EXAMPLES = """\
 examples:
@@ -36,7 +37,7 @@ def register(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
 
     listing = actions.add_parser("list", help="names of topics")
     listing.add_argument("--internal", action="store_true", help="also Kafka's own topics")

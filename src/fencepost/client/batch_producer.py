@@ -106,6 +106,8 @@ class BatchProducer:
         self._identity: Identity | None = None if self.config.enable_idempotence else NO_IDENTITY
         self._queued_bytes = 0
         self._first_failure: ClientError | None = None
+        self.acknowledged_count = 0
+        """Records so far that the brokers have acknowledged (with acks=0: that were sent)."""
 
     def __enter__(self) -> Self:
         return self
@@ -149,6 +151,16 @@ class BatchProducer:
         if self._collect(wait_ms):
             self._dispatch()
 
+    def next_poll_ms(self) -> float | None:
+        """Milliseconds within which `poll` wants to be called; None when nothing is undelivered."""
+        return IDLE_WAIT_MS if any(not queue.is_empty for queue in self._queues.values()) else None
+
+    def raise_failure(self) -> None:
+        """Raise the first failure since the last time one was raised, without waiting."""
+        if self._first_failure is not None:
+            error, self._first_failure = self._first_failure, None
+            raise error
+
     def flush(self, timeout_ms: float | None = None) -> None:
         """Return when every batch is decided; raise the first failure since the last flush.
 
@@ -162,9 +174,7 @@ class BatchProducer:
                     self._first_failure,
                 )
             self.poll(IDLE_WAIT_MS)
-        if self._first_failure is not None:
-            error, self._first_failure = self._first_failure, None
-            raise error
+        self.raise_failure()
 
     def _make_room(self, size_bytes: int, deadline: Deadline) -> None:
         while self._queued_bytes and self._queued_bytes + size_bytes > self.config.buffer_memory:
@@ -295,6 +305,7 @@ class BatchProducer:
             return
         for queue, batch in sent:
             self._queued_bytes -= len(batch.data)
+            self.acknowledged_count += batch.count
             queue.acknowledge(batch, -1, -1, time.monotonic())
 
     def _message(self, sent: Sent) -> tuple[ProduceRequest, bool]:
@@ -381,6 +392,7 @@ class BatchProducer:
         now = time.monotonic()
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._queued_bytes -= len(batch.data)
+            self.acknowledged_count += batch.count
             queue.acknowledge(batch, entry.base_offset, entry.log_append_time_ms, now)
             return
         behind = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.is_oldest(batch)

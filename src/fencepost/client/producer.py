@@ -1,9 +1,10 @@
 """A producer of single records, on top of `BatchProducer`.
 
 Records gather in one open batch per partition, which is closed and queued when it reaches
-`batch.size`, when it has been open for `linger.ms` (looked at on every call; there is no thread),
-and by `flush`. Partitions: as given, else by the key as Kafka's default partitioner does, else
-sticky (KIP-480): keyless records stay with one partition until its batch closes.
+`batch.size`, when it has been open for `linger.ms`, and by `flush`. Every call looks at the time;
+there is no thread, so whoever waits for something else calls `poll` within `next_poll_ms`.
+Partitions: as given, else by the key as Kafka's default partitioner does, else sticky (KIP-480):
+keyless records stay with one partition until its batch closes.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class Producer(BatchProducer):
         that no request of `max.request.size` could hold.
         """
         where = self._choose(topic, key, partition)
+        headers = tuple(headers)
         size = len(value or b"") + len(key or b"")
+        size += sum(len(name) + len(content or b"") for name, content in headers)
         if size > self.config.max_request_size:
             raise ClientError(
                 f"a record of {size} bytes exceeds max.request.size={self.config.max_request_size}",
@@ -91,10 +94,11 @@ class Producer(BatchProducer):
             self._close_batch(where)
             batch = None
         if batch is None:
-            batch = self._open[where] = _OpenBatch(self.config.compression_type)
+            batch = _OpenBatch(self.config.compression_type)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        batch.builder.append(key, value, tuple(headers), timestamp_ms=timestamp_ms)
+        batch.builder.append(key, value, headers, timestamp_ms=timestamp_ms)
+        self._open[where] = batch
         delivery = RecordDelivery(where, len(batch.deliveries))
         batch.deliveries.append(delivery)
         if batch.builder.size_bytes >= self.config.batch_size:
@@ -102,6 +106,18 @@ class Producer(BatchProducer):
         else:
             self._close_lingering()
         return delivery
+
+    def poll(self, wait_ms: float = 0) -> None:
+        """Queue batches that have lingered long enough, then do as `BatchProducer.poll` does."""
+        self._close_lingering()
+        super().poll(wait_ms)
+
+    def next_poll_ms(self) -> float | None:
+        """Milliseconds within which `poll` wants to be called; None when nothing is undelivered."""
+        if (undecided := super().next_poll_ms()) is not None or not self._open:
+            return undecided
+        oldest = min(batch.opened_at for batch in self._open.values())
+        return max(0.0, self.config.linger_ms - (time.monotonic() - oldest) * 1000)
 
     def flush(self, timeout_ms: float | None = None) -> None:
         """Send every open batch and wait, as `BatchProducer.flush` does."""
@@ -137,4 +153,5 @@ class Producer(BatchProducer):
     def _close_lingering(self) -> None:
         due = time.monotonic() - self.config.linger_ms / 1000
         for where in [place for place, batch in self._open.items() if batch.opened_at <= due]:
-            self._close_batch(where)
+            if where in self._open:  # closing a batch polls, which may have closed this one
+                self._close_batch(where)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.cli.commands import add_actions
 from fencepost.cli.log.dump import register_dump
 from fencepost.cli.log.verify import register_verify
 
@@ -21,6 +22,6 @@ def register(subparsers: Any) -> None:
         help="files of a data directory: show them, check them",
         description="Look at files of a data directory; nothing is changed or locked.",
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
     register_dump(actions)
     register_verify(actions)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.cli.commands import add_actions
 from fencepost.cli.wire.apis import register_apis
 from fencepost.cli.wire.decode import register_decode
 from fencepost.cli.wire.encode import register_encode
@@ -32,7 +33,7 @@ def register(subparsers: Any) -> None:
         help="what is on the wire: APIs, fields, errors, bytes to JSON and back, captures",
         description="Look at Kafka's protocol: APIs, fields, errors, bytes as JSON, captures.",
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_actions(parser)
     register_apis(actions)
     register_show(actions)
     register_errors(actions)

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from fencepost.cli.wire.failures import InputError
+from fencepost.cli.cluster_options import InputError
 from fencepost.cli.wire.framing import LENGTH_BYTES
 from fencepost.cli.wire.hex_text import parse_hex
 

@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fencepost.cli.cluster_options import UsageError
+from fencepost.cli.cluster_options import InputError, UsageError
+from fencepost.cli.streams import OutputFailed
 from fencepost.cli.wire.bytes_input import Progress
 from fencepost.cli.wire.connections import Connections, Seen
 from fencepost.cli.wire.conversation import Item
-from fencepost.cli.wire.failures import InputError
 from fencepost.cli.wire.framing import LENGTH_BYTES, Skipped
 from fencepost.cli.wire.output import Wishes, print_line, shown
 from fencepost.cli.wire.packets import Segment, dissect, link_types
@@ -94,7 +94,7 @@ def decode_capture(arguments: argparse.Namespace, ports: tuple[int, ...]) -> int
                 if segment is not None:
                     for seen in connections.push(time, segment):
                         _print(seen, totals, wishes)
-        except BrokenPipeError:
+        except OutputFailed:
             raise
         except BaseException:  # also when interrupted
             _finish(connections, time, totals, wishes, "so far: ")

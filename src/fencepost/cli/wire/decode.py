@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import UsageError, print_json
+from fencepost.cli.cluster_options import InputError, UsageError, print_json
 from fencepost.cli.wire import stored
 from fencepost.cli.wire.bytes_input import FRAME_BYTES_MAX, open_bytes, read_all
 from fencepost.cli.wire.documents import decode_body
-from fencepost.cli.wire.failures import InputError, wire_command
+from fencepost.cli.wire.failures import wire_command
 from fencepost.cli.wire.frames import decode_frames
 from fencepost.cli.wire.hex_text import parse_hex
 from fencepost.cli.wire.json_parts import check_version

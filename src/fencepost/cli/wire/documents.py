@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from fencepost.cli.cluster_options import InputError
 from fencepost.cli.wire import stored
 from fencepost.cli.wire.apis import request_header_of, response_header_of
-from fencepost.cli.wire.failures import InputError
 from fencepost.cli.wire.framing import LENGTH_BYTES
 from fencepost.cli.wire.json_parts import check_version, encode_inner, text_of, version_of
 from fencepost.cli.wire.names import find_api, find_message

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from fencepost.cli.cluster_options import UsageError
+from fencepost.cli.cluster_options import InputError, UsageError
 from fencepost.cli.wire.documents import Part, encode_document
-from fencepost.cli.wire.failures import InputError, wire_command
+from fencepost.cli.wire.failures import wire_command
 from fencepost.wire.errors import WireError
 from fencepost.wire.json_form import JsonFormError
 

@@ -6,8 +6,8 @@ import argparse
 from difflib import get_close_matches
 from typing import Any
 
-from fencepost.cli.cluster_options import add_json_option, print_json, print_table
-from fencepost.cli.wire.failures import InputError, wire_command
+from fencepost.cli.cluster_options import InputError, add_json_option, print_json, print_table
+from fencepost.cli.wire.failures import wire_command
 from fencepost.wire.error_meanings import meaning
 from fencepost.wire.errors import ErrorCode, is_retriable
 

@@ -7,15 +7,11 @@ import functools
 import sys
 from collections.abc import Callable
 
-from fencepost.cli.cluster_options import UsageError
+from fencepost.cli.cluster_options import InputError, UsageError
 from fencepost.wire.errors import WireError
 from fencepost.wire.json_form import JsonFormError
 
 Run = Callable[[argparse.Namespace], int]
-
-
-class InputError(Exception):
-    """The input is not what it should be; the text says where, exit code 1."""
 
 
 def wire_command(function: Run) -> Run:
@@ -27,8 +23,6 @@ def wire_command(function: Run) -> Run:
             return function(arguments)
         except UsageError as error:
             return _fail(arguments, error, 2)
-        except BrokenPipeError:
-            raise
         except (InputError, WireError, JsonFormError, OSError) as error:
             return _fail(arguments, error, 1)
 

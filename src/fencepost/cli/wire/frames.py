@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.cli.cluster_options import print_json
+from fencepost.cli.cluster_options import InputError, print_json
 from fencepost.cli.wire.bytes_input import (
     Frame,
     NoFrameError,
@@ -20,7 +20,6 @@ from fencepost.cli.wire.bytes_input import (
     size_bytes,
 )
 from fencepost.cli.wire.documents import Decoded, decode_request, decode_response, frame_error
-from fencepost.cli.wire.failures import InputError
 from fencepost.cli.wire.framing import LENGTH_BYTES
 from fencepost.cli.wire.json_parts import check_version
 from fencepost.cli.wire.names import find_api_of

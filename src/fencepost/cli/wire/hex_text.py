@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from fencepost.cli.wire.failures import InputError
+from fencepost.cli.cluster_options import InputError
 from fencepost.cli.wire.packets import Segment, dissect
 
 DUMP_BYTES_MAX: Final = 1 << 27

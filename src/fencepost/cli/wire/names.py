@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Final
 
-from fencepost.cli.wire.failures import InputError
+from fencepost.cli.cluster_options import InputError
 from fencepost.wire import api, records
 from fencepost.wire.message import Message
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from fencepost.cli.cluster_options import UsageError, add_json_option, print_json
-from fencepost.cli.wire.failures import InputError, wire_command
+from fencepost.cli.cluster_options import InputError, UsageError, add_json_option, print_json
+from fencepost.cli.wire.failures import wire_command
 from fencepost.cli.wire.names import find, unknown
 from fencepost.cli.wire.structs import find_structs, struct_names
 from fencepost.wire import describe

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from struct import Struct as Layout
 from typing import Any, Final, NamedTuple
 
-from fencepost.cli.wire.failures import InputError
+from fencepost.cli.cluster_options import InputError
 from fencepost.cli.wire.json_parts import check_version, message_from, text_of, version_of
 from fencepost.cli.wire.names import find_message
 from fencepost.wire.errors import DecodeError

@@ -1,0 +1,249 @@
+"""`fencepost produce`: every line is sent as it comes, and how many were acknowledged is said."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import uuid
+from collections.abc import Callable, Iterator
+from typing import IO
+
+import pytest
+
+from fencepost.batch.records import read_records
+from fencepost.cli.cluster_options import InputError
+from fencepost.cli.interrupts import Interrupts
+from fencepost.cli.lines import READ_BYTES, read_lines
+from fencepost.cli.produce import LineRecord, records_of
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster
+from fencepost.client.fetcher import Fetcher, FetchPosition
+from fencepost.client.metadata import TopicPartition
+
+from ..waiting import DEADLINE_S, eventually
+
+
+@pytest.fixture
+def cluster(served: str) -> Iterator[Cluster]:
+    with Cluster(served) as opened:
+        yield opened
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> str:
+    """A topic of one partition."""
+    name = f"t-{uuid.uuid4().hex[:10]}"
+    Admin(cluster).create_topic(name, 1)
+    Admin(cluster).wait_for_topic(name)
+    return name
+
+
+@pytest.fixture
+def values(cluster: Cluster, topic: str) -> Callable[[], list[bytes | None]]:
+    """What the topic has now."""
+
+    def read() -> list[bytes | None]:
+        positions = {TopicPartition(topic, 0): FetchPosition(0)}
+        (fetched,) = Fetcher(cluster).fetch(positions, max_wait_ms=0)
+        return [record.value for record in read_records(bytes(fetched.records))]
+
+    return read
+
+
+Started = tuple["subprocess.Popen[bytes]", IO[bytes]]
+
+
+@pytest.fixture
+def start(served: str, topic: str) -> Iterator[Callable[..., Started]]:
+    """Starts `fencepost produce` with a pipe as its input, and ends it."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(*options: str) -> Started:
+        words = ["-m", "fencepost.cli.main", "produce", topic, "--bootstrap-server", served]
+        process = subprocess.Popen(
+            [sys.executable, *words, *options],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        )
+        started.append(process)
+        assert process.stdin is not None
+        return process, process.stdin
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    _, err = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, err.decode()
+
+
+def test_lines_are_sent_while_the_next_is_awaited(start, values):
+    _, stdin = start()
+    for number in range(1, 6):
+        stdin.write(b"%d\n" % number)
+        eventually(lambda n=number: len(values()) == n, f"line {number} to arrive")
+    stdin.write(b"6\n7\n8\n")
+    eventually(lambda: len(values()) == 8, "all lines to arrive")
+
+
+def test_an_interrupt_loses_no_line_and_says_how_many_were_written(start, values, topic):
+    process, stdin = start("--linger-ms", "100000")  # nothing goes by itself
+    stdin.write(b"1\n2\n3\nhalf a li")
+    eventually(lambda: unread_bytes(process) == 0, "the lines to be read")
+    process.send_signal(signal.SIGINT)
+    assert ended(process) == (
+        130,
+        f"fencepost produce: interrupted; 3 record(s) written to {topic}\n",
+    )
+    assert values() == [b"1", b"2", b"3"]
+
+
+def unread_bytes(process: subprocess.Popen[bytes]) -> int:
+    """What is left in the pipe that is the process's standard input."""
+    assert process.stdin is not None
+    (count,) = struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD, b"\0" * 4))
+    return int(count)
+
+
+def test_a_bad_line_is_named_and_what_was_before_it_is_written(start, values, topic):
+    process, stdin = start("--lines-json")
+    stdin.write(b'{"value": "1"}\n{"value": "2"}\n{"valeu": "3"}\n{"value": "4"}\n')
+    code, err = ended(process)
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("fencepost produce: line 3 must be an object of ")
+    assert err.endswith(f"; 2 record(s) written to {topic}\n")
+    assert values() == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "complaint"),
+    [
+        (b'{"partition": 1}', ("--lines-json",), "line 2: the topic has 1 partitions"),
+        (b"x" * (1 << 20 | 1), (), "line 2: a record of 1048577 bytes exceeds max.request.size"),
+        (b"no separator", ("--key-separator", "="), "line 2 has no key separator '='"),
+        (b"\xff", ("--lines-json",), "line 2 is not JSON: "),
+        (b"[" * 100_000, ("--lines-json",), "line 2 is not JSON: "),
+    ],
+)
+def test_any_line_that_cannot_be_sent_is_named(start, values, line, options, complaint):
+    process, stdin = start(*options)
+    first = b"{}" if "--lines-json" in options else b"="
+    stdin.write(first + b"\n")
+    with contextlib.suppress(BrokenPipeError):
+        stdin.write(line + b"\n")
+    code, err = ended(process)
+    assert (code, err.count("\n")) == (1, 1)
+    assert complaint in err
+    assert "; 1 record(s) written to " in err
+    assert len(values()) == 1
+
+
+def test_empty_input_and_last_lines_without_an_end(start, values, topic):
+    process, stdin = start()
+    stdin.close()
+    process.stdin = None
+    assert ended(process) == (0, f"0 record(s) written to {topic}\n")
+    process, stdin = start()
+    stdin.write(b"dos\r\n\nlast")
+    stdin.close()
+    process.stdin = None
+    assert ended(process) == (0, f"3 record(s) written to {topic}\n")
+    assert values() == [b"dos", b"", b"last"]
+
+
+def test_what_no_broker_acknowledged_is_not_called_written(start, values, topic):
+    process, stdin = start("-X", "max.request.size=2000000", "-X", "batch.size=1")
+    stdin.write(b"small\n")
+    stdin.write(b"x" * 1_500_000 + b"\n")  # more than the broker's message.max.bytes
+    stdin.close()
+    process.stdin = None
+    code, err = ended(process)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "MESSAGE_TOO_LARGE" in err
+    assert err.endswith(f"; 1 record(s) written to {topic}, 1 not acknowledged\n")
+    assert values() == [b"small"]
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+
+def lines_of(*chunks: bytes, line_bytes_max: int = 1 << 20) -> list[bytes]:
+    """The lines that come out when a pipe has these chunks, one read each."""
+    reader, writer = os.pipe()
+    left = list(chunks)
+
+    def idle() -> float | None:
+        if left:
+            os.write(writer, left.pop(0))
+        else:
+            with contextlib.suppress(OSError):
+                os.close(writer)
+        return None
+
+    try:
+        return list(read_lines(reader, line_bytes_max, idle, contextlib.nullcontext))
+    finally:
+        os.close(reader)
+
+
+def test_lines_of_pieces():
+    assert lines_of() == []
+    assert lines_of(b"\n") == [b""]
+    assert lines_of(b"a", b"b\nc", b"\r\n", b"\n\nd") == [b"ab", b"c", b"", b"", b"d"]
+    assert lines_of(b"a\r", b"\nb\r") == [b"a", b"b"]
+
+
+def test_a_line_without_an_end_takes_bounded_memory():
+    chunk = b"x" * READ_BYTES
+    with pytest.raises(InputError, match="line 2 is longer than 100000 bytes"):
+        lines_of(b"first\n", *[chunk] * 1000, line_bytes_max=100_000)
+
+
+def test_an_interrupt_waits_until_nothing_is_half_done():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        assert not interrupts.is_final
+        with pytest.raises(KeyboardInterrupt), interrupts.waiting():
+            pytest.fail("it should not begin to wait")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert interrupts.is_final
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt), interrupts.waiting():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_lines_become_records():
+    assert list(records_of([b"a", b""], None, False)) == [
+        (1, LineRecord(b"a")),
+        (2, LineRecord(b"")),
+    ]
+    with pytest.raises(InputError, match="line 2 has no key separator"):
+        list(records_of([b"a=1\n", b"b\n"], "=", False))
+    for text, complaint in (
+        (b"{", "is not JSON"),
+        (b"[1]", "must be an object of"),
+        (b'{"valeu":"x"}', "must be an object of"),
+        (b'{"value":5}', "value must be text"),
+        (b'{"headers":["x"]}', "headers must be an object"),
+        (b'{"partition":"0"}', "partition must be a whole number"),
+        (b'{"partition":-1}', "partition must be a whole number"),
+        (b'{"partition":4294967296}', "partition must be a whole number"),
+        (b'{"timestamp":true}', "timestamp must be a whole number"),
+        (b'{"timestamp":9223372036854775808}', "timestamp must be a whole number"),
+        (b'{"value":"\\ud800"}', "value has half a surrogate pair"),
+        (b'{"headers":{"\\ud800":null}}', "header has half a surrogate pair"),
+    ):
+        with pytest.raises(InputError, match=f"line 1.*{complaint}"):
+            list(records_of([text], None, True))
