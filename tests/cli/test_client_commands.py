@@ -16,8 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE
-from fencepost.cli.consume import json_record, parse_time_ms
+from fencepost.cli.consume import parse_time_ms
 from fencepost.cli.main import main
+from fencepost.cli.record_printer import json_record
 from fencepost.client.metadata import TopicPartition
 
 from ..client.fake_cluster import FakeCluster

@@ -16,7 +16,7 @@ import pytest
 from fencepost.batch.records import build_batch
 from fencepost.cli.commands import COMMANDS
 from fencepost.cli.main import build_parser, main
-from fencepost.cli.streams import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, with_standard_streams
+from fencepost.cli.streams import EXIT_FAILED, EXIT_INTERRUPTED, with_standard_streams
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.groups import CommittedOffset
@@ -176,7 +176,7 @@ def test_help_into_a_full_disk_and_a_left_pipe(run_into: Any, words: tuple[str, 
     assert (code, err.count("\n")) == (1, 1)
     assert err.startswith(" ".join(("fencepost", *words[:1])))
     assert ended_by_full_disk(code, err)
-    assert run_into(left_pipe(), [*words, "--help"]) == (EXIT_BROKEN_PIPE, "")
+    assert run_into(left_pipe(), [*words, "--help"]) == (EXIT_FAILED, "")
 
 
 @pytest.mark.parametrize("words", PRINTING, ids=" ".join)
@@ -190,7 +190,7 @@ def test_results_into_a_full_disk_and_a_left_pipe(
     assert ended_by_full_disk(code, err)
     assert err.count("fencepost ") == 1
     code, err = run_into(left_pipe(), line)
-    assert code == EXIT_BROKEN_PIPE
+    assert code == EXIT_FAILED
     assert "fencepost" not in err
 
 

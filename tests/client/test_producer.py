@@ -251,9 +251,9 @@ def test_a_record_that_cannot_be_encoded_leaves_no_empty_batch(fake: FakeCluster
 
 def test_headers_count_towards_the_size_of_a_record(fake: FakeCluster, connect: Any):
     fake.create_topic("t")
-    with Producer(connect(fake, max_request_size=1000)) as producer:
-        with pytest.raises(ClientError, match=r"max\.request\.size"):
-            producer.send("t", b"value", headers=[("name", b"x" * 1000)])
+    producer = Producer(connect(fake, max_request_size=1000))
+    with pytest.raises(ClientError, match=r"max\.request\.size"):
+        producer.send("t", b"value", headers=[("name", b"x" * 1000)])
 
 
 def test_a_failure_shows_without_a_flush(fake: FakeCluster, connect: Any):
@@ -267,3 +267,16 @@ def test_a_failure_shows_without_a_flush(fake: FakeCluster, connect: Any):
         producer.raise_failure()
     producer.raise_failure()
     assert producer.acknowledged_count == 0
+
+
+def test_batches_of_many_partitions_that_are_due_at_once(fake: FakeCluster, connect: Any):
+    fake.create_topic("t", partitions=4)
+    with Producer(connect(fake, linger_ms=0)) as producer:
+        for number in range(4):
+            producer.send("t", b"value", partition=number)
+    producer = Producer(connect(fake, linger_ms=1_000_000))
+    deliveries = [producer.send("t", b"value", partition=number) for number in range(4)]
+    for batch_ in producer._open.values():
+        batch_.opened_at -= 2_000
+    producer.flush()
+    assert [delivery.result() for delivery in deliveries] == [1] * 4

@@ -2,8 +2,8 @@
 
 `--bootstrap-server` (or FENCEPOST_BOOTSTRAP) says where, `--timeout` how long to try, `-X
 key=value` and `--client-config FILE` set client properties under Kafka's names. Exit codes: 0 done,
-1 the cluster refused or cannot be reached or the input is wrong, 2 the command line is. Results go to stdout,
-everything else to stderr.
+1 the cluster refused or cannot be reached or the input is wrong, 2 the command line is. Results go
+to stdout, everything else to stderr.
 """
 
 from __future__ import annotations

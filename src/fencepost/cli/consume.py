@@ -1,9 +1,8 @@
-"""`fencepost consume TOPIC`: records of a topic as text or JSON, without a consumer group."""
+"""`fencepost consume TOPIC`: records of a topic as text or JSON, alone or as member of a group."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -15,7 +14,6 @@ from fencepost.cli.cluster_options import (
     command,
     open_cluster,
 )
-from fencepost.cli.json_values import json_bytes
 
 if TYPE_CHECKING:
     from fencepost.batch.records import Record
@@ -28,11 +26,20 @@ Reads from the beginning to the end as it is now, unless told otherwise. Offsets
 the end: --offset -10 is the last ten records of each partition. The order of records of different
 partitions means nothing.
 
+With --group it reads as a member of that consumer group: what the group has not committed yet, of
+the partitions that it is given, and it commits what it has printed. --offset is then for partitions
+without a committed offset.
+
+--format has %t topic, %p partition, %o offset, %T timestamp (ms), %k key, %s value, %h headers, %K
+and %S the lengths of key and value (-1: null), %R the value's length in 4 bytes; \\n, \\t, \\xNN.
+
 examples:
   fencepost consume orders --max-messages 10
   fencepost consume orders --partition 2 --offset 4711 --json
   fencepost consume orders --timestamp 2026-01-31T12:00:00 --key-separator :
   fencepost consume orders --offset latest --follow
+  fencepost consume orders --format '%T %p:%o %k=%s [%h]\\n' --null NULL
+  fencepost consume orders --group billing --follow
 """
 
 
@@ -61,8 +68,14 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--max-messages", type=int, metavar="N", help="stop after N records")
     parser.add_argument("--follow", action="store_true", help="wait for more at the end")
-    parser.add_argument("--key-separator", metavar="TEXT", help="print the key before the value")
-    parser.add_argument("--json", action="store_true", help="print an object per record and line")
+    parser.add_argument("--group", metavar="NAME", help="read as a member of this consumer group")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--key-separator", metavar="TEXT", help="print the key before the value")
+    shape.add_argument("--json", action="store_true", help="print an object per record and line")
+    shape.add_argument("-f", "--format", metavar="FORMAT", help="print this for every record")
+    parser.add_argument(
+        "--null", metavar="TEXT", default="", help="print this for keys and values that are null"
+    )
     add_cluster_options(parser)
     parser.set_defaults(run=run)
 
@@ -70,10 +83,17 @@ def register(subparsers: Any) -> None:
 @command
 def run(arguments: argparse.Namespace) -> int:
     """Print until the end, the wanted number, or an interrupt."""
+    from fencepost.cli.record_printer import Printer
+
     if arguments.max_messages is not None and arguments.max_messages < 1:
         raise UsageError("--max-messages must be at least 1")
+    printer = Printer(arguments)
+    if arguments.group is not None:
+        from fencepost.cli.consume_group import consume_as_member
+
+        consume_as_member(arguments, printer)
+        return 0
     with open_cluster(arguments) as cluster:
-        printer = _Printer(arguments)
         reader = _Reader(cluster, arguments)
         while not printer.is_full and not reader.is_done:
             for partition, records in reader.read():
@@ -107,20 +127,14 @@ class _Reader:
 
     def read(self) -> Iterable[tuple[TopicPartition, Iterable[Record]]]:
         """The next records, partition by partition. Raises LogTruncated when the log was cut."""
-        from fencepost.batch.records import read_records
+        from fencepost.cli.record_printer import records_of
         from fencepost.client.fetcher import FetchPosition
-        from fencepost.client.transactions import committed_slices
 
         for fetched in self._fetcher.fetch(self.positions):
             _check_divergence(fetched, self.positions[fetched.partition])
             start = self.positions[fetched.partition].offset
             end = self._ends[fetched.partition] if self._ends is not None else None
-            for piece in committed_slices(fetched.records, fetched.aborted):
-                records = read_records(piece, start_offset=start)
-                yield (
-                    fetched.partition,
-                    (record for record in records if end is None or record.offset < end),
-                )
+            yield fetched.partition, records_of(fetched, start, end)
             self.positions[fetched.partition] = FetchPosition(
                 fetched.next_offset, fetched.last_epoch
             )
@@ -210,47 +224,3 @@ def _check_divergence(fetched: Fetched, position: FetchPosition) -> None:
         diverging_epoch=fetched.diverging.leader_epoch,
         diverging_offset=fetched.diverging.end_offset,
     )
-
-
-class _Printer:
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._left: int | None = arguments.max_messages
-        self._json: bool = arguments.json
-        separator: str | None = arguments.key_separator
-        self._separator = None if separator is None else separator.encode()
-        self._out = sys.stdout.buffer
-
-    @property
-    def is_full(self) -> bool:
-        return self._left == 0
-
-    def print(self, partition: TopicPartition, records: Iterable[Record]) -> None:
-        for record in records:
-            if self._left == 0:
-                break
-            self._out.write(self._line(partition, record) + b"\n")
-            if self._left is not None:
-                self._left -= 1
-        self._out.flush()
-
-    def _line(self, partition: TopicPartition, record: Record) -> bytes:
-        if self._json:
-            return json.dumps(json_record(partition, record)).encode()
-        value = record.value or b""
-        if self._separator is None:
-            return value
-        return (record.key or b"") + self._separator + value
-
-
-def json_record(partition: TopicPartition, record: Record) -> dict[str, Any]:
-    """A record as JSON; bytes that are no text appear as an object with their hex digits."""
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms,
-        "timestamp_type": "append" if record.timestamp_type == 1 else "create",
-        "key": json_bytes(record.key),
-        "value": json_bytes(record.value),
-        "headers": [[name, json_bytes(value)] for name, value in record.headers],
-    }

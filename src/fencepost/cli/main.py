@@ -1,7 +1,8 @@
 """`fencepost`: finds the sub-command, loads its module, runs it, returns its exit code.
 
 Exit codes: 0 done; 1 it did not work out (one line on stderr says why); 2 the command line or the
-configuration is wrong; 130 interrupted; 141 the reader of the output has left.
+configuration is wrong; 130 interrupted. When the reader of the output has left (`fencepost ... |
+head`) it is 1 and nothing is said.
 """
 
 from __future__ import annotations

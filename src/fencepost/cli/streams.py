@@ -1,8 +1,8 @@
 """Standard input, output and error of a command, whatever the shell has made of them.
 
 * Output that cannot be written (a full disk, a pipe whose reader has left, a closed descriptor)
-  ends any command with one line on standard error, at the last flush as well: `OutputFailed` is
-  no `Exception`, so no command takes it for an error of its own.
+  ends any command with one line on standard error (none for the pipe), at the last flush as well:
+  `OutputFailed` is no `Exception`, so no command takes it for an error of its own.
 * Text that the output's encoding does not have is written with backslash escapes.
 * Standard error that cannot be written is no reason to stop: the exit code still says it.
 * A descriptor below 3 that was closed is held by /dev/null, so that no socket and no log file gets
@@ -23,8 +23,6 @@ from typing import Any, Final, TextIO
 BUFFER_BYTES: Final = 64 * 1024
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
-EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
-"""What a shell reports of a program that SIGPIPE has ended, such as `cat file | head`."""
 
 
 class OutputFailed(BaseException):
@@ -111,10 +109,9 @@ def with_standard_streams(run: Callable[[], int], program: str) -> int:
     try:
         return _interruptible(run)
     except OutputFailed as failure:
-        if failure.reason.errno == errno.EPIPE:
-            return EXIT_BROKEN_PIPE
-        text = failure.reason.strerror
-        print(f"{program}: cannot write to standard output: {text}", file=sys.stderr)
+        if failure.reason.errno != errno.EPIPE:  # nobody is there to be told that nobody is there
+            text = failure.reason.strerror
+            print(f"{program}: cannot write to standard output: {text}", file=sys.stderr)
         return EXIT_FAILED
     finally:
         output.failure = output.failure or OSError(errno.EBADF, "given back")

@@ -143,9 +143,8 @@ class Cluster:
 
     def _look_up(self, name: str, deadline: Deadline) -> TopicInfo:
         """A topic from the cache or by asking once; the caller retries."""
-        age_ms = (time.monotonic() - self._fresh_at.get(name, float("-inf"))) * 1000
         known = self.metadata.topics.get(name)
-        if known is not None and age_ms < self.config.metadata_max_age_ms:
+        if known is not None and not self.is_stale([name]):
             return known
         infos = [info for info in self.describe([name], deadline=deadline) if info.name == name]
         code = infos[0].error_code if infos else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -154,6 +153,11 @@ class Cluster:
             what = "no such topic" if missing else "metadata is not available"
             raise BrokerError.of(code, what, topic=name)
         return infos[0]
+
+    def is_stale(self, names: Iterable[str]) -> bool:
+        """Whether what is known of any of these topics is older than `metadata.max.age.ms`."""
+        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
+        return any(self._fresh_at.get(name, float("-inf")) < oldest for name in names)
 
     def topic_name(self, topic_id: Any) -> str | None:
         """The name a topic id has in the cache."""
@@ -318,15 +322,17 @@ class Cluster:
         what: str,
         highest: int | None = None,
         deadline: Deadline | None = None,
+        timeout_ms: float | None = None,
     ) -> R:
         """Send `message` to the coordinator of `group`; a function is given the connection, for
-        requests whose layout depends on the version. `what` begins the text of errors."""
+        requests whose layout depends on the version. `what` begins the text of errors. An answer
+        is awaited for `timeout_ms`, by default `request.timeout.ms`."""
 
         def attempt() -> R:
             node = self._find_coordinator(group)
             connection = self.connection(node)
             request = message if isinstance(message, Request) else message(connection)
-            response = connection.request(request, highest=highest)
+            response = connection.request(request, highest=highest, timeout_ms=timeout_ms)
             code = error_of(response) if error_of is not None else ErrorCode.NONE
             if code != ErrorCode.NONE:
                 raise BrokerError.of(code, f"{what}: refused", host=node.address)

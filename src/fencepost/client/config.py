@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+from fencepost.client.assignors import ASSIGNORS
 from fencepost.client.errors import ConfigError
 from fencepost.client.security import MECHANISMS, PROTOCOLS, Security
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+OFFSET_RESETS = ("earliest", "latest", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,13 @@ class ClientConfig:
     # Kafka's default is 1 MiB; tasks here read one partition at a time, so more pays off.
     max_partition_fetch_bytes: int = 8 * 1024 * 1024
     check_crcs: bool = True
+    # member of a group; Spark reads without one
+    group_instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    assignors: tuple[str, ...] = tuple(ASSIGNORS)
+    auto_offset_reset: str = "latest"
     # producer
     acks: int = -1
     enable_idempotence: bool = True
@@ -80,6 +89,12 @@ class ClientConfig:
         """Rules between properties; raises ConfigError."""
         if self.enable_idempotence and self.acks != -1:
             raise ConfigError("acks", self.acks, "an idempotent producer needs acks=all")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                "heartbeat.interval.ms",
+                self.heartbeat_interval_ms,
+                f"must be below session.timeout.ms={self.session_timeout_ms}",
+            )
         if self.security.uses_sasl and self.security.username is None:
             raise ConfigError(
                 "security.protocol",
@@ -142,6 +157,15 @@ def _acks(key: str, value: object) -> int:
     return numbers[text]
 
 
+def _assignors(key: str, value: object) -> tuple[str, ...]:
+    """Names of assignors, or of Kafka's classes for them."""
+    names = [part.strip().rpartition(".")[2] for part in str(value).split(",")]
+    chosen = tuple(dict.fromkeys(name.removesuffix("Assignor").lower() for name in names))
+    if not set(chosen) <= set(ASSIGNORS):
+        raise ConfigError(key, value, f"must be of {', '.join(ASSIGNORS)}")
+    return chosen
+
+
 def _endpoint_identification(key: str, value: object) -> bool:
     text = str(value).strip().lower()
     if text not in ("https", "", "none"):
@@ -185,6 +209,12 @@ KNOWN: dict[str, _Property] = {
     "fetch.max.wait.ms": _Property("fetch_max_wait_ms", _integer(0)),
     "max.partition.fetch.bytes": _Property("max_partition_fetch_bytes", _integer(1)),
     "check.crcs": _Property("check_crcs", _boolean),
+    "group.instance.id": _Property("group_instance_id", _text),
+    "session.timeout.ms": _Property("session_timeout_ms", _integer(1)),
+    "heartbeat.interval.ms": _Property("heartbeat_interval_ms", _integer(1)),
+    "max.poll.interval.ms": _Property("max_poll_interval_ms", _integer(1)),
+    "partition.assignment.strategy": _Property("assignors", _assignors),
+    "auto.offset.reset": _Property("auto_offset_reset", _one_of(OFFSET_RESETS, str.lower)),
     "acks": _Property("acks", _acks),
     "enable.idempotence": _Property("enable_idempotence", _boolean),
     "compression.type": _Property("compression_type", _one_of(COMPRESSIONS, str.lower)),

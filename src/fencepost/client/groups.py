@@ -6,7 +6,7 @@ Offsets are set by committing without a member, which brokers allow while the gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.client.leaders import by_topic
+from fencepost.client.membership import PROTOCOL_TYPE, Membership, decode_assignment
 from fencepost.client.metadata import TopicPartition
 from fencepost.wire.api.delete_groups import DeleteGroupsRequest
 from fencepost.wire.api.describe_groups import DescribeGroupsRequest
@@ -31,17 +32,15 @@ from fencepost.wire.api.offset_delete import (
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
 )
-from fencepost.wire.errors import DecodeError, ErrorCode
-from fencepost.wire.records.consumer import (
-    ConsumerProtocolAssignment,
-    decode_prefixed,
-)
+from fencepost.wire.errors import DecodeError, ErrorCode, is_retriable
 
 # Later versions name topics by id.
 OFFSETS_HIGHEST = 9
+FIRST_OFFSET_FETCH_OF_STABLE = 7
 FIRST_OFFSET_FETCH_OF_GROUPS = 8
-CONSUMER_PROTOCOL = "consumer"
 
 
 class ListedGroup(NamedTuple):
@@ -141,18 +140,41 @@ class GroupAdmin:
             what=f"cannot delete group {group}",
         )
 
-    def group_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """Everything the group has committed; empty for an unknown group."""
+    def group_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed, for `partitions` or (None) all; empty for an unknown group.
+
+        With `require_stable` offsets that an open transaction may change are waited for (KIP-447),
+        from brokers that can tell.
+        """
+        wanted = None if partitions is None else by_topic(dict.fromkeys(partitions))
+
+        def asked(kind: Any) -> Any:
+            if wanted is None:
+                return None
+            return [
+                kind(name=topic, partition_indexes=[number for number, _ in numbers])
+                for topic, numbers in wanted.items()
+            ]
 
         def build(connection: Connection) -> OffsetFetchRequest:
             version = connection.version_for(OffsetFetchRequest, highest=OFFSETS_HIGHEST)
+            is_stable = require_stable and version >= FIRST_OFFSET_FETCH_OF_STABLE
             if version < FIRST_OFFSET_FETCH_OF_GROUPS:
-                return OffsetFetchRequest(group_id=group, topics=None)
-            wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
-            return OffsetFetchRequest(groups=[wanted])
+                found = asked(OffsetFetchRequestTopic)
+                return OffsetFetchRequest(group_id=group, topics=found, require_stable=is_stable)
+            one = OffsetFetchRequestGroup(group_id=group, topics=asked(OffsetFetchRequestTopics))
+            return OffsetFetchRequest(groups=[one], require_stable=is_stable)
 
         def error_of(response: Any) -> int:
-            return _error_in(response.groups) if response.groups else int(response.error_code)
+            code = _error_in(response.groups) if response.groups else int(response.error_code)
+            found = response.groups[0] if response.groups else response
+            return code or next(filter(is_retriable, _codes_of_partitions(found)), 0)
 
         response = self.cluster.request_coordinator(
             group,
@@ -179,11 +201,21 @@ class GroupAdmin:
         return dict(sorted(offsets.items()))
 
     def alter_group_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        member: Membership | None = None,
     ) -> None:
-        """Set an empty group's offsets. BrokerError UNKNOWN_MEMBER_ID while it has members."""
+        """Set a group's offsets, as one of its members or, while it is empty, from outside.
+
+        BrokerError: UNKNOWN_MEMBER_ID while it has members; for a member also ILLEGAL_GENERATION
+        and REBALANCE_IN_PROGRESS.
+        """
         request = OffsetCommitRequest(
             group_id=group,
+            generation_id_or_member_epoch=member.generation_id if member else -1,
+            member_id=member.member_id if member else "",
+            group_instance_id=member.config.group_instance_id if member else None,
             topics=[
                 OffsetCommitRequestTopic(
                     name=topic,
@@ -238,22 +270,20 @@ def _error_in(entries: Any) -> int:
     return int(entries[0].error_code)
 
 
+def _codes_of_partitions(response: Any) -> Iterator[int]:
+    return (entry.error_code for topic in response.topics for entry in topic.partitions)
+
+
 def _error_of_partitions(response: Any) -> int:
-    codes = (entry.error_code for topic in response.topics for entry in topic.partitions)
-    return next((code for code in codes if code != ErrorCode.NONE), 0)
+    return next((code for code in _codes_of_partitions(response) if code != ErrorCode.NONE), 0)
 
 
 def _assigned(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:
     """What a member of the consumer protocol was assigned; nothing readable counts as nothing,
     because other protocols and other clients may put anything there."""
-    if protocol_type != CONSUMER_PROTOCOL or not assignment:
+    if protocol_type != PROTOCOL_TYPE or not assignment:
         return ()
     try:
-        decoded = decode_prefixed(ConsumerProtocolAssignment, assignment)
+        return decode_assignment(assignment)
     except DecodeError:
         return ()
-    return tuple(
-        TopicPartition(entry.topic, number)
-        for entry in decoded.assigned_partitions
-        for number in sorted(entry.partitions)
-    )

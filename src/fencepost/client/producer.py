@@ -144,7 +144,9 @@ class Producer(BatchProducer):
         return TopicPartition(topic, sticky)
 
     def _close_batch(self, where: TopicPartition) -> None:
-        batch = self._open.pop(where)
+        batch = self._open.pop(where, None)
+        if batch is None:  # closing another one has polled, which has closed this one
+            return
         self._sticky.pop(where.topic, None)
         fate = self.send_batch(where.topic, where.partition, batch.builder.build())
         for delivery in batch.deliveries:
@@ -153,5 +155,4 @@ class Producer(BatchProducer):
     def _close_lingering(self) -> None:
         due = time.monotonic() - self.config.linger_ms / 1000
         for where in [place for place, batch in self._open.items() if batch.opened_at <= due]:
-            if where in self._open:  # closing a batch polls, which may have closed this one
-                self._close_batch(where)
+            self._close_batch(where)

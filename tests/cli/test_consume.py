@@ -1,0 +1,234 @@
+"""`fencepost consume`: format strings, nulls, and reading as a member of a group."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fencepost.batch.records import Record
+from fencepost.cli.main import main
+from fencepost.cli.record_format import FormatError, RecordFormat
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.producer import Producer
+
+from ..waiting import DEADLINE_S, eventually
+
+pytestmark = pytest.mark.usefixtures("served")  # before the first test, which counts processes
+
+WHERE = TopicPartition("orders", 3)
+RECORD = Record(7, 1_700_000_000_000, 0, b"k", b"v\xff", (("h", b"x"), ("n", None), ("h", b"")))
+NULLS = Record(8, -1, 0, None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "nulls"),
+    [
+        ("%t-%p@%o", b"orders-3@7", b"orders-3@8"),
+        ("%T", b"1700000000000", b"-1"),
+        ("%k=%s", b"k=v\xff", b"-=-"),
+        ("%K %S", b"1 2", b"-1 -1"),
+        ("%R", b"\0\0\0\2", b"\xff\xff\xff\xff"),
+        ("[%h]", b"[h=x,n=NULL,h=]", b"[]"),
+        ("100%%%o\\n", b"100%7\n", b"100%8\n"),
+        (r"\t\r\n\\ \q", b"\t\r\n\\ q", b"\t\r\n\\ q"),
+        (r"\x41\x4\x042\0\010\65", b"A\4\x042\0\x08A", b"A\4\x042\0\x08A"),
+        ("\u00e9\udcff%o", b"\xc3\xa9\xff7", b"\xc3\xa9\xff8"),
+        ("", b"", b""),
+    ],
+)
+def test_what_format_strings_print(text: str, shown: bytes, nulls: bytes):
+    formatted = RecordFormat(text, null=b"-")
+    assert formatted(WHERE, RECORD) == shown
+    assert formatted(WHERE, NULLS) == nulls
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("%v", "%v is none of %t, %p, "),
+        ("50%", "a % at the end is none of"),
+        ("%\n", "%\n is none of"),
+        ("\\", "nothing behind the last"),
+        (r"\256", r"\256 is more than a byte"),
+        (r"\08", r"\08 is no octal number"),
+    ],
+)
+def test_format_strings_that_cannot_be(text: str, complaint: str):
+    with pytest.raises(FormatError, match=re.escape(complaint)):
+        RecordFormat(text)
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(served: str) -> Iterator[Cluster]:
+    with Cluster(served) as opened:
+        yield opened
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> str:
+    """A topic of two partitions."""
+    name = f"t-{uuid.uuid4().hex[:10]}"
+    Admin(cluster).create_topic(name, 2)
+    Admin(cluster).wait_for_topic(name)
+    return name
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def produce(cluster: Cluster, topic: str) -> Callable[..., None]:
+    """Writes values to a partition."""
+
+    def write(*values: bytes | None, partition: int = 0) -> None:
+        with Producer(cluster) as producer:
+            for value in values:
+                producer.send(topic, value, partition=partition, timestamp_ms=5)
+
+    return write
+
+
+@pytest.fixture
+def consume(
+    served: str, topic: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., tuple[int, bytes, str]]:
+    """Runs the command in this process."""
+
+    def run(*words: str) -> tuple[int, bytes, str]:
+        capfdbinary.readouterr()
+        code = main(["consume", topic, *words, "--bootstrap-server", served])
+        captured = capfdbinary.readouterr()
+        return code, captured.out, captured.err.decode()
+
+    return run
+
+
+@pytest.fixture
+def committed(cluster: Cluster, group: str) -> Callable[[], dict[int, int]]:
+    """The group's offsets by partition."""
+
+    def read() -> dict[int, int]:
+        offsets = Admin(cluster).group_offsets(group)
+        return {partition.partition: at.offset for partition, at in offsets.items()}
+
+    return read
+
+
+def test_formats_and_nulls(produce, consume, topic):
+    produce(b"1", None)
+    assert consume("--format", "%o %T %s\\n")[1] == b"0 5 1\n1 5 \n"
+    assert consume("-f", "%s;", "--null", "NULL")[1] == b"1;NULL;"
+    assert consume("--null", "NULL")[1] == b"1\nNULL\n"
+    assert consume("--null", "NULL", "--key-separator", "=")[1] == b"NULL=1\nNULL=NULL\n"
+    assert consume("--json", "--max-messages", "1")[1].count(b"\n") == 1
+    code, out, err = consume("--format", "%z")
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+    assert err.startswith("fencepost consume: --format: %z is none of")
+
+
+def test_a_group_reads_every_record_once_when_nothing_goes_wrong(
+    produce, consume, group, committed
+):
+    produce(b"1", b"2", b"3")
+    produce(b"4", partition=1)
+    code, out, err = consume("--group", group)
+    assert (code, sorted(out.split())) == (0, [b"1", b"2", b"3", b"4"])
+    assert err.startswith("fencepost consume: assigned ")
+    assert committed() == {0: 3, 1: 1}
+    assert consume("--group", group)[1] == b""
+    produce(b"5")
+    assert consume("--group", group)[1] == b"5\n"
+
+
+def test_a_group_commits_no_more_than_it_has_printed(produce, consume, group, committed):
+    produce(b"1", b"2", b"3")
+    assert consume("--group", group, "--max-messages", "2")[1] == b"1\n2\n"
+    assert committed() == {0: 2}
+    assert consume("--group", group)[1] == b"3\n"
+
+
+def test_a_group_starts_where_it_is_told_without_a_committed_offset(
+    produce, consume, group, committed
+):
+    produce(b"1")
+    assert consume("--group", group, "--offset", "latest")[1] == b""
+    produce(b"2")
+    assert consume("--group", group)[1] == b"1\n2\n"  # nothing was committed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--partition", "0"),
+        ("--timestamp", "0"),
+        ("--offset", "5"),
+        ("-X", "session.timeout.ms=1"),
+        ("-X", "partition.assignment.strategy=sticky"),
+    ],
+)
+def test_options_that_a_group_cannot_have(consume, group, words):
+    code, out, err = consume("--group", group, *words)
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+
+
+def test_a_group_that_cannot_be(consume, topic):
+    code, out, err = consume("--group", "")
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+
+
+def test_an_interrupted_member_leaves_what_it_has_printed_committed(
+    served, produce, cluster, topic, group, committed
+):
+    produce(b"1", b"2")
+    command = ["-m", "fencepost.cli.main", "consume", topic, "--group", group, "--follow", "--json"]
+    with subprocess.Popen(
+        [sys.executable, *command, "--bootstrap-server", served],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            values = [json.loads(process.stdout.readline())["value"] for _ in range(2)]
+            produce(b"3", partition=1)
+            values.append(json.loads(process.stdout.readline())["value"])
+            eventually(lambda: committed() == {0: 2, 1: 1}, "the commit")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert (process.returncode, out, values) == (130, b"", ["1", "2", "3"])
+    assert b"Traceback" not in err
+    assert Admin(cluster).describe_group(group).members == ()
+
+
+def test_a_reader_that_leaves_is_not_committed_for(served, produce, topic, group, committed):
+    reader, writer = os.pipe()
+    os.close(reader)
+    produce(b"1")
+    command = ["-m", "fencepost.cli.main", "consume", topic, "--group", group]
+    done = subprocess.run(
+        [sys.executable, *command, "--bootstrap-server", served],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
+    assert committed() == {}
