@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,9 @@ from fencepost.batch.header import read_header
 from fencepost.batch.records import build_batch
 from fencepost.broker.group_host import GroupHost
 from fencepost.broker.group_shard import BATCHES_PER_TURN, GroupShard
+from fencepost.broker.log_limit import BURST_LINES, NOTE_CHARACTERS
+from fencepost.machines.group import Decision
+from fencepost.machines.group.memory import MEMBER_BYTES
 from fencepost.wire.api import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -386,3 +390,39 @@ def test_acknowledging_from_the_page_cache_works_the_same(
         stable(client, "g")
         assert commit(client, "h", topic, 3) == 0
         assert fetched(client, "h") == {(topic.name, 0): 3}
+
+
+def test_notes_about_groups_fill_no_log(
+    node_factory: Callable[..., RunningNode], caplog: pytest.LogCaptureFixture
+) -> None:
+    running = node_factory(offsets_topic_num_partitions=1)
+    with running.connect() as client:
+        coordinated(client)
+    caplog.set_level(logging.INFO, logger="fencepost")
+    shard = shard_of(running, "g")
+    notes = [f"note {number} of {'g' * 32_000}" for number in range(BURST_LINES + 100)]
+    running.call(shard.tell, lambda _: Decision(notes=notes))
+    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("note ")]
+    assert BURST_LINES <= len(lines) < len(notes)
+    assert max(map(len, lines)) < NOTE_CHARACTERS + 100
+
+
+def test_groups_of_a_node_share_one_bound_and_a_shard_that_loads_again_counts_once(
+    node_factory: Callable[..., RunningNode],
+) -> None:
+    running = node_factory(offsets_topic_num_partitions=3, fencepost_groups_max_bytes=100_000)
+    memory = running.node.groups._settings.memory
+    with running.connect() as client:
+        coordinated(client)
+        for number in range(6):
+            stable(client, f"g{number}")
+        used_bytes = memory.used_bytes
+        assert used_bytes > 6 * MEMBER_BYTES
+        shard = shard_of(running, "g0")
+        reload(running, shard)
+        assert memory.used_bytes == used_bytes
+        large = join_request("large", version=3)
+        large.protocols[0].metadata = bytes(80_000)
+        assert client.ask(large, 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    running.call(running.node.groups.close)
+    assert memory.used_bytes == 0

@@ -32,6 +32,7 @@ from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader, read_header
 from fencepost.batch.records import build_batch, read_records
+from fencepost.broker.log_limit import LogLimit, cut
 from fencepost.broker.ports import AsyncPorts
 from fencepost.broker.replicas import HostedPartition
 from fencepost.broker.timers import Timer
@@ -87,13 +88,14 @@ _FOR_CLIENTS: Final = {
 class Settings:
     """What a shard has to know of the broker's configuration."""
 
-    __slots__ = ("compression", "groups", "memory", "write_timeout_ms")
+    __slots__ = ("compression", "groups", "log_limit", "memory", "write_timeout_ms")
 
     def __init__(
         self, groups: GroupConfig, memory: GroupMemory, compression: int, write_timeout_ms: int
     ) -> None:
         self.groups = groups
         self.memory = memory
+        self.log_limit = LogLimit()
         self.compression = compression
         self.write_timeout_ms = write_timeout_ms
 
@@ -278,7 +280,10 @@ class GroupShard:
         must be in place before.
         """
         for note in decision.notes:
-            log.info("%s", note)
+            left_out = self._settings.log_limit.admit()
+            if left_out is not None:
+                more = f" ({left_out} more lines about groups were left out)" if left_out else ""
+                log.info("%s%s", cut(note), more)
         first = self._written + 1
         self._written += len(batches)
         self._held += [(self._written, token, reply) for token, reply in decision.replies]

@@ -36,6 +36,7 @@ from fencepost.broker.forwarding import Forwarder
 from fencepost.broker.group_host import GroupHost
 from fencepost.broker.housekeeping import Housekeeping
 from fencepost.broker.listener import Listener
+from fencepost.broker.log_limit import ClientWarnings
 from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.broker.peers import Peers
 from fencepost.broker.ports import AsyncPorts
@@ -78,6 +79,8 @@ class Node:
         self.settings = Settings(config)
         """The configs in force; `config` is what the node was started with."""
         self.loop = loop
+        self.client_warnings = ClientWarnings()
+        """Tells once of each client that wants what is not offered."""
         self.failure: str | None = None
         """Why the node cannot go on; None as long as it can."""
         self._stop_reason: asyncio.Future[tuple[str, int]] = loop.create_future()

@@ -1,8 +1,7 @@
-"""Why clients are hung up on: the words for it, and how often it is worth a line in the log.
+"""Why clients are hung up on: the words for it.
 
-Every refusal is a reason for whoever runs the node or wrote the client, so it is logged. But who
-connects a thousand times a second to say something senseless must not fill the disk with it: after
-`BURST_LINES` the log gets `LINES_PER_S` at most, and the next line says how many were left out.
+Every refusal is a reason for whoever runs the node or wrote the client, so it is logged, as often
+as `log_limit` allows.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-log = logging.getLogger(__name__)
+from fencepost.broker.log_limit import LogLimit, cut
 
-BURST_LINES: Final = 200
-LINES_PER_S: Final = 10
+log = logging.getLogger(__name__)
 
 MIN_FRAME_BYTES: Final = 8
 """Api key, version and correlation id: no request is shorter."""
@@ -46,30 +44,15 @@ def explain_length(size_bytes: int, limit_bytes: int, start: bytes) -> str:
 
 
 class Refusals:
-    """Logs refusals, not more often than the module says."""
+    """Logs refusals, not more often than `log_limit` says."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lines = float(BURST_LINES)
-        self._counted_at = clock()
-        self._left_out = 0
+        self._limit = LogLimit(clock)
 
     def note(self, client: object, reason: str) -> None:
         """The client is hung up on for `reason`."""
-        now = self._clock()
-        self._lines = min(BURST_LINES, self._lines + (now - self._counted_at) * LINES_PER_S)
-        self._counted_at = now
-        if self._lines < 1:
-            self._left_out += 1
+        left_out = self._limit.admit()
+        if left_out is None:
             return
-        self._lines -= 1
-        if self._left_out:
-            log.info(
-                "closing %s: %s (%d more were closed since the last line)",
-                client,
-                reason,
-                self._left_out,
-            )
-            self._left_out = 0
-        else:
-            log.info("closing %s: %s", client, reason)
+        more = f" ({left_out} more were closed since the last line)" if left_out else ""
+        log.info("closing %s: %s%s", client, cut(reason), more)

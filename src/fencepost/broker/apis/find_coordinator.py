@@ -12,7 +12,6 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error that every client takes for
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -31,8 +30,6 @@ GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
 NOT_OFFERED: Final = "only coordinators of groups are offered, not of transactions or share groups"
 NO_OFFSETS_TOPIC: Final = f"{OFFSETS_TOPIC} does not exist yet"
-
-log = logging.getLogger(__name__)
 
 
 class _Found(NamedTuple):
@@ -74,7 +71,9 @@ def _find(context: RequestContext, group_id: str) -> _Found:
 def _refuse(context: RequestContext, key_type: int) -> _Found:
     if key_type != TRANSACTION_KEY_TYPE:
         return _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
-    log.warning("client %r at %s wants transactions", context.client_id, context.client_host)
+    context.node.client_warnings.warn(
+        context.client_id, context.client_host, "wants transactions, which are not offered"
+    )
     return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_OFFERED)
 
 

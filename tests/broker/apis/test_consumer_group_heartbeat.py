@@ -1,0 +1,75 @@
+"""A consumer of KIP-848 is refused as Kafka refuses it where the protocol is off, and told of."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from fencepost.broker.apis.consumer_group_heartbeat import NOT_OFFERED
+from fencepost.broker.log_limit import SHOWN_CHARACTERS
+from fencepost.wire.api import ConsumerGroupHeartbeatRequest, FindCoordinatorRequest
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.frame import encode_request
+
+from ...waiting import DEADLINE_S
+from ..conftest import RunningNode
+
+HEARTBEAT = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
+TRANSACTIONS = FindCoordinatorRequest(key="t", key_type=1)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_it_is_refused_with_what_to_do(node: RunningNode, version: int) -> None:
+    with node.connect() as client:
+        answer = client.ask(HEARTBEAT, version)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "group.protocol=classic" in answer.error_message
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "says"),
+    [(HEARTBEAT, 1, "group.protocol=classic"), (TRANSACTIONS, 3, "wants transactions")],
+)
+def test_the_log_names_each_client_once(node, caplog, request_, version, says):
+    caplog.set_level(logging.INFO, logger="fencepost")
+    names = [f"app-{says[:4]}", "other\x1b[2J" + "x" * 32_000]
+    for name in names * 3:
+        with node.connect() as client:
+            client.send_raw(encode_request(request_, version, 1, name))
+            client.receive(type(request_).api_key, version)
+    lines = [r.getMessage() for r in caplog.records if says in r.getMessage()]
+    assert len(lines) == 2
+    assert repr(names[0]) in lines[0]
+    assert "127.0.0.1" in lines[0]
+    assert "\x1b" not in lines[1]
+    assert len(lines[1]) < SHOWN_CHARACTERS + len(NOT_OFFERED) + 200
+
+
+@pytest.mark.slow
+@pytest.mark.clients
+def test_librdkafka_ends_with_an_error_instead_of_reading_nothing(node, topic, caplog):
+    from confluent_kafka import Consumer, KafkaError
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": node.bootstrap_servers,
+            "client.id": "new-protocol",
+            "group.id": "of-new-protocol",
+            "group.protocol": "consumer",
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        deadline = time.monotonic() + DEADLINE_S
+        message = None
+        while message is None and time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+        assert message is not None, "it was told nothing"
+        assert message.error().code() == KafkaError._FATAL
+        assert "not supported" in message.error().str()
+    finally:
+        consumer.close()
+    assert len([r for r in caplog.records if "'new-protocol'" in r.getMessage()]) == 1

@@ -1,0 +1,113 @@
+"""Lines that clients cause: a burst, then so many a second, bounded in length, none forgotten."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+
+from fencepost.broker.log_limit import (
+    BURST_LINES,
+    CLIENTS_REMEMBERED,
+    LINES_PER_S,
+    NOTE_CHARACTERS,
+    ClientWarnings,
+)
+from fencepost.broker.refusals import Refusals
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+def left_out(lines: list[str]) -> int:
+    return sum(int(count) for line in lines for count in re.findall(r"\((\d+) more were", line))
+
+
+def test_lines_are_bounded_by_time_and_every_refusal_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="fencepost")
+    clock = Clock()
+    refusals = Refusals(clock)
+    for number in range(1000):
+        refusals.note("a client", f"reason {number}")
+    burst = lines_of(caplog)
+    assert burst == [f"closing a client: reason {number}" for number in range(BURST_LINES)]
+    clock.now_s += 1
+    for _ in range(1000):
+        refusals.note("a client", "again")
+    second = lines_of(caplog)
+    assert len(second) == LINES_PER_S
+    assert left_out(second) == 1000 - BURST_LINES, "those of before are told of"
+    clock.now_s += 3600
+    for _ in range(1000):
+        refusals.note("a client", "an hour later")
+    later = lines_of(caplog)
+    assert len(later) == BURST_LINES, "what is saved up is bounded"
+    assert left_out(later) == 1000 - LINES_PER_S
+
+
+def test_a_reason_that_repeats_what_a_client_said_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="fencepost")
+    Refusals(Clock()).note("a client", "x" * 32_000)
+    (line,) = lines_of(caplog)
+    assert len(line) < NOTE_CHARACTERS + 50
+
+
+def test_a_client_is_warned_of_once_for_each_thing_it_wants(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warnings = ClientWarnings(Clock())
+    for _ in range(3):
+        warnings.warn("app", "10.0.0.1", "wants this")
+        warnings.warn("app", "10.0.0.2", "wants this")
+        warnings.warn("app", "10.0.0.2", "wants that")
+        warnings.warn(None, "10.0.0.2", "wants that")
+    assert lines_of(caplog) == [
+        "client 'app' at 10.0.0.1 wants this",
+        "client 'app' at 10.0.0.2 wants this",
+        "client 'app' at 10.0.0.2 wants that",
+        "client without a name at 10.0.0.2 wants that",
+    ]
+
+
+def test_clients_that_call_themselves_differently_all_the_time_fill_neither_log_nor_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    warnings = ClientWarnings(clock)
+    for number in range(3000):
+        clock.now_s += 0.2
+        warnings.warn(f"{number}" + "\n" * 32_000, "10.0.0.1", "wants this")
+    lines = lines_of(caplog)
+    assert BURST_LINES < len(lines) <= BURST_LINES + LINES_PER_S * clock.now_s
+    assert max(map(len, lines)) < 400
+    assert not any("\n" in line for line in lines)
+    assert len(warnings._told) == CLIENTS_REMEMBERED
+
+
+def test_a_client_whose_line_was_left_out_is_told_of_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    warnings = ClientWarnings(clock)
+    for number in range(BURST_LINES + 5):
+        warnings.warn(f"{number}", "10.0.0.1", "wants this")
+    assert len(lines_of(caplog)) == BURST_LINES
+    clock.now_s += 1
+    warnings.warn(f"{BURST_LINES}", "10.0.0.1", "wants this")
+    (line,) = lines_of(caplog)
+    assert line.startswith(f"client '{BURST_LINES}' at")
+    assert "(5 more lines like this were left out)" in line
