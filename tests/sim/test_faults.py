@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.log.errors import LogFailedError
 from fencepost.log.names import CLEAN_SHUTDOWN_FILE
 from fencepost.machines.quorum import QuorumState
 from fencepost.machines.quorum.inputs import ImageFailed, RequestFailed
@@ -436,3 +437,18 @@ def test_a_node_that_starts_anew_has_no_excuse_of_an_earlier_life() -> None:
     node.start()
     with pytest.raises(Violation, match="gave-up"):
         node.feed(ImageFailed("for no reason"))
+
+
+def test_a_node_that_has_given_up_may_stumble_over_its_disk_and_nothing_else() -> None:
+    world = a_world()
+    node = world.nodes[1]
+    node.is_excused = True
+    node.feed(ImageFailed("its disk is damaged"))
+    assert node.gave_up is not None and not node.leads
+
+    def stumble(error: Exception) -> None:
+        raise error
+
+    world.guard(lambda: stumble(LogFailedError("closed")), node)
+    with pytest.raises(Violation, match="unhandled: KeyError: 'topic'"):
+        world.guard(lambda: stumble(KeyError("topic")), node)
