@@ -323,6 +323,12 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
     return compute_crc(buf, pos, header) == header.crc
 
 
+def is_compressed(buf: Buffer) -> bool:
+    """Whether the batch at the start of `buf`, of which nothing was checked, names a codec."""
+    low_byte_at = _ATTRIBUTES_AT + 1
+    return len(buf) > low_byte_at and bool(buf[low_byte_at] & CODEC_MASK)
+
+
 def require_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Raise BatchError CORRUPT_MESSAGE unless the CRC holds."""
     if len(buf) - pos < header.size_bytes:

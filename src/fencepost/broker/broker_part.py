@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from fencepost.broker.alter_partition import AlterPartitions
 from fencepost.broker.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.config import CONNECTION_KEYS, connection_limits
+from fencepost.broker.decompression import Decompression
 from fencepost.broker.endpoints import Endpoint
 from fencepost.broker.fetching import FetchHost
 from fencepost.broker.forwarding import Forwarder
@@ -57,6 +58,7 @@ class BrokerPart:
         get = node.settings.get
         self.listener = Listener(node, node.loop, connection_limits(get))
         node.settings.watch(CONNECTION_KEYS, self._set_limits)
+        self.decompression = Decompression()
         self._joined = False
 
     @property
@@ -126,6 +128,7 @@ class BrokerPart:
         self.compactor.close()
         self.replicas.close()
         self.groups.close()
+        self.decompression.close()
 
     async def leave(self) -> None:
         """Take leave of the controller, if this broker has joined; a broken one just goes."""

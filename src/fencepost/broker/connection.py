@@ -22,7 +22,8 @@ Bounds. Dispatching stops, and reading with it, while any of these is reached:
 So what a connection holds is at most one frame (`socket.request.max.bytes`), these bounds, and one
 response over the high water; `held` bounds the sum over all connections. A request may have
 `route.max_elements` array elements, because a byte on the wire can become an object here, and a
-client that has sent many requests gives the others a turn every `TURN_S`.
+client that has sent many requests gives the others a turn every `TURN_S`. Long frames of several
+clients are decoded one per turn of the event loop (`piecework`).
 
 Whatever is not a well-formed request of a served version closes the connection with one log line.
 """
@@ -37,9 +38,9 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.piecework import TURN_S, Piecework
+from fencepost.broker.piecework import TURN_S
 from fencepost.broker.refusals import MIN_FRAME_BYTES, explain_length
-from fencepost.broker.registry import API_VERSIONS_KEY, RequestContext, Route
+from fencepost.broker.registry import API_VERSIONS_KEY, Pieces, RequestContext, Route
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.frame import read_request_header
 from fencepost.wire.message import Message
@@ -59,6 +60,7 @@ SMALL_FRAME_BYTES = 64 * 1024
 """A tail up to this size is kept as it is; a longer one moves to a buffer of its own."""
 RETAINED_BUFFER_BYTES = 2 * 1024 * 1024
 """A buffer for long frames up to this size is kept for the next one, until the next sweep."""
+PRODUCE_KEY = 0
 SMALL_OUTPUT_BYTES = 32 * 1024
 """Below this, one concatenated write is cheaper than a vector."""
 TRANSPORT_CHUNK_BYTES = 64 * 1024
@@ -100,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         self._stalled = False  # frames that are here already wait for room
         self._at_work = False  # a handler works in pieces
         self._waits = False  # too many connections came at once
+        self._waits_for_turn = False  # a long frame waits while others are at work
+        self._has_turn = False
         self._headers: dict[tuple[int, int], tuple[bytes, str | None]] = {}
         # out
         self._waiting: deque[RequestContext] = deque()
@@ -109,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out_moved = 0.0
         self._write_paused = False
         self._draining = False
+        self._making = False  # an answer is being made in pieces
 
     # -- life ------------------------------------------------------------------------------
 
@@ -271,11 +276,34 @@ class Connection(asyncio.BufferedProtocol):
             frame_end = start + 4 + size_bytes
             if frame_end > end:
                 break
+            if size_bytes > SMALL_FRAME_BYTES and self._must_wait_its_turn(view, start + 4):
+                self._stalled = True
+                break
             self._dispatch(view[start + 4 : frame_end])
             if self.closed:
                 return end
             start = frame_end
         return start
+
+    def _must_wait_its_turn(self, view: memoryview, start: int) -> bool:
+        """Whether a long frame is to be decoded later, because others are at work already.
+
+        Records are not decoded, so Produce is no more work than the number of its partitions.
+        """
+        if self._has_turn or not self._listener.work.is_busy:
+            self._has_turn = False
+            return False
+        if _HEAD.unpack_from(view, start)[0] == PRODUCE_KEY:
+            return False
+        self._waits_for_turn = True
+        self._listener.work.later(self._turn_came)
+        return True
+
+    def _turn_came(self) -> None:
+        """The long frame that is here may be decoded now."""
+        self._waits_for_turn = False
+        self._has_turn = True
+        self._resume_reading()
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
         """Keep view[start:end], the start of a frame (or frames that have to wait)."""
@@ -366,8 +394,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(answer, Message):
                 context.reply(answer)
             elif answer is not None:
-                work = Piecework(self._listener.loop, context, answer, self._work_done)
-                self._at_work = not work.go_on()
+                self._at_work = not self._listener.work.begin(context, answer, self._work_done)
         except Exception:
             log.exception("%s v%d from %s failed", route.name, version, self)
             context.fail()
@@ -412,6 +439,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write_paused
             or self._at_work
             or self._waits
+            or self._waits_for_turn
             or len(self._waiting) >= MAX_REQUESTS_IN_FLIGHT
             or self._waiting_bytes > MAX_FRAME_BYTES_IN_FLIGHT
             or self._out_bytes > OUTPUT_HIGH_WATER_BYTES
@@ -455,13 +483,27 @@ class Connection(asyncio.BufferedProtocol):
         try:
             waiting = self._waiting
             while waiting and waiting[0].answered and not self.closed:
-                if self._out_bytes > OUTPUT_HIGH_WATER_BYTES:
+                if self._out_bytes > OUTPUT_HIGH_WATER_BYTES or self._making:
+                    break
+                pieces = waiting[0].take_pieces()
+                if pieces is not None and not self._make(waiting[0], pieces):
                     break
                 context = waiting.popleft()
                 self._waiting_bytes -= context.frame_size_bytes
                 self._put(context)
         finally:
             self._draining = False
+
+    def _make(self, context: RequestContext, pieces: Pieces) -> bool:
+        """Have an answer made in pieces; whether it is done."""
+        self._making = not self._listener.work.begin(context, pieces, self._made)
+        return not self._making
+
+    def _made(self) -> None:
+        """The answer whose turn it is has been made."""
+        self._making = False
+        self._drain()
+        self.flush()
 
     def _put(self, context: RequestContext) -> None:
         try:

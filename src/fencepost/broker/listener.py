@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.held import Held
+from fencepost.broker.piecework import Piecework
 from fencepost.broker.refusals import Refusals
 from fencepost.broker.registry import ROUTES, Route
 
@@ -70,6 +71,7 @@ class Listener:
         self.connections: set[Connection] = set()
         self.held = Held(loop, lambda: list(self.connections), limits.max_frame_bytes)
         self.refusals = Refusals()
+        self.work = Piecework(loop)
         self._per_host: dict[str, int] = {}
         self._sockets: list[tuple[str, socket.socket]] = []
         self._servers: list[asyncio.AbstractServer] = []

@@ -29,6 +29,7 @@ from fencepost.broker.controller_channel import ControllerChannel
 from fencepost.broker.controller_host import ControllerHost
 from fencepost.broker.controller_part import ControllerPart
 from fencepost.broker.controller_service import ControllerService
+from fencepost.broker.decompression import Decompression
 from fencepost.broker.endpoints import BindError, Endpoint
 from fencepost.broker.features import KRAFT_VERSION
 from fencepost.broker.fetching import FetchHost
@@ -153,6 +154,11 @@ class Node:
     def forwarder(self) -> Forwarder:
         """Takes clients' requests to the active controller."""
         return self.broker_part.forwarder
+
+    @property
+    def decompression(self) -> Decompression:
+        """Threads that decompress what takes long."""
+        return self.broker_part.decompression
 
     @property
     def topic_creation(self) -> AutoTopicCreation:

@@ -16,6 +16,8 @@ request, and either returns the response or returns None and answers later throu
 * `reply_lazily(make)`: the response may be made now; `make()` is called when the connection is
   ready to send it. For answers that carry log data, so that a client that asks for much and reads
   slowly holds one such answer in memory and not one per request.
+* `reply_in_pieces(pieces)`: the same for an answer that takes long to make: `pieces` is a generator
+  (see `piecework`), begun when the connection is ready to send what it returns.
 * `no_reply()`: the protocol has no response here (Produce with acks=0).
 * `close(reason)`: the protocol says to hang up.
 
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Buffer = bytes | bytearray | memoryview
-Pieces = Generator[None, None, Message | None]
+Pieces = Generator["Future[Any] | None", None, Message | None]
 Handler = Callable[["RequestContext", Any], Message | Pieces | None]
 
 BROKER: Final = "broker"
@@ -55,6 +58,8 @@ CUT: Final = "..."
 API_VERSIONS_KEY = 18
 MAX_ELEMENTS = 100_000
 """Array elements a request may have, unless its handler says otherwise."""
+WHOLE_REQUEST_ELEMENTS_MAX = 20_000
+"""The same for requests that a coordinator or controller decides in one go, not in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,7 @@ class RequestContext:
         "_make",
         "_on_disconnect",
         "_parts",
+        "_pieces",
         "answered",
         "api_version",
         "client_id",
@@ -204,6 +210,7 @@ class RequestContext:
         self._gone = False
         self._parts: list[Buffer] | None = None
         self._make: Callable[[], Message] | None = None
+        self._pieces: Pieces | None = None
         self._on_disconnect: Callable[[], None] | None = None
 
     @property
@@ -247,6 +254,12 @@ class RequestContext:
             self._make = make
             self._settle()
 
+    def reply_in_pieces(self, pieces: Pieces) -> None:
+        """`pieces` makes the answer, once, when the connection is ready to send it."""
+        if self._may_answer():
+            self._pieces = pieces
+            self._settle()
+
     def no_reply(self) -> None:
         """The protocol has no response for this request."""
         if self._may_answer():
@@ -274,6 +287,17 @@ class RequestContext:
         callback, self._on_disconnect = self._on_disconnect, None
         if callback is not None:
             callback()
+
+    def take_pieces(self) -> Pieces | None:
+        """What has to be worked on before `take_parts`, given once; None if there is no such."""
+        pieces, self._pieces = self._pieces, None
+        return None if pieces is None else self._made(pieces)
+
+    def _made(self, pieces: Pieces) -> Pieces:
+        message = yield from pieces
+        assert message is not None, "it has an answer"
+        self._parts = self._encode(message)
+        return None
 
     def take_parts(self) -> list[Buffer]:
         """The encoded response; for the connection, when it is its turn."""

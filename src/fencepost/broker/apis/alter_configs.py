@@ -33,7 +33,13 @@ from fencepost.broker.config_changes import (
     decide_by_resource,
 )
 from fencepost.broker.controller_requests import decide_here
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.registry import (
+    BROKER,
+    CONTROLLER,
+    WHOLE_REQUEST_ELEMENTS_MAX,
+    RequestContext,
+    handles,
+)
 from fencepost.machines.controller.configs import RESOURCE_TYPES
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
 from fencepost.wire.api.alter_configs import (
@@ -50,7 +56,12 @@ if TYPE_CHECKING:
 _REPLACEABLE = RESOURCE_TYPES - {RESOURCE_BROKER_LOGGER}
 
 
-@handles(AlterConfigsRequest, versions="0-2", listeners=(BROKER,))
+@handles(
+    AlterConfigsRequest,
+    versions="0-2",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(BROKER,),
+)
 def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
     """Check what is this broker's to check, and let the controller decide the rest."""
     node = context.node
@@ -69,7 +80,12 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
     )
 
 
-@handles(AlterConfigsRequest, versions="0-2", listeners=(CONTROLLER,))
+@handles(
+    AlterConfigsRequest,
+    versions="0-2",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(CONTROLLER,),
+)
 def handle_here(context: RequestContext, request: AlterConfigsRequest) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(context, request, _refused)

@@ -9,7 +9,13 @@ controller that is not the active one answers 41 for every topic. `timeout_ms` i
 from __future__ import annotations
 
 from fencepost.broker.controller_requests import decide_here, take_to_controller
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.registry import (
+    BROKER,
+    CONTROLLER,
+    WHOLE_REQUEST_ELEMENTS_MAX,
+    RequestContext,
+    handles,
+)
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -18,13 +24,23 @@ from fencepost.wire.api.create_partitions import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(CreatePartitionsRequest, versions="0-3", listeners=(BROKER,))
+@handles(
+    CreatePartitionsRequest,
+    versions="0-3",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(BROKER,),
+)
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
     """Have the active controller decide."""
     take_to_controller(context, request, _refused)
 
 
-@handles(CreatePartitionsRequest, versions="0-3", listeners=(CONTROLLER,))
+@handles(
+    CreatePartitionsRequest,
+    versions="0-3",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(CONTROLLER,),
+)
 def handle_here(context: RequestContext, request: CreatePartitionsRequest) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(context, request, _refused)

@@ -20,7 +20,13 @@ ones.
 from __future__ import annotations
 
 from fencepost.broker.controller_requests import decide_here, take_to_controller
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.registry import (
+    BROKER,
+    CONTROLLER,
+    WHOLE_REQUEST_ELEMENTS_MAX,
+    RequestContext,
+    handles,
+)
 from fencepost.wire.api.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -29,13 +35,23 @@ from fencepost.wire.api.create_topics import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(CreateTopicsRequest, versions="2-7", listeners=(BROKER,))
+@handles(
+    CreateTopicsRequest,
+    versions="2-7",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(BROKER,),
+)
 def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
     """Have the active controller decide."""
     take_to_controller(context, request, _refused)
 
 
-@handles(CreateTopicsRequest, versions="2-7", listeners=(CONTROLLER,))
+@handles(
+    CreateTopicsRequest,
+    versions="2-7",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(CONTROLLER,),
+)
 def handle_here(context: RequestContext, request: CreateTopicsRequest) -> None:
     """Let the controller decide; answer when that is committed."""
     decide_here(context, request, _refused)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.wire.api.delete_groups import (
     DeletableGroupResult,
@@ -15,7 +15,7 @@ from fencepost.wire.errors import ErrorCode
 
 
 @handles(DeleteGroupsRequest, versions="0-2")
-def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
+def handle(context: RequestContext, request: DeleteGroupsRequest) -> Pieces:
     """Ask each group's coordinator; answer when all have answered."""
     group_ids = list(dict.fromkeys(request.groups_names))
     if not group_ids:
@@ -39,4 +39,5 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroup
 
     for group_id in group_ids:
         ask(group_id)
+        yield None
     return None

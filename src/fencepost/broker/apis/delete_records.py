@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fencepost.broker.cluster_view import INTERNAL_TOPICS
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.wire.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @handles(DeleteRecordsRequest, versions="0-2")
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> Pieces:
     """Move the start of each partition's log."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -44,18 +44,14 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteReco
         offsets.update(
             (partition.partition_index, partition.offset) for partition in topic.partitions
         )
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=name,
-                partitions=[
-                    _result(index, _delete(context.node, name, index, offset))
-                    for index, offset in offsets.items()
-                ],
-            )
-            for name, offsets in wanted.items()
-        ]
-    )
+    topics = []
+    for name, offsets in wanted.items():
+        partitions = []
+        for index, offset in offsets.items():
+            partitions.append(_result(index, _delete(context.node, name, index, offset)))
+            yield None
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _result(index: int, outcome: int | ErrorCode) -> DeleteRecordsPartitionResult:

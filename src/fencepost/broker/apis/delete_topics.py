@@ -10,7 +10,13 @@ controller that is not the active one answers 41 for every topic. `timeout_ms` i
 from __future__ import annotations
 
 from fencepost.broker.controller_requests import decide_here, take_to_controller
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.registry import (
+    BROKER,
+    CONTROLLER,
+    WHOLE_REQUEST_ELEMENTS_MAX,
+    RequestContext,
+    handles,
+)
 from fencepost.wire.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -21,7 +27,12 @@ from fencepost.wire.errors import ErrorCode
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
-@handles(DeleteTopicsRequest, versions="1-6", listeners=(BROKER,))
+@handles(
+    DeleteTopicsRequest,
+    versions="1-6",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(BROKER,),
+)
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
     """Have the active controller decide, unless topics are not to be deleted."""
     if not context.node.config.get("delete.topic.enable"):
@@ -30,7 +41,12 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopic
     return None
 
 
-@handles(DeleteTopicsRequest, versions="1-6", listeners=(CONTROLLER,))
+@handles(
+    DeleteTopicsRequest,
+    versions="1-6",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(CONTROLLER,),
+)
 def handle_here(
     context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fencepost.broker.cluster_view import GROUP_OPERATIONS
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.wire.api.describe_groups import (
     DescribedGroup,
@@ -21,9 +21,7 @@ OPERATIONS_FROM: Final = 3
 
 
 @handles(DescribeGroupsRequest, versions="0-6")
-def handle(
-    context: RequestContext, request: DescribeGroupsRequest
-) -> DescribeGroupsResponse | None:
+def handle(context: RequestContext, request: DescribeGroupsRequest) -> Pieces:
     """Ask each group's coordinator; answer when all have answered."""
     if not request.groups:
         return DescribeGroupsResponse()
@@ -54,4 +52,5 @@ def handle(
 
     for position, group_id in enumerate(request.groups):
         ask(position, group_id)
+        yield None
     return None

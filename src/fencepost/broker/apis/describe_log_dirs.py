@@ -13,10 +13,11 @@ Deviations: copies on their way to another directory (`is_future_key`) and cordo
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from fencepost.broker.data_dirs import DataDir
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -33,10 +34,10 @@ UNKNOWN_SIZE = -1
 
 
 @handles(DescribeLogDirsRequest, versions="1-5")
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Pieces:
     """Describe the directories."""
     node = context.node
-    found = _partitions(node, request)
+    found = yield from _partitions(node, request)
     results = []
     for data_dir in node.storage.data_dirs:
         if node.replicas.offline_reason is not None or not data_dir.is_online:
@@ -62,7 +63,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
 
 def _partitions(
     node: Node, request: DescribeLogDirsRequest
-) -> dict[DataDir, dict[str, list[DescribeLogDirsPartition]]]:
+) -> Generator[None, None, dict[DataDir, dict[str, list[DescribeLogDirsPartition]]]]:
     """What was asked for, by directory and topic."""
     wanted: dict[str, set[int]] | None = None
     if request.topics is not None:
@@ -70,7 +71,8 @@ def _partitions(
         for asked in request.topics:
             wanted.setdefault(asked.topic, set()).update(asked.partitions)
     found: dict[DataDir, dict[str, list[DescribeLogDirsPartition]]] = {}
-    for hosted in node.replicas.all():
+    for hosted in list(node.replicas.all()):
+        yield
         if wanted is not None and hosted.index not in wanted.get(hosted.topic, ()):
             continue
         lag = max(hosted.machine.high_watermark - hosted.log.end_offset, 0)

@@ -27,8 +27,14 @@ import logging
 from typing import Final
 
 from fencepost.broker.controller_channel import says_not_controller
-from fencepost.broker.piecework import Piecework
-from fencepost.broker.registry import CONTROLLER, Buffer, RequestContext, Route, handles
+from fencepost.broker.registry import (
+    CONTROLLER,
+    Buffer,
+    Pieces,
+    RequestContext,
+    Route,
+    handles,
+)
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode
 from fencepost.wire.frame import read_request_header
@@ -104,7 +110,7 @@ class ForwardedContext(RequestContext):
 
 
 @handles(EnvelopeRequest, versions="0", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | None:
+def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | Pieces | None:
     """Serve what is inside."""
     try:
         inner, message = _open(context, request)
@@ -115,7 +121,19 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeRespons
         if isinstance(answer, Message):
             inner.reply(answer)
         elif answer is not None:
-            Piecework(context.node.loop, inner, answer, lambda: None).go_on()
+            return _in_pieces(inner, answer)
+    except Exception:
+        log.exception("%s v%d in an envelope failed", inner.route.name, inner.api_version)
+        inner.fail()
+    return None
+
+
+def _in_pieces(inner: ForwardedContext, pieces: Pieces) -> Pieces:
+    """Let the handler inside work in pieces, as one that came by itself."""
+    try:
+        answer = yield from pieces
+        if answer is not None:
+            inner.reply(answer)
     except Exception:
         log.exception("%s v%d in an envelope failed", inner.route.name, inner.api_version)
         inner.fail()

@@ -23,14 +23,14 @@ its address (KIP-951). Records are empty, never null.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from fencepost.batch.header import measure
 from fencepost.broker.fetching import SessionKey
 from fencepost.broker.leaders import LeaderHints
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.broker.replicas import HostedPartition
 from fencepost.log.errors import LogError, OffsetOutOfRange
 from fencepost.log.reading import ReadResult
@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+PARTITIONS_PER_PIECE = 50
 TOPIC_IDS_FROM = 13
 FOLLOWERS_SERVE_FROM = 11
 ZSTD_FROM = 10
@@ -66,7 +67,7 @@ _TOLD_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @handles(FetchRequest, versions="4-18")
-def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | None:
+def handle(context: RequestContext, request: FetchRequest) -> Pieces:
     """Answer with records, or wait for them."""
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
         context.fail(ErrorCode.INVALID_REQUEST)
@@ -76,10 +77,11 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | No
     replica_id = (
         request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
     )
+    wanted = yield from _wanted(request, by_id)
     session = context.node.fetches.sessions.begin(
         request.session_id if version >= SESSIONS_FROM else 0,
         request.session_epoch if version >= SESSIONS_FROM else -1,
-        _wanted(request, by_id),
+        wanted,
         [
             (topic.topic_id if by_id else topic.topic, index)
             for topic in request.forgotten_topics_data
@@ -91,16 +93,19 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | No
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=int(session))
-    _Fetch(context, request, session, replica_id).begin()
-    return None
+    return (yield from _Fetch(context, request, session, replica_id).begin())
 
 
-def _wanted(request: FetchRequest, by_id: bool) -> list[FetchWanted[SessionKey]]:
+def _wanted(
+    request: FetchRequest, by_id: bool
+) -> Generator[None, None, list[FetchWanted[SessionKey]]]:
     """The partitions the request names, each once."""
     wanted: dict[SessionKey, FetchWanted[SessionKey]] = {}
     for topic in request.topics:
         name = topic.topic_id if by_id else topic.topic
         for partition in topic.partitions:
+            if len(wanted) % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
+                yield
             key = (name, partition.partition)
             wanted[key] = FetchWanted(
                 key,
@@ -170,18 +175,19 @@ class _Fetch:
         self._parked: PendingFetch[str] | None = None
         self._found: list[_Found] | None = None
 
-    def begin(self) -> None:
+    def begin(self) -> Pieces:
         """Answer, or park."""
-        found = self._look()
+        found = yield from self._look()
         sizes = [] if self._must_answer(found) else self._sizes(found)
         if (
             self._must_answer(found)
             or sum(size_bytes for _, size_bytes in sizes) >= self._min_bytes
+            or self._have_moved(found)
         ):
-            self._found = found  # good for as long as nothing else runs in between
-            self._context.reply_lazily(self._respond)
-            self._found = None
-            return
+            self._found = found if len(found) < PARTITIONS_PER_PIECE else None
+            self.complete()
+            self._found = None  # good for as long as nothing else runs in between
+            return None
         self._parked = self._context.node.fetches.park(
             self,
             {one.hosted.key: one.wanted for one in found if one.hosted is not None},
@@ -190,6 +196,7 @@ class _Fetch:
             sizes,
         )
         self._context.on_disconnect(self._abandon)
+        return None
 
     def available_bytes(
         self, hosted: HostedPartition, wanted: FetchWanted[SessionKey]
@@ -204,7 +211,7 @@ class _Fetch:
         """The wait is over."""
         self._parked = None
         if not self._context.answered:
-            self._context.reply_lazily(self._respond)
+            self._context.reply_in_pieces(self._respond())
 
     def _abandon(self) -> None:
         if self._parked is not None:
@@ -212,8 +219,13 @@ class _Fetch:
 
     # -- looking ---------------------------------------------------------------------------
 
-    def _look(self) -> list[_Found]:
-        return [self._look_at(wanted) for wanted in self._session.partitions]
+    def _look(self) -> Generator[None, None, list[_Found]]:
+        found = []
+        for wanted in self._session.partitions:
+            found.append(self._look_at(wanted))
+            if len(found) % PARTITIONS_PER_PIECE == 0:
+                yield
+        return found
 
     def _look_at(self, wanted: FetchWanted[SessionKey]) -> _Found:
         """Find the partition and ask its machine."""
@@ -240,6 +252,18 @@ class _Fetch:
         if self._context.api_version < ZSTD_FROM and hosted.log.config.compression_type == "zstd":
             return _Found(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, hosted)
         return _Found(wanted, ErrorCode.NONE, hosted, bounds)
+
+    def _have_moved(self, found: list[_Found]) -> bool:
+        """Whether a partition has moved since it was looked at: nobody will say so again."""
+        if len(found) < PARTITIONS_PER_PIECE:
+            return False
+        get = self._context.node.replicas.get
+        return any(
+            one.bounds.high_watermark != one.hosted.machine.high_watermark
+            or get(one.hosted.topic, one.hosted.index) is not one.hosted
+            for one in found
+            if one.hosted is not None and one.bounds is not None
+        )
 
     def _must_answer(self, found: list[_Found]) -> bool:
         return (
@@ -269,14 +293,19 @@ class _Fetch:
 
     # -- answering -------------------------------------------------------------------------
 
-    def _respond(self) -> FetchResponse:
-        """Read, and compose the response. Called when the connection is ready to send it."""
-        found = self._found if self._found is not None else self._look()
+    def _respond(self) -> Generator[None, None, FetchResponse]:
+        """Read, and compose the response. Begun when the connection is ready to send it."""
+        found: list[_Found] = []
         parts: list[PartitionData] = []
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
         left_bytes = min(self._max_bytes, self._context.room_bytes)
         nothing_yet = True
-        for one in found:
+        looked_at = self._found
+        for position, wanted in enumerate(self._session.partitions):
+            if position % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
+                yield
+            one = self._look_at(wanted) if looked_at is None else looked_at[position]
+            found.append(one)
             part, size_bytes = self._read_partition(one, left_bytes, nothing_yet)
             left_bytes -= size_bytes
             nothing_yet = nothing_yet and size_bytes == 0

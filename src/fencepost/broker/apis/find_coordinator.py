@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fencepost.broker.cluster_view import endpoint_of
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.broker.topic_creation import OFFSETS_TOPIC
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
@@ -43,7 +43,7 @@ class _Found(NamedTuple):
 
 
 @handles(FindCoordinatorRequest, versions="0-6")
-def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> Pieces:
     """Say who coordinates; have the topic that groups live in created if there is none."""
     batched = context.api_version >= BATCHED_FROM
     keys = request.coordinator_keys if batched else [request.key]
@@ -52,7 +52,11 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoor
     if keys and OFFSETS_TOPIC not in context.node.image.topics_by_name:
         context.node.topic_creation.create([OFFSETS_TOPIC])
         return _response(context, keys, [_not_available(NO_OFFSETS_TOPIC)] * len(keys))
-    return _response(context, keys, [_find(context, key) for key in keys])
+    found = []
+    for key in keys:
+        found.append(_find(context, key))
+        yield None
+    return _response(context, keys, found)
 
 
 def _find(context: RequestContext, group_id: str) -> _Found:

@@ -34,7 +34,13 @@ from fencepost.broker.config_changes import (
     decide_by_resource,
 )
 from fencepost.broker.config_keys import BROKER_CONFIGS
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.registry import (
+    BROKER,
+    CONTROLLER,
+    WHOLE_REQUEST_ELEMENTS_MAX,
+    RequestContext,
+    handles,
+)
 from fencepost.machines.controller.configs import DELETE, RESOURCE_TYPES, SET, changed_value
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
@@ -50,7 +56,12 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-@handles(IncrementalAlterConfigsRequest, versions="0-1", listeners=(BROKER,))
+@handles(
+    IncrementalAlterConfigsRequest,
+    versions="0-1",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(BROKER,),
+)
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     """Check what is this broker's to check, and let the controller decide the rest."""
     node = context.node
@@ -78,7 +89,12 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
     )
 
 
-@handles(IncrementalAlterConfigsRequest, versions="0-1", listeners=(CONTROLLER,))
+@handles(
+    IncrementalAlterConfigsRequest,
+    versions="0-1",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(CONTROLLER,),
+)
 def handle_here(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     """Set this node's loggers, and let the controller decide the rest."""
     node = context.node

@@ -19,7 +19,7 @@ broker while it is live; Kafka names any live one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from fencepost.broker.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -32,7 +32,7 @@ from fencepost.broker.cluster_view import (
     offline_replicas,
     reachable,
 )
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from fencepost.wire.api.metadata import (
@@ -48,24 +48,37 @@ from fencepost.wire.types import Uuid
 
 AUTO_CREATE = "auto.create.topics.enable"
 FIRST_VERSION_WITH_IDS = 12
+PARTITIONS_PER_PIECE = 50
+
+TopicInPieces = Generator[None, None, MetadataResponseTopic]
 
 
 @handles(MetadataRequest, versions="0-13")
-def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+def handle(context: RequestContext, request: MetadataRequest) -> Pieces:
     """Say what there is; have missing topics created."""
     topics = request.topics
     if topics is None or (context.api_version == 0 and not topics):
         names = sorted(context.node.image.topics_by_name)
-        return _response(context, request, [_by_name(context, request, name) for name in names])
+        return (yield from _named(context, request, names))
     if _is_malformed(context.api_version, topics):
         return _refuse(topics)
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != Uuid.ZERO)
     if ids:
-        return _response(context, request, [_by_id(context, request, id_) for id_ in ids])
+        found = []
+        for id_ in ids:
+            found.append((yield from _by_id(context, request, id_)))
+        return _response(context, request, found)
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
-    answer = _response(context, request, [_by_name(context, request, name) for name in names])
+    answer = yield from _named(context, request, names)
     context.node.topic_creation.create(_names_to_create(context, request, names))
     return answer
+
+
+def _named(context: RequestContext, request: MetadataRequest, names: Iterable[str]) -> Pieces:
+    found = []
+    for name in names:
+        found.append((yield from _by_name(context, request, name)))
+    return _response(context, request, found)
 
 
 def _is_malformed(version: int, topics: Iterable[MetadataRequestTopic]) -> bool:
@@ -115,22 +128,22 @@ def _response(
     )
 
 
-def _by_id(
-    context: RequestContext, request: MetadataRequest, topic_id: Uuid
-) -> MetadataResponseTopic:
+def _by_id(context: RequestContext, request: MetadataRequest, topic_id: Uuid) -> TopicInPieces:
     topic = context.node.image.topics_by_id.get(topic_id)
+    yield
     if topic is None:
         return MetadataResponseTopic(
             name=None, topic_id=topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID)
         )
-    return _describe(context, request, topic)
+    return (yield from _describe(context, request, topic))
 
 
-def _by_name(context: RequestContext, request: MetadataRequest, name: str) -> MetadataResponseTopic:
+def _by_name(context: RequestContext, request: MetadataRequest, name: str) -> TopicInPieces:
     """The topic of that name, or why there is none."""
     topic = context.node.image.topics_by_name.get(name)
     if topic is not None:
-        return _describe(context, request, topic)
+        return (yield from _describe(context, request, topic))
+    yield
     error = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if is_valid_topic(name)
@@ -143,16 +156,18 @@ def _by_name(context: RequestContext, request: MetadataRequest, name: str) -> Me
 
 def _describe(
     context: RequestContext, request: MetadataRequest, topic: TopicImage
-) -> MetadataResponseTopic:
+) -> TopicInPieces:
     image, listener_name, version = context.node.image, context.listener_name, context.api_version
+    partitions = []
+    for index, partition in enumerate(topic.partitions):
+        partitions.append(_partition(image, index, partition, listener_name, version))
+        if index % PARTITIONS_PER_PIECE == 0:
+            yield
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(image, index, partition, listener_name, version)
-            for index, partition in enumerate(topic.partitions)
-        ],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS
         if request.include_topic_authorized_operations
         else OPERATIONS_NOT_ASKED_FOR,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.offset_fetch import (
@@ -36,12 +36,13 @@ _FOR_CLIENTS: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDI
 
 
 @handles(OffsetFetchRequest, versions="1-10")
-def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
+def handle(context: RequestContext, request: OffsetFetchRequest) -> Pieces:
     """Ask each group's coordinator; answer when all have answered."""
     groups = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
     job = _FetchJob(context, groups)
     for position, group in enumerate(groups):
         job.ask(position, group, request.require_stable)
+        yield None
     if not groups:
         return OffsetFetchResponse()
     return None

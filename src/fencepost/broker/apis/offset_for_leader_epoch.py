@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -35,21 +35,16 @@ if TYPE_CHECKING:
 
 
 @handles(OffsetForLeaderEpochRequest, versions="2-4")
-def handle(
-    context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Pieces:
     """Answer every partition of the request, in its order."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    _answer(context.node, topic.topic, question) for question in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for question in topic.partitions:
+            partitions.append(_answer(context.node, topic.topic, question))
+            yield None
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _answer(node: Node, topic: str, question: OffsetForLeaderPartition) -> EpochEndOffset:

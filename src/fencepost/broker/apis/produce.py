@@ -12,15 +12,19 @@ are the brokers' to write: 17 INVALID_TOPIC_EXCEPTION, except for Kafka's admin 
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
-from fencepost.batch.errors import BatchError
-from fencepost.batch.header import BatchHeader
+from fencepost.batch.errors import BatchError, DecompressionError
+from fencepost.batch.header import BatchHeader, is_compressed
 from fencepost.batch.validate import RefusedRecordsError, validate_produced
 from fencepost.broker.cluster_view import INTERNAL_TOPICS
+from fencepost.broker.decompression import INLINE_BYTES_MAX
 from fencepost.broker.leaders import LeaderHints
-from fencepost.broker.recompression import maybe_recompress
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.recompression import KEEP, maybe_recompress
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.broker.replicas import HostedPartition
 from fencepost.log.config import LogConfig
 from fencepost.machines.partition import Produce, ProduceResult
@@ -28,7 +32,6 @@ from fencepost.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -45,18 +48,64 @@ INT64_MAX = (1 << 63) - 1
 INT64_MIN = -(1 << 63)
 ADMIN_CLIENT_ID = "__admin_client"
 MAX_TOPICS_AND_PARTITIONS = 20_000
-WORK_S = 1.0
-"""Nothing else happens in the node while a request's batches are unpacked and looked at: those that
-are not begun after so long are 7 REQUEST_TIMED_OUT, and come again with the client's retry."""
+WORK_S = 10.0
+"""Batches of a request that are not begun after so long are 7 REQUEST_TIMED_OUT: they come again
+with the client's retry."""
+RECOMPRESSION_FACTOR = 4
+"""How many times as long a batch takes that is compressed anew, too."""
+AT_ONCE_S = 0.002
+"""How long batches are looked at before the rest of the request is done in pieces."""
+PLAIN_BYTES_MAX = 2 * 1024 * 1024
+"""Uncompressed batches up to this size are walked over on the event loop."""
 
 
 @handles(ProduceRequest, versions="3-13", advertise_from=0, max_elements=MAX_TOPICS_AND_PARTITIONS)
-def handle(context: RequestContext, request: ProduceRequest) -> None:
+def handle(context: RequestContext, request: ProduceRequest) -> Pieces | None:
     """Feed every partition's machine; answer when all of them have answered."""
     job = _ProduceJob(context, request)
-    for topic in request.topic_data:
-        job.take_topic(topic)
+    left = job.take_small(job.batches(request))
+    if left:
+        return job.take_in_pieces(left)
     job.finish_one()
+    return None
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What a request has for one partition, and the place of the answer."""
+
+    topic: TopicProduceData
+    index: int
+    records: Buffer | None
+    answer: PartitionProduceResponse
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """What a batch must pass; it needs nothing of the node, so that any thread can do it."""
+
+    config: LogConfig
+    allow_zstd: bool
+    now_ms: int
+
+    def pass_(self, records: Buffer, max_bytes: int) -> tuple[Buffer, BatchHeader]:
+        """The batch as it is to be appended. BatchError, as `validate_produced` raises it."""
+        config = self.config
+        earliest_ms, latest_ms = _timestamp_bounds(config, self.now_ms)
+        header = validate_produced(
+            records,
+            max_batch_bytes=config.max_message_bytes,
+            allow_zstd=self.allow_zstd,
+            key_required=config.is_compacted,
+            max_decompressed_bytes=max_bytes,
+            timestamp_min_ms=earliest_ms,
+            timestamp_max_ms=latest_ms,
+        )
+        if header.is_transactional:
+            raise BatchError(ErrorCode.INVALID_REQUEST, "transactions are not offered")
+        records, header = maybe_recompress(records, header, config)
+        _check_segment_size(records, config)
+        return records, header
 
 
 class _ProduceJob:
@@ -90,44 +139,116 @@ class _ProduceJob:
         elif request.transactional_id is not None:
             self._refusal = (ErrorCode.INVALID_REQUEST, "transactions are not offered")
 
-    def take_topic(self, topic: TopicProduceData) -> None:
-        """Take the batches of one topic."""
-        answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-        self._response.responses.append(answered)
-        for partition in topic.partition_data:
-            answer = PartitionProduceResponse(index=partition.index, base_offset=-1)
-            answered.partition_responses.append(answer)
-            self._take_partition(topic, partition, answer)
+    def batches(self, request: ProduceRequest) -> deque[_Batch]:
+        """What is to be taken, in order; the answers are in the response already."""
+        batches: deque[_Batch] = deque()
+        for topic in request.topic_data:
+            answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+            self._response.responses.append(answered)
+            for partition in topic.partition_data:
+                answer = PartitionProduceResponse(index=partition.index, base_offset=-1)
+                answered.partition_responses.append(answer)
+                batches.append(_Batch(topic, partition.index, partition.records, answer))
+        return batches
 
-    def _take_partition(
-        self,
-        topic: TopicProduceData,
-        partition: PartitionProduceData,
-        answer: PartitionProduceResponse,
-    ) -> None:
+    def take_small(self, batches: deque[_Batch]) -> deque[_Batch]:
+        """Take batches as long as that is quick; those that are left."""
+        while batches and perf_counter() - self._began < AT_ONCE_S:
+            if not self._take(batches[0]):
+                break
+            batches.popleft()
+        return batches
+
+    def take_in_pieces(self, batches: deque[_Batch]) -> Pieces:
+        """Take the others one by one, large ones in a thread; copies, as the buffer goes on."""
+        decompression = self._context.node.decompression
+        size_bytes = sum(len(one.records) for one in batches if one.records is not None)
+        is_reserved = decompression.reserve(size_bytes)
+        if not is_reserved:
+            self._refusal = (ErrorCode.REQUEST_TIMED_OUT, "too many large batches wait already")
+        try:
+            for batch in batches if is_reserved else ():
+                batch.records = None if batch.records is None else bytearray(batch.records)
+            while batches:
+                batch = batches.popleft()
+                if not self._take(batch):
+                    yield from self._take_large(batch)
+                yield None
+        finally:
+            if is_reserved:
+                decompression.release(size_bytes)
+        self.finish_one()
+        return None
+
+    def _take(self, batch: _Batch) -> bool:
+        """Feed a batch's machine, or refuse the batch; whether it was small enough for that."""
+        hosted = self._admit(batch)
+        if hosted is None:
+            return True
+        records = batch.records
+        assert records is not None, "it was admitted"
+        gate = self._gate(hosted)
+        recompressed = hosted.log.config.compression_type != KEEP
+        max_bytes = INLINE_BYTES_MAX // RECOMPRESSION_FACTOR if recompressed else INLINE_BYTES_MAX
+        if len(records) > (max_bytes if is_compressed(records) else PLAIN_BYTES_MAX):
+            return False
+        try:
+            passed = gate.pass_(records, max_bytes)
+        except BatchError as error:
+            if _is_large(error):
+                return False
+            _refuse(batch.answer, error)
+            return True
+        self._feed(hosted, batch, *passed)
+        return True
+
+    def _take_large(self, batch: _Batch) -> Pieces:
+        """The same for a batch that a thread looks at."""
+        hosted = self._admit(batch)
+        if hosted is None:
+            return None
+        records = batch.records
+        assert records is not None, "it was admitted"
+        gate = self._gate(hosted)
+        try:
+            passed = yield from self._context.node.decompression.run(partial(gate.pass_, records))
+        except BatchError as error:
+            _refuse(batch.answer, error)
+            return None
+        still = self._find(batch.topic, batch.index)  # it may have been deleted meanwhile
+        if isinstance(still, ErrorCode):
+            batch.answer.error_code = int(still)
+        else:
+            self._feed(still, batch, *passed)
+        return None
+
+    def _admit(self, batch: _Batch) -> HostedPartition | None:
+        """The partition that the batch is for; None if it is refused before it is looked at."""
+        answer = batch.answer
         if self._refusal is not None:
             answer.error_code = int(self._refusal[0])
             answer.error_message = self._refusal[1]
-            return
+            return None
         if perf_counter() - self._began > WORK_S:
             answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
             answer.error_message = f"the request has taken {WORK_S} s already"
-            return
-        hosted = self._find(topic, partition.index)
+            return None
+        hosted = self._find(batch.topic, batch.index)
         if isinstance(hosted, ErrorCode):
             answer.error_code = int(hosted)
-            return
-        records = partition.records
-        if records is None:
+            return None
+        if batch.records is None:
             _refuse(answer, BatchError(ErrorCode.INVALID_RECORD, "there is no record batch"))
-            return
-        try:
-            header = self._validate(hosted, records)
-            records, header = maybe_recompress(records, header, hosted.log.config)
-            _check_segment_size(records, hosted.log.config)
-        except BatchError as error:
-            _refuse(answer, error)
-            return
+            return None
+        return hosted
+
+    def _gate(self, hosted: HostedPartition) -> _Gate:
+        return _Gate(hosted.log.config, self._context.api_version >= ZSTD_FROM, self._now_ms)
+
+    def _feed(
+        self, hosted: HostedPartition, batch: _Batch, records: Buffer, header: BatchHeader
+    ) -> None:
+        answer = batch.answer
         self._outstanding += 1
 
         def on_result(result: ProduceResult) -> None:
@@ -155,22 +276,6 @@ class _ProduceJob:
         ):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return hosted
-
-    def _validate(self, hosted: HostedPartition, records: Buffer) -> BatchHeader:
-        """The header of the batch if it may be appended. BatchError."""
-        config = hosted.log.config
-        earliest_ms, latest_ms = _timestamp_bounds(config, self._now_ms)
-        header = validate_produced(
-            records,
-            max_batch_bytes=config.max_message_bytes,
-            allow_zstd=self._context.api_version >= ZSTD_FROM,
-            key_required=config.is_compacted,
-            timestamp_min_ms=earliest_ms,
-            timestamp_max_ms=latest_ms,
-        )
-        if header.is_transactional:
-            raise BatchError(ErrorCode.INVALID_REQUEST, "transactions are not offered")
-        return header
 
     def finish_one(self) -> None:
         """One answer is in; with the last of them the request is answered."""
@@ -229,6 +334,11 @@ def _timestamp_bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
         now_ms - config.message_timestamp_before_max_ms,
         latest_ms if latest_ms < INT64_MAX else INT64_MAX,
     )
+
+
+def _is_large(error: BatchError) -> bool:
+    """Whether a batch has more records than the limit that it was decompressed within."""
+    return isinstance(error, DecompressionError) and error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def _check_segment_size(records: Buffer, config: LogConfig) -> None:

@@ -1,0 +1,75 @@
+"""Threads that undo compression which would keep the event loop for too long.
+
+A kilobyte can stand for 64 MiB of records, and nothing that its sender says about that can be
+believed. So whoever has a batch decompresses it on the event loop first, up to `INLINE_BYTES_MAX`
+of output, which costs less than another thread would. What turns out larger is done again here:
+
+* up to `MEDIUM_BYTES_MAX` of output by one thread, which every honest batch gets by with;
+* beyond that by another, so that what is meant to take long waits for its like alone.
+
+Both do what they are given in the order it comes. A connection waits for its batch before it gives
+the next (`piecework`), so connections take turns. The codecs, CRC-32C and the kernels that walk
+over records release the interpreter's lock, so the event loop goes on meanwhile.
+
+Memory: two batches are decompressed at a time. Those that wait are copies of what was sent, since
+receive buffers are used again, and `QUEUED_BYTES_MAX` bounds their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
+from fencepost.batch.errors import DecompressionError
+from fencepost.wire.errors import ErrorCode
+
+T = TypeVar("T")
+
+INLINE_BYTES_MAX: Final = 256 * 1024
+"""How much output the event loop waits for."""
+MEDIUM_BYTES_MAX: Final = 8 * 1024 * 1024
+QUEUED_BYTES_MAX: Final = 256 * 1024 * 1024
+
+
+class Decompression:
+    """The two threads of a node."""
+
+    def __init__(self) -> None:
+        self._medium = ThreadPoolExecutor(1, "decompress")
+        self._large = ThreadPoolExecutor(1, "decompress-large")
+        self.queued_bytes = 0
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Whether so much may be copied to wait here; `release` it when it is done with."""
+        if self.queued_bytes + size_bytes > QUEUED_BYTES_MAX:
+            return False
+        self.queued_bytes += size_bytes
+        return True
+
+    def release(self, size_bytes: int) -> None:
+        """What was reserved is not needed any more."""
+        self.queued_bytes -= size_bytes
+
+    def run(self, work: Callable[[int], T]) -> Generator[Future[Any], None, T]:
+        """What `work(max_bytes)` returns, for a handler in pieces: called in a thread.
+
+        `work` must raise DecompressionError MESSAGE_TOO_LARGE if there is more output than
+        `max_bytes`; it is called again with a larger limit then, at last with the batches' own.
+        """
+        future = self._medium.submit(work, MEDIUM_BYTES_MAX)
+        yield future
+        try:
+            return future.result()
+        except DecompressionError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+        future = self._large.submit(work, DECOMPRESSED_BYTES_MAX)
+        yield future
+        return future.result()
+
+    def close(self) -> None:
+        """Begin nothing more; what is being done ends by itself."""
+        for executor in (self._medium, self._large):
+            executor.shutdown(wait=False, cancel_futures=True)

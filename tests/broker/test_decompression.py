@@ -1,0 +1,155 @@
+"""Batches that grow large are decompressed by threads while everybody else is served.
+
+The threads are stopped by the tests, so that what is answered meanwhile needs none of them.
+"""
+
+import contextlib
+import threading
+
+import pytest
+
+from fencepost.broker import decompression
+from fencepost.broker.decompression import INLINE_BYTES_MAX
+from fencepost.wire.api import DeleteTopicsRequest, MetadataRequest
+from fencepost.wire.api.delete_topics import DeleteTopicState
+from fencepost.wire.api.produce import PartitionProduceData
+from fencepost.wire.errors import ErrorCode
+
+from ..waiting import DEADLINE_S, eventually
+from .topic_requests import batch, fetch, make_topic, produce, produce_request, values
+
+CODECS = ["gzip", "snappy", "lz4", "zstd"]
+LARGE = b"x" * (2 * INLINE_BYTES_MAX)
+PRODUCE_KEY, VERSION = 0, 9
+
+
+@contextlib.contextmanager
+def stopped_threads(running):
+    """Both threads wait until the block ends, or the yielded event is set."""
+    go_on = threading.Event()
+    pool = running.node.decompression
+    for executor in (pool._medium, pool._large):
+        executor.submit(go_on.wait, DEADLINE_S)
+    try:
+        yield go_on
+    finally:
+        go_on.set()
+
+
+def answer_of(client):
+    """The answer to a Produce of one partition that was sent before."""
+    _, response = client.receive(PRODUCE_KEY, VERSION)
+    return response.responses[0].partition_responses[0]
+
+
+def appended(running, topic):
+    """How many records there are."""
+    return running.call(lambda: running.node.replicas.get(topic.name, 0).log.end_offset)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_others_are_served_while_bombs_of_many_clients_wait(node, client, topic, codec):
+    bomb = batch(bytes(100 << 20), compression=codec)
+    with contextlib.ExitStack() as stack, stopped_threads(node) as go_on:
+        attackers = [stack.enter_context(node.connect()) for _ in range(20)]
+        for attacker in attackers:
+            attacker.send(produce_request(topic, bomb, version=VERSION), VERSION)
+        eventually(lambda: node.node.decompression.queued_bytes == 20 * len(bomb), "the bombs")
+        for number in range(10):
+            small = batch(b"a", compression=codec)
+            assert produce(client, topic, small).base_offset == number
+            assert client.ask(MetadataRequest(topics=[]), 9).brokers
+        go_on.set()
+        for attacker in attackers:
+            assert answer_of(attacker).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert node.node.decompression.queued_bytes == 0
+    assert appended(node, topic) == 10
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_large_batch_is_appended_as_it_came(client, topic, codec):
+    sent = batch(LARGE, compression=codec)
+    assert produce(client, topic, sent).error_code == 0
+    (part,) = fetch(client, topic, 0)
+    assert bytes(part.records)[21:] == sent[21:]
+    assert values(part) == [LARGE]
+
+
+def test_what_a_connection_sends_is_appended_in_its_order(node, client, topic):
+    """An idempotent producer's next batch must not overtake the one that is decompressed."""
+    large = batch(LARGE, compression="zstd", producer_id=7, producer_epoch=0, base_sequence=0)
+    small = batch(b"small", producer_id=7, producer_epoch=0, base_sequence=1)
+    with stopped_threads(node) as go_on, node.connect() as other:
+        client.send(produce_request(topic, large, version=VERSION), VERSION)
+        client.send(produce_request(topic, small, version=VERSION), VERSION)
+        eventually(lambda: node.node.decompression.queued_bytes, "the large one")
+        assert produce(other, topic, batch(b"other")).base_offset == 0
+        go_on.set()
+        assert [answer_of(client).base_offset for _ in range(2)] == [1, 2]
+
+
+def test_partitions_behind_a_large_batch_are_copied_from_the_receive_buffer(node, client):
+    """The buffer that a request lies in is used again as soon as its handler has returned."""
+    topic = make_topic(client, partitions=3)
+    request = produce_request(topic, batch(LARGE, compression="zstd"), version=VERSION)
+    for index in (1, 2):
+        request.topic_data[0].partition_data.append(
+            PartitionProduceData(index=index, records=batch(b"%d" % index))
+        )
+    with stopped_threads(node) as go_on, node.connect() as other:
+        client.send(request, VERSION)
+        eventually(lambda: node.node.decompression.queued_bytes, "the large one")
+        for _ in range(3):
+            other.send(produce_request(topic, batch(b"z" * 100_000), version=VERSION), VERSION)
+        assert [answer_of(other).error_code for _ in range(3)] == [0, 0, 0]
+        go_on.set()
+        _, response = client.receive(PRODUCE_KEY, VERSION)
+    assert [p.error_code for p in response.responses[0].partition_responses] == [0, 0, 0]
+    for index in (1, 2):
+        part = fetch(client, topic, *[0] * 3)[index]
+        assert values(part) == [b"%d" % index]
+
+
+def test_small_batches_need_no_thread(node, client, topic):
+    with stopped_threads(node):
+        for codec in CODECS:
+            sent = batch(bytes(INLINE_BYTES_MAX // 2), compression=codec)
+            assert produce(client, topic, sent).error_code == 0
+
+
+def test_a_topic_that_is_deleted_while_its_batch_is_decompressed(node, client):
+    topic = make_topic(client)
+    with stopped_threads(node) as go_on, node.connect() as producer:
+        sent = batch(LARGE, compression="zstd")
+        producer.send(produce_request(topic, sent, version=VERSION), VERSION)
+        eventually(lambda: node.node.decompression.queued_bytes, "the batch")
+        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=60_000)
+        assert client.ask(gone, 6).responses[0].error_code == 0
+        eventually(lambda: node.node.replicas.get(topic.name, 0) == 3, "the end of the topic")
+        go_on.set()
+        assert answer_of(producer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_batches_of_a_client_that_has_left_are_forgotten(node, client, topic):
+    with stopped_threads(node) as go_on:
+        with node.connect() as leaver:
+            sent = batch(LARGE, compression="zstd")
+            leaver.send(produce_request(topic, sent, version=VERSION), VERSION)
+            eventually(lambda: node.node.decompression.queued_bytes, "the batch")
+        go_on.set()
+        eventually(lambda: node.node.decompression.queued_bytes == 0, "its end")
+    assert client.ask(MetadataRequest(topics=[]), 9).brokers
+
+
+def test_copies_that_wait_are_bounded_and_the_client_comes_again(node, topic, monkeypatch):
+    sent = batch(LARGE, compression="zstd")
+    monkeypatch.setattr(decompression, "QUEUED_BYTES_MAX", int(1.5 * len(sent)))
+    with stopped_threads(node) as go_on, node.connect() as first, node.connect() as second:
+        first.send(produce_request(topic, sent, version=VERSION), VERSION)
+        eventually(lambda: node.node.decompression.queued_bytes, "the first")
+        second.send(produce_request(topic, sent, version=VERSION), VERSION)
+        assert answer_of(second).error_code == ErrorCode.REQUEST_TIMED_OUT
+        go_on.set()
+        assert answer_of(first).error_code == 0
+        eventually(lambda: node.node.decompression.queued_bytes == 0, "its end")
+        assert produce(second, topic, sent).error_code == 0
