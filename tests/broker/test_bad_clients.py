@@ -194,6 +194,21 @@ def test_half_frames_of_many_clients_are_bounded_together():
             client.close()
 
 
+def test_what_large_frames_took_is_handed_back(cluster):
+    """Nothing of it is in use: the C library alone would keep up to 64 MiB, and what is pinned."""
+    size = 90 << 20
+    with besieged(cluster, "bystander", growth_mib=300) as watch:
+        for _ in range(4):
+            with connect(cluster) as client:
+                client.send_raw(struct.pack(">i", size) + bytes(size - (1 << 20)))
+        slow = [connect(cluster) for _ in range(60)]
+        for client in slow:
+            client.send_raw(struct.pack(">i", size) + bytes(1 << 20))
+        for client in slow:
+            client.close()
+        eventually(lambda: watch.rss_mib() < watch.before_mib + 30, "it is handed back")
+
+
 def test_readers_that_never_read(cluster):
     with besieged(cluster, "bystander", growth_mib=450):
         clients = [connect(cluster) for _ in range(40)]

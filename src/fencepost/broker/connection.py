@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         waiting, self._waiting = self._waiting, deque()
         self._drop_out()
         self._drop_own()
-        self._tail = b""
+        self._set_tail(b"")
         for context in waiting:
             context.abandoned()
         if self.accepted:
@@ -169,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.refusals.note(self, reason)
         self._drop_out()
         self._drop_own()
+        self._set_tail(b"")
         self.abort()
 
     def hang_up(self) -> None:
@@ -197,11 +198,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def incoming_rate(self) -> float | None:
-        """Bytes per second of the long frame that is arriving; None if none is."""
-        if self._own is None or not self._filled:
+        """Bytes per second of the frame that is arriving; None if none is, or we do not read."""
+        arrived_bytes = len(self._tail) if self._own is None else self._filled
+        if not arrived_bytes or self._stalled:
             return None
         age_s = self._listener.loop.time() - self._frame_began
-        return self._filled / max(age_s, YOUNGEST_FRAME_S)
+        return arrived_bytes / max(age_s, YOUNGEST_FRAME_S)
 
     @property
     def room_bytes(self) -> int:
@@ -308,25 +310,33 @@ class Connection(asyncio.BufferedProtocol):
     def _keep(self, view: memoryview, start: int, end: int) -> None:
         """Keep view[start:end], the start of a frame (or frames that have to wait)."""
         left_bytes = end - start
+        if start or (self._own is None and not self._tail):
+            self._frame_began = self.last_activity
         if self._own is not None:
             self._keep_in_own(start, end)
         elif left_bytes <= SMALL_FRAME_BYTES or self._stalled:
-            self._tail = bytes(view[start:end]) if left_bytes else b""
+            if left_bytes or self._tail:
+                self._set_tail(bytes(view[start:end]))
         else:
-            self._tail = b""
+            self._set_tail(b"")
             self._grow(view[start:end])
+
+    def _set_tail(self, tail: Buffer) -> None:
+        """Keep this much of a short frame."""
+        more_bytes = len(tail) - len(self._tail)
+        self._tail = tail
+        if more_bytes:
+            self._listener.held.add_incoming(more_bytes)
 
     def _keep_in_own(self, start: int, end: int) -> None:
         left_bytes = end - start
-        if start:
-            self._frame_began = self.last_activity
-            if left_bytes:
-                self._own_view[:left_bytes] = self._own_view[start:end]
+        if start and left_bytes:
+            self._own_view[:left_bytes] = self._own_view[start:end]
         self._filled = left_bytes
         if not left_bytes and len(self._own_view) > RETAINED_BUFFER_BYTES:
             self._drop_own()
         elif start and left_bytes < SMALL_FRAME_BYTES and not self._long_frame_ahead():
-            self._tail = bytes(self._own_view[:left_bytes])
+            self._set_tail(bytes(self._own_view[:left_bytes]))
             self._drop_own()
         elif left_bytes == len(self._own_view):
             self._grow(self._own_view)
@@ -348,8 +358,6 @@ class Connection(asyncio.BufferedProtocol):
         own = bytearray(min(frame_bytes, 2 * have_bytes))
         view = memoryview(own)
         view[:have_bytes] = content
-        if self._own is None:
-            self._frame_began = self.last_activity
         more_bytes = len(own) - len(self._own_view)
         self._own, self._own_view, self._filled = own, view, have_bytes
         self._listener.held.add_incoming(more_bytes)
@@ -458,7 +466,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._own is not None:
             self._take(self._own_view, self._filled)
         elif self._tail:
-            tail, self._tail = self._tail, b""
+            tail = self._tail
+            self._set_tail(b"")
             self._take(memoryview(bytearray(tail)), len(tail))
         if not self.closed and not self._resume_scheduled and not self._blocked():
             self._reading_paused = False

@@ -5,9 +5,10 @@ Theory of operation
 Each connection has bounds of its own (see `connection`), but there may be thousands of them, so
 there are bounds on the sums, too:
 
-* Incoming: buffers of long frames that have not arrived whole. When they come to more than
-  `INCOMING_FRAMES` of the largest frames, the sender with the lowest rate since its frame began is
-  hung up on: who sends a hundred megabytes a byte at a time does not keep out who means it.
+* Incoming: what is kept of frames that have not arrived whole, or cannot be served yet. When they
+  come to more than `INCOMING_FRAMES` of the largest frames, the sender with the lowest rate since
+  its frame began is disconnected: who sends a hundred megabytes a byte at a time does not keep out
+  who means it.
 * Outgoing: answers that clients have not taken. Answers that can be smaller (Fetch) are told how
   much there is `room` for, which shrinks as memory fills, down to `SMALLEST_ROOM_BYTES`. When the
   bound is passed all the same, clients that took nothing for `STALLED_S` are hung up on, those that
@@ -36,7 +37,7 @@ class Holder(Protocol):
 
     @property
     def incoming_rate(self) -> float | None:
-        """Bytes per second of the long frame that is arriving; None if none is."""
+        """Bytes per second of the frame that is arriving; None if none is, or it is not read."""
         ...
 
     @property
