@@ -6,25 +6,30 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE
 from fencepost.cli.consume import parse_time_ms
+from fencepost.cli.groups import COLUMNS, _progress
 from fencepost.cli.main import main
 from fencepost.cli.record_printer import json_record
+from fencepost.client.cluster import Cluster
+from fencepost.client.group_consumer import GroupConsumer
+from fencepost.client.groups import CommittedOffset, GroupDescription
 from fencepost.client.metadata import TopicPartition
 
 from ..client.fake_cluster import FakeCluster
 from ..client.records import batch
 from ..ports import address_of, refusing_port
-from ..waiting import DEADLINE_S
+from ..waiting import DEADLINE_S, eventually
 
 
 class Ran(NamedTuple):
@@ -132,7 +137,28 @@ def test_topics_that_are_there_or_not(run: Fencepost, topic: str):
         ("produce", "x", "surely/not/there"),
         ("produce", "x", "--lines-json", "--key-separator", ":"),
         ("consume", "x", "--max-messages", "0"),
+        ("topics", "create", "x", "--partitions", "0"),
+        ("topics", "create", "x", "--partitions", "-1"),
+        ("topics", "create", "x", "--partitions", "99999999999"),
+        ("topics", "create", "x", "--replication-factor", "0"),
+        ("topics", "create", "x", "--replication-factor", "32768"),
+        ("topics", "create", "x", "--assignment", "1:99999999999"),
+        ("topics", "create", "not-utf-8-\udcff"),
+        ("topics", "create", "x" * 40_000),
+        ("topics", "alter", "x", "--partitions", "0"),
+        ("topics", "describe", "\udcff"),
+        ("topics", "delete", "\udcff"),
+        ("topics", "list", "-X", f"client.id={'x' * 40_000}"),
+        ("configs", "alter", "--topic", "x", "--set", f"k={'v' * 70_000}"),
+        ("configs", "describe", "--topic", "\udcff"),
+        ("groups", "describe", "\udcff"),
+        ("groups", "delete", "\udcff"),
+        ("groups", "offsets", "g", "--topic", "\udcff", "--to", "1"),
+        ("features", "upgrade", "\udcff=1"),
+        ("consume", "\udcff"),
+        ("epochs", "\udcff"),
     ],
+    ids=lambda words: " ".join(words)[:60].encode("ascii", "backslashreplace").decode(),
 )
 def test_wrong_command_lines_exit_with_2(run: Fencepost, words: tuple[str, ...]):
     ran = run(*words)
@@ -142,12 +168,79 @@ def test_wrong_command_lines_exit_with_2(run: Fencepost, words: tuple[str, ...])
     assert ran.err.count("\n") == 1
 
 
+def test_times_that_no_record_can_have(run: Fencepost, topic: str, tmp_path: Path):
+    for words in (
+        ("consume", topic, "--timestamp", "99999999999999999999999"),
+        ("consume", topic, "--timestamp", "1900-01-01T00:00:00"),
+        ("groups", "offsets", "g", "--topic", topic, "--to", "@99999999999999999999"),
+    ):
+        ran = run(*words)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert "allowed is 0 to 9223372036854775807" in ran.err
+    latin = tmp_path / "latin.properties"
+    latin.write_bytes(b"client.id=\xe9\n")
+    ran = run("topics", "list", "--client-config", str(latin))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
+def test_a_group_is_described_with_its_lag(
+    run: Fencepost, topic: str, produce: Callable[..., Ran], served: str
+):
+    produce(topic, "1\n2\n3\n", "--partition", "0")
+    group = f"g-{uuid.uuid4().hex[:10]}"
+    assert run("groups", "offsets", group, "--topic", topic, "--to", "1").code == 0
+    lines = run("groups", "describe", group).lines
+    assert lines[0].startswith(f"group {group}  state Empty ")
+    assert [line.split() for line in lines[1:]] == [
+        list(COLUMNS),
+        [topic, "0", "1", "3", "2", "-", "-", "-"],
+        [topic, "1", "0", "0", "0", "-", "-", "-"],
+    ]
+    settings: dict[str, Any] = {"group_id": group, "client_id": "me", "heartbeat_interval_ms": 50}
+    stopped = threading.Event()
+
+    def poll_until_stopped() -> None:
+        """There is nothing to assign of a topic that is not there."""
+        with Cluster(served, **settings) as cluster, GroupConsumer(cluster, [f"{topic}-x"]) as idle:
+            while not stopped.is_set():
+                idle.poll()
+
+    polling = threading.Thread(target=poll_until_stopped)
+    polling.start()
+    try:
+        with Cluster(served, **settings) as cluster, GroupConsumer(cluster, [topic]) as member:
+
+            def told_of_both() -> Any:
+                member.poll()
+                found: Any = run("groups", "describe", group, "--json").json
+                return found if found["state"] == "Stable" and len(found["members"]) == 2 else None
+
+            told = eventually(told_of_both, "two members")
+    finally:
+        stopped.set()
+        polling.join()
+    rows = [
+        (r["topic"], r["partition"], r["offset"], r["end"], r["lag"]) for r in told["partitions"]
+    ]
+    assert rows[:2] == [(topic, 0, 1, 3, 2), (topic, 1, 0, 0, 0)]
+    assert {(row["client"], row["host"]) for row in told["partitions"]} == {("me", "/127.0.0.1")}
+    assert {row["member"] for row in told["partitions"]} == {m["member"] for m in told["members"]}
+
+
+def test_a_group_keeps_offsets_of_a_topic_that_is_gone_or_has_no_end(run: Fencepost):
+    group = GroupDescription("g", "Stable", "consumer", "range", 1, ())
+    gone = TopicPartition("gone", 0)
+    (row,) = _progress(group, {gone: CommittedOffset(5, -1, "")}, {})
+    assert (row["offset"], row["end"], row["lag"], row["member"]) == (5, None, None, None)
+
+
 def test_nobody_listening_exits_with_1(run: Fencepost):
     with refusing_port() as held:
         address = address_of(held)
         ran = run("topics", "list", "-X", "default.api.timeout.ms=200", bootstrap=address)
     assert ran.code == 1
     assert address in ran.err
+    assert ran.err.count("\n") == 1
 
 
 def test_configs(run: Fencepost, topic: str):

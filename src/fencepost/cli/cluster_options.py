@@ -27,6 +27,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.retry import Deadline, retrying
+from fencepost.wire.errors import EncodeError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # Shorter than a program's: somebody is looking at the prompt.
@@ -34,6 +35,9 @@ API_TIMEOUT_MS = 10_000
 # To the first broker that answers; one that is just starting takes about a second.
 CONNECT_TIMEOUT_MS = 3_000
 TIMEOUT_MAX_S = 3600
+INT16_MAX = (1 << 15) - 1
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
 BOOTSTRAP_VARIABLE = "FENCEPOST_BOOTSTRAP"
 
 Run = Callable[[argparse.Namespace], int]
@@ -78,7 +82,10 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
     if not 0 < seconds <= TIMEOUT_MAX_S:
         raise argparse.ArgumentTypeError(f"{text}: allowed is up to {TIMEOUT_MAX_S} seconds")
     return seconds
@@ -126,7 +133,7 @@ def client_config(arguments: argparse.Namespace, servers: str, **defaults: objec
     if arguments.client_config is not None:
         try:
             text = arguments.client_config.read_text()
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"--client-config: {error}") from error
         props.update(
             pair(line, "--client-config")
@@ -148,6 +155,10 @@ def command(function: Run) -> Run:
         except (UsageError, ConfigError) as error:
             print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
             return 2
+        except EncodeError as error:  # a name that is no UTF-8, or is longer than any may be
+            text = f"what the command line says does not fit into a request: {error}"
+            print(f"fencepost {arguments.command}: {text}", file=sys.stderr)
+            return 2
         except InputError as error:
             print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
             return 1
@@ -164,6 +175,12 @@ def _hint(error: ClientError) -> str:
     if not isinstance(last, RequestTimedOut) or last.host is None:
         return ""
     return "; perhaps no controller leads: see `fencepost quorum describe --bootstrap-controller`"
+
+
+def check_number(option: str, value: int | None, low: int, high: int) -> None:
+    """Whether an option's number, if there is one, is between `low` and `high`. UsageError."""
+    if value is not None and not low <= value <= high:
+        raise UsageError(f"{option} {value}: allowed is {low} to {high}")
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

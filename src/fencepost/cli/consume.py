@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import (
+    INT64_MAX,
     UsageError,
     add_cluster_options,
+    check_number,
     command,
     open_cluster,
 )
@@ -181,6 +183,7 @@ def _starts(
 
     if arguments.timestamp is not None:
         since = parse_time_ms(arguments.timestamp)
+        check_number("--timestamp", since, 0, INT64_MAX)
         found = list_offsets(cluster, dict.fromkeys(partitions, since))
         return {p: at.offset if at.offset >= 0 else latest[p] for p, at in found.items()}
     text = arguments.offset

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import (
+    INT64_MAX,
     UsageError,
     add_cluster_options,
     add_json_option,
+    check_number,
     command,
     open_cluster,
     print_json,
@@ -20,6 +23,7 @@ from fencepost.client.errors import ClientError
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.client.cluster import Cluster
+    from fencepost.client.groups import CommittedOffset, GroupDescription
     from fencepost.client.metadata import TopicPartition
 
 EXAMPLES = """\
@@ -45,7 +49,7 @@ def register(subparsers: Any) -> None:
     actions = add_actions(parser)
     _finish(actions.add_parser("list", help="all groups"), list_groups)
 
-    describing = actions.add_parser("describe", help="state and members")
+    describing = actions.add_parser("describe", help="state, members, offsets and lag")
     describing.add_argument("group")
     _finish(describing, describe_group)
 
@@ -84,48 +88,110 @@ def list_groups(arguments: argparse.Namespace) -> int:
 
 @command
 def describe_group(arguments: argparse.Namespace) -> int:
-    """State and members of one group."""
+    """State, members, and for every partition that is committed or assigned how far it is read."""
     from fencepost.client.admin import Admin
 
     with open_cluster(arguments) as cluster:
-        group = Admin(cluster).describe_group(arguments.group)
+        admin = Admin(cluster)
+        group = admin.describe_group(arguments.group)
+        committed = admin.group_offsets(arguments.group)
+        ends = _ends(cluster, {*committed, *(p for m in group.members for p in m.assigned)})
+    partitions = _progress(group, committed, ends)
     if arguments.json:
-        print_json(
-            {
-                "group": group.group_id,
-                "state": group.state,
-                "protocol_type": group.protocol_type,
-                "assignor": group.assignor,
-                "coordinator": group.coordinator_id,
-                "members": [
-                    {
-                        "member": member.member_id,
-                        "instance": member.instance_id,
-                        "client": member.client_id,
-                        "host": member.client_host,
-                        "partitions": [str(partition) for partition in member.assigned],
-                    }
-                    for member in group.members
-                ],
-            }
-        )
+        print_json(_group_document(group, partitions))
         return 0
     print(
         f"group {group.group_id}  state {group.state}  assignor {group.assignor or '-'}  "
         f"coordinator {group.coordinator_id}"
     )
-    print_table(
-        ("member", "client", "host", "partitions"),
-        [(m.member_id, m.client_id, m.client_host, m.assigned) for m in group.members],
-    )
+    print_table(COLUMNS, [[row[name] for name in ROW] for row in partitions])
     return 0
+
+
+COLUMNS = (
+    "topic",
+    "partition",
+    "current-offset",
+    "log-end-offset",
+    "lag",
+    "consumer-id",
+    "host",
+    "client-id",
+)
+"""As those of Kafka's kafka-consumer-groups.sh."""
+ROW = ("topic", "partition", "offset", "end", "lag", "member", "host", "client")
+
+
+def _progress(
+    group: GroupDescription,
+    committed: Mapping[TopicPartition, CommittedOffset],
+    ends: Mapping[TopicPartition, int],
+) -> list[dict[str, Any]]:
+    """A row per partition that is committed or assigned, and per member without any; what is not
+    known is None."""
+    owners = {partition: member for member in group.members for partition in member.assigned}
+    idle = [(None, member) for member in group.members if not member.assigned]
+    rows = []
+    for partition, member in [*((p, owners.get(p)) for p in sorted({*committed, *owners})), *idle]:
+        at = committed.get(partition) if partition else None
+        end = ends.get(partition) if partition else None
+        rows.append(
+            {
+                "topic": partition.topic if partition else None,
+                "partition": partition.partition if partition else None,
+                "offset": at.offset if at else None,
+                "end": end,
+                "lag": max(0, end - at.offset) if at and end is not None else None,
+                "member": member.member_id if member else None,
+                "host": member.client_host if member else None,
+                "client": member.client_id if member else None,
+            }
+        )
+    return rows
+
+
+def _group_document(group: GroupDescription, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "assignor": group.assignor,
+        "coordinator": group.coordinator_id,
+        "members": [
+            {
+                "member": member.member_id,
+                "instance": member.instance_id,
+                "client": member.client_id,
+                "host": member.client_host,
+                "partitions": [str(partition) for partition in member.assigned],
+            }
+            for member in group.members
+        ],
+        "partitions": partitions,
+    }
+
+
+def _ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where logs end, of the partitions that exist and have a leader: a group keeps the offsets of
+    a deleted topic for a while."""
+    from fencepost.client.offsets import LATEST, list_offsets
+
+    wanted = list(partitions)
+    if not wanted:
+        return {}
+    infos = {info.name: info for info in cluster.describe({one.topic for one in wanted})}
+    led = [
+        one
+        for one in wanted
+        if (found := infos[one.topic].partitions.get(one.partition)) and found.leader_id >= 0
+    ]
+    return {p: at.offset for p, at in list_offsets(cluster, dict.fromkeys(led, LATEST)).items()}
 
 
 @command
 def group_offsets(arguments: argparse.Namespace) -> int:
     """Committed offsets with the logs' ends; sets them first when asked to."""
     from fencepost.client.admin import Admin
-    from fencepost.client.offsets import LATEST, list_offsets
 
     with open_cluster(arguments) as cluster:
         admin = Admin(cluster)
@@ -136,18 +202,19 @@ def group_offsets(arguments: argparse.Namespace) -> int:
             _require_group(admin, arguments.group)
         if arguments.topic is not None:
             committed = {p: at for p, at in committed.items() if p.topic == arguments.topic}
-        ends = list_offsets(cluster, dict.fromkeys(committed, LATEST))
+        ends = _ends(cluster, committed)
     rows = [
         {
             "topic": partition.topic,
             "partition": partition.partition,
             "offset": at.offset,
             "leader_epoch": at.leader_epoch,
-            "end": ends[partition].offset,
-            "lag": max(0, ends[partition].offset - at.offset),
+            "end": end,
+            "lag": None if end is None else max(0, end - at.offset),
             "metadata": at.metadata,
         }
         for partition, at in committed.items()
+        for end in [ends.get(partition)]
     ]
     if arguments.json:
         print_json(rows)
@@ -193,6 +260,7 @@ def _targets(
         chosen = earliest if where == "earliest" else latest
         return {partition: found.offset for partition, found in chosen.items()}
     if where.startswith("@") and where[1:].isdecimal():
+        check_number("--to", int(where[1:]), 0, INT64_MAX)
         since = list_offsets(cluster, dict.fromkeys(partitions, int(where[1:])))
         return {
             partition: found.offset if found.offset >= 0 else latest[partition].offset

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from fencepost.cli.cluster_options import (
+    INT32_MAX,
+    INT64_MAX,
     InputError,
     UsageError,
     add_cluster_options,
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 LINE_BYTES_PER_REQUEST_BYTE: Final = 8
 """JSON writes a byte in up to six; a line of more than this times max.request.size is refused."""
-INT32_MAX: Final = (1 << 31) - 1
-INT64_MAX: Final = (1 << 63) - 1
 
 EPILOG = """\
 Every line of the input is a record: its value; or key and value with --key-separator; or with

@@ -6,9 +6,12 @@ import argparse
 from typing import Any
 
 from fencepost.cli.cluster_options import (
+    INT16_MAX,
+    INT32_MAX,
     UsageError,
     add_cluster_options,
     add_json_option,
+    check_number,
     command,
     open_cluster,
     pair,
@@ -111,6 +114,8 @@ def create_topic(arguments: argparse.Namespace) -> int:
     from fencepost.wire.errors import ErrorCode
 
     assignments = _assignments(arguments)
+    check_number("--partitions", arguments.partitions, 1, INT32_MAX)
+    check_number("--replication-factor", arguments.replication_factor, 1, INT16_MAX)
     with open_cluster(arguments) as cluster:
         try:
             created = Admin(cluster).create_topic(
@@ -209,6 +214,7 @@ def alter_topic(arguments: argparse.Namespace) -> int:
     """More partitions."""
     from fencepost.client.admin import Admin
 
+    check_number("--partitions", arguments.partitions, 1, INT32_MAX)
     with open_cluster(arguments) as cluster:
         Admin(cluster).create_partitions(arguments.name, arguments.partitions)
     if arguments.json:
