@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import Iterator
@@ -214,6 +215,46 @@ def test_i26_a_disk_that_is_gone_was_counted_before_anybody_knew() -> None:
     truth.new_disk(2, disk_of(2, number=2))
     Majority().stepped(truth, leader(1, high_watermark=1, end_offset=1))
     assert truth.committed == LOG[:1]
+
+
+@pytest.mark.parametrize("is_cut_at_a_start", [False, True])
+@pytest.mark.parametrize(
+    ("is_damaged", "promised", "counts"),
+    [
+        (True, (1, 3), True),
+        (True, (2, 1), True),
+        (True, (1, 2), False),
+        (True, (0, 0), False),
+        (False, (1, 3), False),
+    ],
+)
+def test_i26_what_was_cut_off_as_damaged_counts_as_far_as_the_promise_of_it_reaches(
+    is_cut_at_a_start: bool, is_damaged: bool, promised: tuple[int, int], counts: bool
+) -> None:
+    """Seed 8000382: the leader counts a fetch that left its follower before that met the damage."""
+    truth, check = truth_of(LOG, LOG, []), Majority()
+    truth.disks[2].is_damaged = is_damaged
+    truth.promised(2, promised)
+    if is_cut_at_a_start:
+        truth.opened(2, LOG[:1])
+    else:
+        truth.cut_begins(2, 1)
+        truth.cut(2, 1)
+    with contextlib.nullcontext() if counts else violates("I26"):
+        check.stepped(truth, leader(1, high_watermark=3, end_offset=3))
+    assert (truth.committed == LOG) == counts
+
+
+def test_i26_what_was_cut_off_before_it_was_durable_does_not_count() -> None:
+    truth = truth_of(LOG, LOG, [])
+    disk = truth.disks[2]
+    disk.is_damaged, disk.durable_offset = True, 2
+    truth.promised(2, (1, 3))
+    truth.cut_begins(2, 1)
+    truth.cut(2, 1)
+    with violates("I26"):
+        Majority().stepped(truth, leader(1, high_watermark=3, end_offset=3))
+    assert truth.committed == LOG[:2]
 
 
 def test_i26_static_voters_are_known_by_their_ids() -> None:

@@ -29,6 +29,7 @@ class Earlier:
         known = node.world.watch.truth.disks[node.id]
         self.known = copy(known)
         self.known.entries = list(known.entries)
+        self.known.given_up = list(known.given_up)
 
     def read(self, path: str) -> bytes | None:
         """A file as it was; None if it was not there."""

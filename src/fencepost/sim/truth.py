@@ -73,6 +73,10 @@ class DiskTruth:
     on_their_way: int = 0
     """Batches of an append that was begun, and of which nobody knows how far it came."""
     is_damaged: bool = False
+    promised: tuple[int, int] = (0, 0)
+    """(epoch, end offset) that `quorum-state` says of the log as it had been before damage."""
+    given_up: list[Entry] = field(default_factory=list)
+    """What was durable here, and was cut off because of damage."""
 
     @property
     def end_offset(self) -> int:
@@ -91,8 +95,14 @@ class DiskTruth:
         return low
 
     def has_durable(self, entry: Entry) -> bool:
-        """Whether a crash could not take `entry`, which may lie in the snapshot."""
+        """Whether a crash could not take `entry`, which may lie in the snapshot.
+
+        A node that cut off damage may have told a leader before that it holds the entry. It counts
+        as long as its promise binds its vote: nobody is elected by it who lacks the entry.
+        """
         if entry.next_offset <= self.start_offset:
+            return True
+        if entry in self.given_up and (entry.epoch, entry.next_offset) <= self.promised:
             return True
         if entry.next_offset > self.durable_offset:
             return False
@@ -143,7 +153,9 @@ class Truth:
     def opened(self, node_id: int, entries: Iterable[Entry], start_offset: int = 0) -> None:
         """The node has recovered its log and found this; all of it is durable."""
         disk = self.disks[node_id]
-        disk.entries = list(entries)
+        found = list(entries)
+        self._give_up_from(disk, found[-1].next_offset if found else start_offset)
+        disk.entries = found
         disk.start_offset = start_offset
         disk.durable_offset = disk.end_offset
         disk.on_their_way = 0
@@ -164,7 +176,17 @@ class Truth:
     def cut_begins(self, node_id: int, end_offset: int) -> None:
         """The log is being cut; a crash from now on may leave it cut, or as it was."""
         disk = self.disks[node_id]
+        self._give_up_from(disk, end_offset)
         disk.durable_offset = min(disk.durable_offset, end_offset)
+
+    def _give_up_from(self, disk: DiskTruth, end_offset: int) -> None:
+        if disk.is_damaged:
+            cut = disk.entries[disk.position(end_offset) :]
+            disk.given_up += [one for one in cut if one.next_offset <= disk.durable_offset]
+
+    def promised(self, node_id: int, log_end: tuple[int, int]) -> None:
+        """`quorum-state` on this node's disk holds this promise, or (0, 0)."""
+        self.disks[node_id].promised = log_end
 
     def cut(self, node_id: int, end_offset: int) -> None:
         """The log was cut to end at `end_offset`."""

@@ -45,11 +45,13 @@ class Watch:
         """A quorum state is on disk."""
         for check in self._state_written:
             check(self.truth, node_id, state)
+        self.truth.promised(node_id, state.promised)
 
     def state_read(self, node_id: int, state: Any) -> None:
         """A node boots and finds this quorum state."""
         for check in self.checks:
             check.state_read(self.truth, node_id, state)
+        self.truth.promised(node_id, state.promised)
 
     def image_moved(self, node_id: int, image: Any) -> None:
         """A node has a new image."""
