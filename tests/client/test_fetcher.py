@@ -183,6 +183,37 @@ def test_abandoned_ranges_leave_the_connection_usable(fake: FakeCluster, connect
     assert all(c.in_flight == 0 for c in cluster._connections.values())
 
 
+@pytest.mark.parametrize("asked_earlier", [1, 2, 3])
+def test_records_that_end_before_the_position_are_a_protocol_error(
+    fake: FakeCluster, connect: Any, asked_earlier: int
+):
+    """A reader that took them for an answer would ask for the same offset for ever."""
+    fake.create_topic("t")
+    fill(fake, 0, 6)
+    answer = fake._on_fetch
+
+    def from_earlier(node: int, request: Any, version: int) -> Any:
+        for wanted in request.topics[0].partitions:
+            wanted.fetch_offset -= asked_earlier
+            wanted.partition_max_bytes = 1  # one batch, of one record
+        return answer(node, request, version)
+
+    fake._on_fetch = from_earlier  # type: ignore[method-assign]
+    end = 5 - asked_earlier
+    with pytest.raises(ProtocolError, match=f"at offset 4 .* end at offset {end}\\b"):
+        values(Fetcher(connect(fake)), 4, 6)
+
+
+def test_records_from_before_the_position_may_come_with_those_at_it(
+    fake: FakeCluster, connect: Any
+):
+    fake.create_topic("t")
+    fake.partition("t").append(batch(*(b"%d" % number for number in range(5))))
+    fetcher = Fetcher(connect(fake))
+    assert values(fetcher, 4, 5) == [4]  # the last of its batch
+    assert values(fetcher, 0, 1) == [0]
+
+
 def test_the_end_of_a_blob():
     first, second = batch(b"a", b"b"), batch(b"c", base_offset=2, leader_epoch=7)
     assert blob_end(b"") == BlobEnd(0, -1, -1)

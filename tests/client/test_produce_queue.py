@@ -8,7 +8,6 @@ from fencepost.client.errors import ClientError, DeliveryFailed
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.produce_queue import (
     EPOCH_MAX,
-    SEQUENCES,
     STATE_LIFETIME_S,
     Delivery,
     Identity,
@@ -193,10 +192,19 @@ def test_epochs_run_out():
     assert queue.identity is None
 
 
-def test_sequences_wrap():
+@pytest.mark.parametrize(
+    ("last", "following"),
+    [
+        (2_147_483_637, 2_147_483_647),  # the greatest int32 is a sequence
+        (2_147_483_638, 0),
+        (2_147_483_644, 6),
+        (2_147_483_647, 9),
+    ],
+)
+def test_the_sequence_behind_the_greatest_int32_is_zero(last: int, following: int):
     queue = established(2)
-    queue._next_sequence = SEQUENCES - 4
-    assert [batch.sequence for batch in send_all(queue)] == [SEQUENCES - 4, 6]
+    queue._next_sequence = last
+    assert [batch.sequence for batch in send_all(queue)] == [last, following]
 
 
 def test_expired_batches_are_those_not_in_flight():

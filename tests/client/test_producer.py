@@ -95,6 +95,22 @@ def test_a_refused_batch_fails_alone_when_nothing_was_behind_it(fake: FakeCluste
     assert fake.partition("t").producers[1001][0] == 1  # under a new epoch
 
 
+def test_a_batch_the_broker_has_already_is_delivered(fake: FakeCluster, connect: Any):
+    """What Kafka answers when a batch comes again that it has, but whose offset it has not."""
+    fake.create_topic("t")
+    answers = [None, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, DROP_AFTER]
+    fake.fault = lambda *_: answers.pop() if answers else None
+    with BatchProducer(connect(fake)) as producer:
+        repeated = producer.send_batch("t", 0, batch(b"a"))
+        producer.flush()
+        following = producer.send_batch("t", 0, batch(b"b"))
+    assert answers == []
+    assert repeated.done and repeated.error is None and repeated.result() == -1
+    assert following.result() == 1
+    assert logged(fake) == [b"a", b"b"]
+    assert fake.partition("t").producers[1001][0] == 0  # under the same epoch
+
+
 def test_a_batch_that_cannot_be_delivered_in_time_fails(fake: FakeCluster, connect: Any):
     fake.create_topic("t")
     fake.fault = lambda *_: ErrorCode.NOT_ENOUGH_REPLICAS

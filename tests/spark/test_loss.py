@@ -110,6 +110,22 @@ CASES = {
         60,
     ),
     "E no epoch, end is there": (Position(100), "id", state(epoch_end=None), None, 100),
+    "E no epoch, ends exactly there": (
+        Position(100),
+        "id",
+        state(latest=100, epoch_end=None),
+        None,
+        100,
+    ),
+    "G begins exactly there": (STORED, "id", state(earliest=100), None, 100),
+    "G begins and ends exactly there": (
+        Position(100),
+        "id",
+        state(earliest=100, latest=100, epoch_end=None),
+        None,
+        100,
+    ),
+    "F aged out by one": (STORED, "id", state(earliest=101), ("aged out", 100, 101), 101),
     "F aged out": (STORED, "id", state(earliest=130), ("aged out", 100, 130), 130),
     "F without epoch": (
         Position(100),

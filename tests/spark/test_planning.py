@@ -86,6 +86,28 @@ def test_big_ranges_get_more_pieces_and_small_ones_stay_whole():
     assert bounds(found)[:4] == [(0, 100, 200), (0, 200, 300), (0, 300, 400), (0, 400, 500)]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "least", "pieces"),
+    [
+        ((5, 3), 4, [3, 2]),  # shares of 2.5 and 1.5: a half is rounded up, as Math.round does
+        ((501, 299), 4, [3, 1]),  # of 2.505 and 1.495: the small one stays whole
+        ((7, 7, 2), 8, [4, 4, 1]),  # of 3.5, 3.5 and 1; without the small one of 3.5 again
+        ((9, 6), 5, [3, 2]),  # nothing to round
+    ],
+)
+def test_shares_are_rounded_half_up(sizes: tuple[int, ...], least: int, pieces: list[int]):
+    found = split_ranges(whole(*sizes), min_partitions=least)
+    counts = [
+        sum(item.partition.partition == index for item in found) for index in range(len(sizes))
+    ]
+    assert counts == pieces
+
+
+def test_limits_are_rounded_down():
+    assert limit_offsets(keyed(0, 0), keyed(5, 3), 4) == keyed(2, 1)  # of 2.5 and 1.5
+    assert limit_offsets(keyed(0, 0, 0), keyed(999, 999, 2), 3) == keyed(1, 1, 1)
+
+
 def test_both_options_together():
     assert len(split_ranges(whole(100), max_records=50, min_partitions=4)) == 4
     assert len(split_ranges(whole(100), max_records=10, min_partitions=4)) == 10

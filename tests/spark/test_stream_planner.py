@@ -121,6 +121,29 @@ def test_latest_is_stored_by_an_empty_batch_before_anything_is_read(
     assert query.read == [(0, 7, 9)]
 
 
+@pytest.mark.parametrize("start", ["latest", "a time at which nothing came"])
+def test_records_between_the_start_and_the_first_batch_wait_for_the_second(
+    fake: FakeCluster, options: Any, start: str
+):
+    """A crash in the first batch would lose them: "latest" would be found anew, behind them."""
+    fill(fake, 7)
+    chosen = {"startingOffsets": "latest"}
+    if start != "latest":
+        chosen = {
+            "startingTimestamp": str(10**12),
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
+    query = Query(options(**chosen))
+    assert query.planner.initial()["t"] == {"0": 7, "1": 0}
+    fill(fake, 3)
+    fill(fake, 1, 1)
+    assert query.trigger()
+    assert query.batches == [[]]
+    assert query.committed is not None and query.committed["t"] == {"0": 7, "1": 0}
+    assert query.trigger()
+    assert query.read == [(0, 7, 10), (1, 0, 1)]
+
+
 def test_a_crash_before_the_empty_batch_is_committed(fake: FakeCluster, options: Any):
     fill(fake, 7)
     query = Query(options())

@@ -504,6 +504,25 @@ class TestDecoding:
     def test_varints_may_be_padded_as_kafka_allows(self) -> None:
         assert Sample.decode(bytes.fromhex("01 0000 8100 01 00 01 01 00 00"), 2) == Sample(small=1)
 
+    @pytest.mark.parametrize(
+        ("varint", "tag"),
+        [("ffffffff0f", 2**32 - 1), ("808080800f", 15 << 28), ("ffffffff07", 2**31 - 1)],
+    )
+    def test_a_varint_has_up_to_32_bits(self, varint: str, tag: int) -> None:
+        data = bytes.fromhex(f"01 0000 01 01 00 01 01 00 01 {varint} 00")
+        got = Sample.decode(data, 2)
+        assert got.unknown_tags == {tag: b""}
+        assert got.encode(2) == data
+
+    @pytest.mark.parametrize(
+        "varint", ["ffffffff10", "808080801f", "808080807f", "808080808f00", "808080808000"]
+    )
+    def test_a_varint_of_more_than_32_bits_is_refused(self, varint: str) -> None:
+        data = bytes.fromhex(f"01 0000 01 01 00 01 01 00 01 {varint} 00")
+        with pytest.raises(DecodeError, match="varint") as caught:
+            Sample.decode(data, 2)
+        assert (caught.value.path, caught.value.position) == ("unknown_tags", 10)
+
     def test_bools_other_than_one_are_true(self) -> None:
         encoded = bytearray(Primitives().encode(0))
         encoded[29] = 0xFF
