@@ -63,6 +63,29 @@ def test_rows_are_the_records(codec):
     assert found_rows(table) == rows_of(read_records(blob))
 
 
+def test_headers_count_toward_the_bytes_although_they_are_empty():
+    records = [Record(offset, NOW_MS, 0, None, None, (("", b""),) * 50) for offset in range(20)]
+    sizes = [
+        rows.num_rows
+        for rows in decode_columns(build(records), **PLACE, include_headers=True, max_bytes=1000)
+    ]
+    assert sum(sizes) == 20
+    assert len(sizes) > 1
+
+
+@pytest.mark.parametrize("cut", range(61))
+def test_a_cut_batch_at_the_end_is_left_out_if_its_magic_is_not_wrong(cut):
+    whole = bytes(build(RECORDS))
+    assert table_of(whole + whole[:cut]).num_rows == len(RECORDS)
+    wrong = bytearray(whole)
+    wrong[16] = 7
+    if cut > 16:
+        with pytest.raises(BatchError, match="magic"):
+            table_of(whole + wrong[:cut])
+    else:
+        assert table_of(whole + wrong[:cut]).num_rows == len(RECORDS)
+
+
 @settings(max_examples=60)
 @given(st.lists(record_lists(6), min_size=1, max_size=4), st.sampled_from(CODEC_NAMES))
 def test_rows_are_the_records_for_anything(lists, codec):

@@ -67,6 +67,15 @@ class Primitives(Message, kind="data", versions="0-1", flexible="1+"):
     records: Records = field()
 
 
+class ManyTags(Message, kind="data", versions="0", flexible="0+"):
+    """More tagged fields than an int has bits."""
+
+    vars().update(
+        __annotations__=dict.fromkeys((f"tagged{tag}" for tag in range(40)), "Int8"),
+        **{f"tagged{tag}": field(tag=tag) for tag in range(40)},
+    )
+
+
 class Arrays(Message, kind="data", versions="0-1", flexible="1+"):
     """An array of each kind of element."""
 

@@ -15,7 +15,7 @@ from fencepost.wire.message import Message, Struct, VersionRange, field
 from fencepost.wire.types import Int8, Int32, String, Uuid
 
 from . import interpreter
-from .samples import Arrays, Leaf, Point, Primitives, Sample
+from .samples import Arrays, Leaf, ManyTags, Point, Primitives, Sample
 
 # Construction
 
@@ -470,6 +470,8 @@ class TestDecoding:
             (0, "01 fffffffe", "points", 1, "negative"),
             (0, "01 7fffffff 00000000", "points", 1, "2147483647 elements"),
             (0, "01 00000000 ffff", "label", 5, "null"),
+            (0, "01 00000000 00", "label", 5, "takes 2 bytes, 1 are left"),
+            (0, "01 000000", "points", 1, "takes 4 bytes, 3 are left"),
             (1, "01 0000 00000000 fffe", "label", 7, "negative"),
             (1, "01 0000 00000000 0001ff", "label", 7, "UTF-8"),
             (1, "01 0000 00000000 0005 61", "label", 7, "takes 5 bytes, 1 are left"),
@@ -485,6 +487,8 @@ class TestDecoding:
             (2, "01 0000 01 01 00 01 01 00 02 09 00 09 00", "unknown_tags", 12, "tag 9 comes"),
             (2, "01 0000 01 01 00 01 01 00 02 09 00 03 00", "unknown_tags", 12, "tag 3 comes"),
             (2, "01 0000 01 01 00 01 01 00 01 09 05 00", "unknown_tags", 10, "tag 9 takes 5"),
+            (2, "01 0000 01 01 00 01 01 00 01 09 01", "unknown_tags", 10, "tag 9 takes 1"),
+            (2, "01 0000 01 01 00 01 01 00 01 01 01", "early", 10, "1"),
             (3, "01 0000 01 01 00 01 01 01", "leaf.unknown_tags", 9, "varint"),
             (3, "01 0000 01 01 00 01 01", "leaf.name", 8, "varint"),
         ],
@@ -522,6 +526,16 @@ class TestDecoding:
         with pytest.raises(DecodeError, match="varint") as caught:
             Sample.decode(data, 2)
         assert (caught.value.path, caught.value.position) == ("unknown_tags", 10)
+
+    @pytest.mark.parametrize("marker", ["80", "81", "fe", "ff"])
+    def test_any_negative_byte_in_place_of_a_struct_is_null(self, marker: str) -> None:
+        data = bytes.fromhex(f"01 0000 01 01 00 01 {marker} 01 00 00")
+        assert Sample.decode(data, 3) == Sample(small=1, leaf=None)
+
+    @pytest.mark.parametrize("marker", ["00", "01", "7f"])
+    def test_any_other_byte_before_a_struct_says_that_it_is_there(self, marker: str) -> None:
+        data = bytes.fromhex(f"01 0000 01 01 00 01 {marker} 02 61 00 01 00 00")
+        assert Sample.decode(data, 3) == Sample(small=1, leaf=Leaf(name="a"))
 
     def test_bools_other_than_one_are_true(self) -> None:
         encoded = bytearray(Primitives().encode(0))
@@ -645,3 +659,12 @@ class Endlessly(Message, kind="data", versions="0"):
 def test_structs_inside_of_themselves() -> None:
     with pytest.raises(TypeError, match="nests structs more than 8 deep"):
         Endlessly.decode(b"", 0)
+
+
+@pytest.mark.usefixtures("on_backend")
+@pytest.mark.parametrize("tag", range(40))
+def test_each_of_many_tagged_fields_stands_under_its_own_tag(tag: int) -> None:
+    message = ManyTags(**{f"tagged{tag}": 5})
+    encoded = message.encode(0)
+    assert encoded == bytes((1, tag, 1, 5))
+    assert ManyTags.decode(encoded, 0) == message

@@ -6,6 +6,7 @@ import copy
 import gc
 import pickle
 import sys
+import tracemalloc
 import weakref
 from typing import Any
 
@@ -70,6 +71,21 @@ def used(request: pytest.FixtureRequest) -> str:
     codec(name, Holder, 0)
     codec(name, MetadataResponse, 12)
     return name
+
+
+def test_few_of_the_structs_that_are_released_are_kept_for_later(used: str):
+    machine = codec(used, Sample, 0)
+    encoded = machine.encode(Sample(points=[Point(x=5) for _ in range(50_000)]))
+    tracemalloc.start()
+    try:
+        message = machine.decode(encoded)
+        there = tracemalloc.get_traced_memory()[0]
+        del message
+        left = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert there > 2_000_000
+    assert left < 200_000
 
 
 class Marker:
