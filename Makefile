@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A worker per core, with whole runs of neighbouring tests, so that few start what a module shares.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop powerloss soak bench lock clean
+.PHONY: help setup demo test test-quick test-pure test-long check format docs fuzz interop powerloss pythons soak bench lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -22,11 +22,11 @@ demo: setup ## flights -> broker -> Spark -> tables and a chart, with proof that
 	$(BIN)/fencepost demo
 
 test: setup ## all tests: unit, machines, real clients, Spark, both backends
-	$(PYTEST) $(PARALLEL) tests -m "not long and not interop and not powerloss"
+	$(PYTEST) $(PARALLEL) tests -m "not long and not interop and not powerloss and not pythons"
 	$(MAKE) --no-print-directory test-pure
 
 test-quick: setup ## the tests that need neither Spark nor foreign clients
-	$(PYTEST) $(PARALLEL) tests -m "not slow and not long and not spark and not clients and not interop and not powerloss"
+	$(PYTEST) $(PARALLEL) tests -m "not slow and not long and not spark and not clients and not interop and not powerloss and not pythons"
 
 test-pure: setup ## codec and record batches again without the C extensions
 	FENCEPOST_PURE=1 $(PYTEST) $(PARALLEL) tests/wire tests/batch
@@ -59,6 +59,9 @@ interop: setup ## Apache Kafka's tools and Spark's own connector against `fencep
 
 powerloss: setup ## power cuts on real file systems, kills at system calls (as root)
 	$(PYTEST) tests/powerloss -m powerloss --timeout 600
+
+pythons: setup ## C extensions built and tested with every Python from 3.11 on that is here
+	$(PYTEST) tests/pythons -s
 
 SOAK_MINUTES ?= 60
 SOAK_FROM ?= 1000000

@@ -11,6 +11,7 @@ changed requirement, build file or extension source makes it redo just what it m
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import time
@@ -46,6 +47,17 @@ def step(name: str, command: list[str]) -> None:
     if code != 0:
         raise SystemExit(f"setup: {name} failed: {' '.join(command)} exited with {code}")
     print(f"setup: {name} done in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def tell_backends() -> None:
+    """Say whether the C extensions were built, and why not: pip hides what a build prints."""
+    environment = {key: value for key, value in os.environ.items() if key != "FENCEPOST_PURE"}
+    command = [str(PYTHON), "-m", "fencepost.cli.main", "--version"]
+    said = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    for line in said.stdout.splitlines():
+        print(f"setup: {line}", flush=True)
 
 
 def optional_steps(pip: list[str], have: dict[str, str], wanted: dict[str, str]) -> None:
@@ -92,6 +104,7 @@ def main() -> None:
             "Fencepost itself (with its C extensions where a compiler is there)",
             [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)],
         )
+        tell_backends()
     if have.get("java") != "ready" or have.get("requirements") != wanted["requirements"]:
         step("Java for Spark", [str(PYTHON), "-m", "fencepost.spark.java"])
     wanted["java"] = "ready"

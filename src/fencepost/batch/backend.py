@@ -8,24 +8,17 @@ that a test can set it.
 
 from __future__ import annotations
 
-import os
 from typing import Any, Literal
+
+from fencepost.extensions import load
 
 COMPILED_INTERFACE = 1
 
 
-def _load() -> Any:
-    if os.environ.get("FENCEPOST_PURE") == "1":
-        return None
-    try:
-        import fencepost.batch._kernels as compiled
-    except ImportError:
-        return None
-    return compiled if getattr(compiled, "INTERFACE", None) == COMPILED_INTERFACE else None
-
-
-kernels: Any = _load()
+kernels: Any
 """The compiled module, or None."""
+
+kernels, why_python = load("fencepost.batch._kernels", COMPILED_INTERFACE)
 
 
 def name() -> Literal["c", "python"]:

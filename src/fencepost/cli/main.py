@@ -19,15 +19,20 @@ from fencepost.cli.streams import with_standard_streams
 
 
 def version_text() -> str:
-    """The version, and which backends of the codec and of record batches are in use."""
+    """The version, which backends of the codec and of record batches are in use, and why a slow
+    one is."""
     from fencepost.batch import backend as batch_backend
     from fencepost.wire import backend as wire_backend
 
-    return (
-        f"fencepost {fencepost.__version__} "
-        f"(wire: {wire_backend.name()}, batch: {batch_backend.name()}; "
-        f"Python {sys.version.split()[0]})"
-    )
+    backends = (("wire", wire_backend), ("batch", batch_backend))
+    named = ", ".join(f"{part}: {backend.name()}" for part, backend in backends)
+    lines = [f"fencepost {fencepost.__version__} ({named}; Python {sys.version.split()[0]})"]
+    lines += [
+        f"{part} runs in Python, slower: {backend.why_python()}"
+        for part, backend in backends
+        if backend.name() == "python"
+    ]
+    return "\n".join(lines)
 
 
 class _VersionAction(argparse.Action):

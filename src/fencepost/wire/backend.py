@@ -7,9 +7,9 @@ on without being installed again). Both follow the same layouts and pass the sam
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from fencepost.extensions import Reason, load
 from fencepost.wire.layout import Layout
 from fencepost.wire.types import ELEMENTS_UNLIMITED, Buffer
 
@@ -38,21 +38,16 @@ class Codec(Protocol):
         """The message in pieces, with records uncopied."""
 
 
-def _choose() -> tuple[Literal["c", "python"], Callable[[Layout], Codec]]:
-    if os.environ.get("FENCEPOST_PURE") != "1":
-        try:
-            from fencepost.wire._codec import INTERFACE, CompiledCodec
-        except ImportError:
-            pass
-        else:
-            if INTERFACE == COMPILED_INTERFACE:
-                return "c", CompiledCodec
+def _choose() -> tuple[Literal["c", "python"], Callable[[Layout], Codec], Reason]:
+    compiled, why = load("fencepost.wire._codec", COMPILED_INTERFACE)
+    if compiled is not None:
+        return "c", compiled.CompiledCodec, why
     from fencepost.wire.generated import GeneratedCodec
 
-    return "python", GeneratedCodec
+    return "python", GeneratedCodec, why
 
 
-_NAME, make_codec = _choose()
+_NAME, make_codec, why_python = _choose()
 
 
 def name() -> Literal["c", "python"]:

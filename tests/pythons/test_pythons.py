@@ -1,0 +1,108 @@
+"""Every Python that Fencepost says it runs on: installed there from source, C extensions and all.
+
+Each interpreter that is on this machine gets a virtual environment in `.cache/pythons`, with the
+versions that `requirements/dev.txt` pins, and Fencepost built in it as pip builds it for anybody.
+Then the tests of codec and record batches that need no foreign client run in it, on both backends.
+An interpreter that is not here is skipped by its name. Needs a package index and a C compiler, so
+only `make pythons` runs this.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CACHE = ROOT / ".cache" / "pythons"
+PINS = re.compile(r"^[\w.-]+==[^\\\n]+", re.MULTILINE)
+CLASSIFIER = re.compile(r"Programming Language :: Python :: (3\.\d+)")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSIONS = ["3.11", "3.12", "3.13", "3.14"]
+PACKAGES = [
+    *("cython", "setuptools", "pytest", "pytest-timeout", "hypothesis", "psutil"),
+    *PROJECT["dependencies"],
+    *PROJECT["optional-dependencies"]["arrow"],
+]
+COPIED = ["src", "tests", "examples", "setup.py", "pyproject.toml", "README.md", "LICENSE"]
+CORE = [
+    *(f"tests/wire/test_{name}.py" for name in ("objects", "hostile_objects", "element_limit")),
+    *(f"tests/wire/test_{name}.py" for name in ("message", "types", "codecs_agree")),
+    *(f"tests/batch/test_{name}.py" for name in ("crc", "records", "validate", "hostile")),
+    *(f"tests/batch/test_{name}.py" for name in ("columns", "columns_encode", "light")),
+]
+
+
+def interpreter(version: str) -> Path:
+    """`python3.X` of the PATH, else pyenv's newest; the test is skipped where there is none."""
+    name = f"python{version}"
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [shutil.which(name), *sorted(pyenv.glob(f"versions/{version}.*/bin/{name}"))[::-1]]
+    for path in filter(None, found):
+        asked = [path, "-c", "import sys; print(sys.executable)"]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if done.returncode == 0:  # pyenv puts scripts on the PATH that only say what is missing
+            return Path(done.stdout.strip())
+    pytest.skip(f"Python {version} is not on this machine")
+
+
+def run(*command: object, cwd: Path) -> str:
+    """What the command prints; the test fails with the end of it when the command does."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("FENCEPOST_")}
+    for name in ("PYTHONPATH", "VIRTUAL_ENV"):
+        clean.pop(name, None)
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    shown = (done.stdout + done.stderr)[-6000:]
+    assert done.returncode == 0, f"{' '.join(words)}\n{shown}"
+    return done.stdout
+
+
+def environment(version: str, scratch: Path) -> Path:
+    """The Python of a virtual environment with what building and testing need."""
+    home = CACHE / version
+    python = home / "bin" / "python"
+    base = interpreter(version)
+    if not python.exists():
+        run(base, "-m", "venv", home, cwd=scratch)
+    pins = scratch / "pins.txt"
+    pins.write_text("\n".join(PINS.findall((ROOT / "requirements" / "dev.txt").read_text())))
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    run(*pip, "-c", pins, *PACKAGES, cwd=scratch)
+    return python
+
+
+def test_every_version_that_the_package_names_is_tried():
+    named = {found[1] for line in PROJECT["classifiers"] if (found := CLASSIFIER.fullmatch(line))}
+    assert named and named <= set(VERSIONS)
+
+
+@pytest.mark.pythons
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_extensions_are_built_and_work(version: str, tmp_path: Path):
+    python = environment(version, tmp_path)
+    source = tmp_path / "source"
+    source.mkdir()
+    built = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.egg-info", "_not_built.json")
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=built)
+        else:
+            shutil.copy(ROOT / name, source / name)
+    pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--force-reinstall"]
+    run(*pip, "--no-deps", "--no-build-isolation", source, cwd=tmp_path)
+
+    said = run(python, "-m", "fencepost.cli.main", "--version", cwd=tmp_path)
+    assert re.fullmatch(
+        rf"fencepost \S+ \(wire: c, batch: c; Python {re.escape(version)}\.\d+\)\n", said
+    ), said
+
+    shutil.rmtree(source / "src")  # what is installed is tested
+    options = ["-q", "-m", "not slow", "--timeout", "600"]
+    print(version, run(python, "-m", "pytest", *options, *CORE, cwd=source).splitlines()[-1])

@@ -1,0 +1,176 @@
+"""What was not built is told: by the build, which notes why, and by `fencepost --version`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from fencepost import extensions
+from fencepost.batch import backend as batch_backend
+from fencepost.wire import backend as wire_backend
+
+ROOT = Path(__file__).resolve().parent.parent
+SOABI = sysconfig.get_config_var("SOABI")
+KERNELS, CODEC = "fencepost.batch._kernels", "fencepost.wire._codec"
+
+
+def version_of(source: Path, **environment: str) -> list[str]:
+    """The lines of `fencepost --version` with the package in `source`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost.cli.main", "--version"],
+        env={**os.environ, "FENCEPOST_PURE": "0", "PYTHONPATH": str(source), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_version_says_why_python_is_in_use():
+    backends, *reasons = version_of(ROOT / "src", FENCEPOST_PURE="1")
+    assert "(wire: python, batch: python;" in backends
+    assert reasons == [
+        "wire runs in Python, slower: FENCEPOST_PURE=1 is set",
+        "batch runs in Python, slower: FENCEPOST_PURE=1 is set",
+    ]
+
+
+def test_version_has_nothing_to_explain_about_c():
+    lines = version_of(ROOT / "src")
+    assert len(lines) == 1 + lines[0].count(": python")
+
+
+@pytest.fixture
+def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "note.json"
+    monkeypatch.setattr(extensions, "NOTE", path)
+    monkeypatch.delenv("FENCEPOST_PURE", raising=False)
+    return path
+
+
+def test_the_note_of_this_interpreter_is_told(note: Path):
+    note.write_text(json.dumps({SOABI: {"a.b": "no cc"}, "cpython-309": {"a.c": "too old"}}))
+    assert extensions.why_not_built("a.b") == "a.b was not built: no cc"
+    assert extensions.why_not_built("a.c") == f"a.c is not installed for this interpreter ({SOABI})"
+
+
+def test_the_note_for_any_interpreter_is_told(note: Path):
+    note.write_text(json.dumps({"any": {"a.b": "Cython was not installed"}}))
+    assert extensions.why_not_built("a.b") == "a.b was not built: Cython was not installed"
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "\0"])
+def test_a_note_that_cannot_be_read_is_none(note: Path, text: str | None):
+    if text is not None:
+        note.write_text(text)
+    assert "is not installed for this interpreter" in extensions.why_not_built("a.b")
+
+
+def load(module: str, interface: int = 1) -> tuple[object, str]:
+    compiled, why = extensions.load(module, interface)
+    return compiled, why()
+
+
+def test_a_module_of_other_sources_is_not_used(note: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "of_other_sources.py").write_text("INTERFACE = 7\n")
+    (tmp_path / "in_need.py").write_text("import no_such_module_of_ours\n")
+    (tmp_path / "broken.py").write_text("raise ImportError('undefined symbol: fpost')\n")
+    for name in ("of_other_sources", "in_need", "broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert load("of_other_sources", 7)[0] is sys.modules["of_other_sources"]
+    assert load("of_other_sources", 8) == (
+        None,
+        "of_other_sources was built from other sources (interface 7, not 8)",
+    )
+    assert load("in_need") == (None, "No module named 'no_such_module_of_ours'")
+    assert load("broken") == (None, "undefined symbol: fpost")
+    assert load("not_there")[1].startswith("not_there is not installed for this interpreter")
+
+
+def test_both_backends_can_say_why():
+    for backend in (wire_backend, batch_backend):
+        assert bool(backend.why_python()) == (backend.name() == "python")
+
+
+# -- the build -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what a build needs, with nothing built in it."""
+    pytest.importorskip("Cython")
+    built = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.egg-info", "_not_built.json")
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=built)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def build(checkout: Path, *words: str, **environment: str) -> Path:
+    """Run setup.py; the folder that has the package then."""
+    command = [sys.executable, "setup.py", *words]
+    env = {**os.environ, **environment}
+    done = subprocess.run(
+        command, cwd=checkout, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return checkout / "src"
+
+
+def compiler(checkout: Path, script: str) -> str:
+    path = checkout / "compiler"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.slow
+def test_what_does_not_compile_is_told_with_the_compilers_own_error(checkout: Path):
+    stale = checkout / "src" / (KERNELS.replace(".", "/") + sysconfig.get_config_var("EXT_SUFFIX"))
+    stale.write_bytes(b"of an earlier build")
+    fails = compiler(
+        checkout, "echo 'a.h:1: warning: odd' >&2\necho 'a.h:2:  error: clash' >&2\nexit 1"
+    )
+    source = build(checkout, "build_ext", "--inplace", CC=fails)
+    backends, *reasons = version_of(source)
+    assert "(wire: python, batch: python;" in backends
+    assert reasons == [
+        f"wire runs in Python, slower: {CODEC} was not built: a.h:2: error: clash",
+        f"batch runs in Python, slower: {KERNELS} was not built: a.h:2: error: clash",
+    ]
+    assert not stale.exists()
+
+    gone = build(checkout, "build_ext", "--inplace", CC="/no/such/compiler")
+    assert all("/no/such/compiler" in line for line in version_of(gone)[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("build_ext", "--inplace"), ("build", "--build-lib", "lib")])
+def test_a_pure_build_says_so(checkout: Path, words: tuple[str, ...]):
+    (checkout / "examples" / "flights").mkdir(parents=True)
+    source = build(checkout, *words, FENCEPOST_PURE_BUILD="1")
+    source = source if "--inplace" in words else checkout / "lib"
+    assert version_of(source)[1:] == [
+        f"wire runs in Python, slower: {CODEC} was not built: FENCEPOST_PURE_BUILD=1 was set",
+        f"batch runs in Python, slower: {KERNELS} was not built: FENCEPOST_PURE_BUILD=1 was set",
+    ]
+
+
+@pytest.mark.slow
+def test_a_build_that_succeeds_takes_the_note_back(checkout: Path):
+    if shutil.which(os.environ.get("CC", "gcc")) is None:
+        pytest.skip("there is no C compiler")
+    build(checkout, "build_ext", "--inplace", FENCEPOST_PURE_BUILD="1")
+    note = checkout / "src" / "fencepost" / "_not_built.json"
+    assert note.exists()
+    source = build(checkout, "build_ext", "--inplace", CFLAGS="-O0")
+    assert not note.exists()
+    assert [line.count(": c") for line in version_of(source)] == [2]
