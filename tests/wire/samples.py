@@ -67,6 +67,12 @@ class Primitives(Message, kind="data", versions="0-1", flexible="1+"):
     records: Records = field()
 
 
+class Precise(Message, kind="data", versions="0", flexible="0+"):
+    """A number that is left out only when it is the default to the last bit."""
+
+    ratio: Float64 = field(tag=0, default=1.0)
+
+
 class ManyTags(Message, kind="data", versions="0", flexible="0+"):
     """More tagged fields than an int has bits."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import pickle
 from typing import Any
 
@@ -15,7 +16,7 @@ from fencepost.wire.message import Message, Struct, VersionRange, field
 from fencepost.wire.types import Int8, Int32, String, Uuid
 
 from . import interpreter
-from .samples import Arrays, Leaf, ManyTags, Point, Primitives, Sample
+from .samples import Arrays, Leaf, ManyTags, Point, Precise, Primitives, Sample
 
 # Construction
 
@@ -527,6 +528,15 @@ class TestDecoding:
             Sample.decode(data, 2)
         assert (caught.value.path, caught.value.position) == ("unknown_tags", 10)
 
+    def test_a_compact_string_has_at_most_32767_bytes_also_where_all_are_there(self) -> None:
+        rest = bytes.fromhex("00 01 01 00 00")
+        longest = bytes.fromhex("01 0000 01 808002") + b"a" * 32767 + rest
+        assert Sample.decode(longest, 2) == Sample(small=1, label="a" * 32767)
+        longer = bytes.fromhex("01 0000 01 818002") + b"a" * 32768 + rest
+        with pytest.raises(DecodeError, match="at most 32767") as caught:
+            Sample.decode(longer, 2)
+        assert (caught.value.path, caught.value.position) == ("label", 4)
+
     @pytest.mark.parametrize("marker", ["80", "81", "fe", "ff"])
     def test_any_negative_byte_in_place_of_a_struct_is_null(self, marker: str) -> None:
         data = bytes.fromhex(f"01 0000 01 01 00 01 {marker} 01 00 00")
@@ -668,3 +678,12 @@ def test_each_of_many_tagged_fields_stands_under_its_own_tag(tag: int) -> None:
     encoded = message.encode(0)
     assert encoded == bytes((1, tag, 1, 5))
     assert ManyTags.decode(encoded, 0) == message
+
+
+@pytest.mark.usefixtures("on_backend")
+@pytest.mark.parametrize("ratio", [math.nextafter(1.0, 2.0), math.nextafter(1.0, 0.0), -1.0])
+def test_a_number_next_to_the_default_is_written(ratio: float) -> None:
+    assert Precise(ratio=1.0).encode(0) == b"\0"
+    encoded = Precise(ratio=ratio).encode(0)
+    assert len(encoded) == 1 + 2 + 8
+    assert Precise.decode(encoded, 0).ratio == ratio
