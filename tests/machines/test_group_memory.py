@@ -133,6 +133,14 @@ def test_a_member_of_a_full_group_may_join_again_with_what_it_had() -> None:
     assert world.error(grown) is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_a_static_member_of_a_full_group_may_come_back() -> None:
+    world = world_of(max_bytes=100_000)
+    world.join(instance="i", protocols=says(90_000))
+    world.advance(0)
+    back = world.join(instance="i", protocols=says(90_000))
+    assert world.error(back) is ErrorCode.NONE
+
+
 def test_ids_count() -> None:
     world = world_of(max_bytes=90_000)
     said = {"client": "c" * 30_000, "instance": "i" * 30_000}

@@ -188,7 +188,8 @@ class Membership:
         longest = max((len(data) for _, data in join.protocols), default=0)
         if longest + RECORD_ALLOWANCE_BYTES > self._shard.record_bytes_max:
             return ErrorCode.MESSAGE_TOO_LARGE
-        known = group.members.get(request.member_id)
+        static_id = group.static_members.get(request.group_instance_id or "", "")
+        known = group.members.get(request.member_id or static_id)
         before_bytes = 0 if known is None else known.size_bytes
         more_bytes = member_bytes(join.protocols, b"", *texts) - before_bytes
         if more_bytes > 0 and group.size_bytes + more_bytes > self._config.max_bytes:
