@@ -43,8 +43,8 @@ TOPIC = "kept"
 SLICE = {"offsets_topic_num_partitions": 1}
 
 
-def create(client: Client, name: str = TOPIC) -> None:
-    asked = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+def create(client: Client, name: str = TOPIC, partitions: int = 1) -> None:
+    asked = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
     (made,) = client.ask(CreateTopicsRequest(topics=[asked], timeout_ms=60_000), 7).topics
     assert made.error_code == 0
 
@@ -118,7 +118,7 @@ def test_a_full_disk_is_an_error_and_no_acknowledgement_and_what_was_acknowledge
         assert refused == ErrorCode.KAFKA_STORAGE_ERROR
         eventually(lambda: not cluster.running, "a node without a disk ends")
         assert "offline" in cluster.log_text
-        assert "No space left" in cluster.log_text
+        assert "No space left on device; free some space on its file system" in cluster.log_text
         assert "Traceback" not in cluster.log_text
         assert not (disk / "data" / ".kafka_cleanshutdown").exists()
         subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)

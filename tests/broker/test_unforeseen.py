@@ -10,6 +10,7 @@ import pytest
 
 from fencepost.broker import main
 from fencepost.broker.config import BrokerConfig
+from fencepost.broker.file_limit import share_files
 from fencepost.broker.node import Node, StartError
 from fencepost.broker.replicas import ReplicaManager
 from fencepost.log.partition_log import PartitionLog
@@ -88,7 +89,7 @@ def test_a_start_that_fails_ends_the_process_with_one(tmp_path, monkeypatch, err
     monkeypatch.setattr(Node, "start", refuse(error("odd")))
     config = BrokerConfig.load(None, {**QUICK, "log.dirs": str(tmp_path)})
     try:
-        assert asyncio.run(main._serve(config, None, False)) == 1
+        assert asyncio.run(main._serve(config, share_files(config, 4096), None, None)) == 1
     finally:
         gc.enable()
     (line,) = (one for one in logged.records if "cannot start" in one.getMessage())

@@ -156,10 +156,13 @@ def test_another_process_cannot_take_the_lock(tmp_path: Path):
         "from fencepost.log.disk import OsDisk\n"
         "from fencepost.log.errors import LogDirLockedError\n"
         "try: OsDisk().lock(sys.argv[1])\n"
-        "except LogDirLockedError: sys.exit(7)\n"
+        "except LogDirLockedError as error: print(error); sys.exit(7)\n"
     )
     command = [sys.executable, "-c", attempt, str(tmp_path / ".lock")]
-    assert subprocess.run(command, check=False).returncode == 7
+    refused = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert refused.returncode == 7
+    if sys.platform.startswith("linux"):  # elsewhere nobody can be asked
+        assert refused.stdout == f"{tmp_path}/.lock is in use by process {os.getpid()}\n"
     lock.release()
     assert subprocess.run(command, check=False).returncode == 0
 

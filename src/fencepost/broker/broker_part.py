@@ -56,7 +56,13 @@ class BrokerPart:
         self.bound: list[Endpoint] = []
         """Where clients are listened for."""
         get = node.settings.get
-        self.listener = Listener(node, node.loop, connection_limits(get))
+        self.listener = Listener(
+            node,
+            node.loop,
+            connection_limits(get),
+            count=node.connection_count,
+            left_free=node.connection_count.most // 8 if node.config.is_controller else 0,
+        )
         node.settings.watch(CONNECTION_KEYS, self._set_limits)
         self.decompression = Decompression()
         self._joined = False

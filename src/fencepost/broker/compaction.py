@@ -296,7 +296,7 @@ class Compactor:
         try:
             return function()
         except OSError as error:
-            self._node.storage_failed(hosted, f"compaction of {hosted.key}: {error}")
+            self._node.storage_failed(hosted, f"compaction of {hosted.key}: {error}", error)
         except (LogError, BatchError) as error:
             self._give_up(hosted, error)
         return None
@@ -368,7 +368,7 @@ class Compactor:
         elif isinstance(error, CleaningAbortedError):
             log.info("the compaction of %s was called off: %s", hosted.key, error)
         elif isinstance(error, OSError):
-            self._node.storage_failed(hosted, f"compaction of {hosted.key}: {error}")
+            self._node.storage_failed(hosted, f"compaction of {hosted.key}: {error}", error)
         else:
             self._give_up(hosted, error)
         if not self._is_looking:

@@ -37,6 +37,7 @@ from fencepost.log.meta import read_properties
 
 __all__ = ["BrokerConfig", "ConfigError"]
 
+PORT_MAX = 65535
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
 PROTOCOLS_KEY = "listener.security.protocol.map"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
@@ -369,8 +370,10 @@ def _endpoint(key: str, text: str) -> Endpoint:
     allowed = "NAME://HOST:PORT"
     name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")
-    if not separator or not colon or not name or not port.isdecimal() or int(port) > 65535:
+    if not separator or not colon or not name or not port.isdecimal():
         raise ConfigError(key, text, allowed)
+    if int(port) > PORT_MAX:
+        raise ConfigError(key, text, f"{allowed} with a port from 0 to {PORT_MAX}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host or "/" in host or "[" in host:

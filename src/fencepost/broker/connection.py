@@ -187,11 +187,6 @@ class Connection(asyncio.BufferedProtocol):
         return f"{self.client_host}:{self.client_port}"
 
     @property
-    def descriptor(self) -> int:
-        """Number of the socket's file descriptor; -1 without a socket."""
-        return self._fd
-
-    @property
     def idle(self) -> bool:
         """Whether nobody waits for anything here."""
         return not self._waiting and not self._out

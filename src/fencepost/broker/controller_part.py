@@ -54,7 +54,13 @@ class ControllerPart:
         self.registration: ControllerRegistration | None = None
         self._is_voter = False
         get = node.settings.get
-        self.listener = Listener(node, node.loop, connection_limits(get), CONTROLLER_ROUTES)
+        self.listener = Listener(
+            node,
+            node.loop,
+            connection_limits(get),
+            CONTROLLER_ROUTES,
+            count=node.connection_count,
+        )
         node.settings.watch(CONNECTION_KEYS, self._set_limits)
 
     def bind(self) -> None:

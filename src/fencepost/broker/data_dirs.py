@@ -18,6 +18,7 @@ import logging
 from dataclasses import dataclass, field
 
 from fencepost.broker.config import BrokerConfig
+from fencepost.broker.file_limit import SEGMENT_FILES_MAX
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.disk import Disk
 from fencepost.log.errors import (
@@ -26,6 +27,7 @@ from fencepost.log.errors import (
     LogDirNotFormattedError,
     LogError,
     in_words,
+    with_advice,
 )
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import MetaProperties, format_log_dir, read_meta_properties
@@ -76,8 +78,8 @@ class DataDir:
         """Nothing is to be had from it any more."""
         if self.offline_reason is None:
             said = in_words(reason) if isinstance(reason, Exception) else str(reason)
-            self.offline_reason = said
-            log.error("the log directory %s is offline: %s", self.path, said)
+            self.offline_reason = with_advice(said)
+            log.error("the log directory %s is offline: %s", self.path, self.offline_reason)
 
 
 @dataclass(slots=True)
@@ -89,8 +91,13 @@ class DataDirs:
     cluster_id: str
 
 
-def open_data_dirs(config: BrokerConfig, disk: Disk) -> DataDirs:
-    """Open the configured directories, formatting new ones. LogError, OSError."""
+def open_data_dirs(
+    config: BrokerConfig, disk: Disk, files_max: int = SEGMENT_FILES_MAX
+) -> DataDirs:
+    """Open the configured directories, formatting new ones. LogError, OSError.
+
+    `files_max` bounds the open segment files of each; see `SegmentCache`.
+    """
     found = [DataDir(str(path)) for path in config.log_dirs]
     metadata_path = str(config.metadata_log_dir)
     metadata = next((one for one in found if one.path == metadata_path), None)
@@ -101,7 +108,7 @@ def open_data_dirs(config: BrokerConfig, disk: Disk) -> DataDirs:
     try:
         metas = _read_all(disk, opened, config.node_id)
         _format_new(disk, opened, metas, config)
-        _open_all(disk, opened, config)
+        _open_all(disk, opened, config, files_max)
     except (LogError, OSError):
         for one in found:
             if one.log_dir is not None:
@@ -203,13 +210,16 @@ def _has_logs(disk: Disk, one: DataDir) -> bool:
     )
 
 
-def _open_all(disk: Disk, opened: DataDirs, config: BrokerConfig) -> None:
+def _open_all(disk: Disk, opened: DataDirs, config: BrokerConfig, files_max: int) -> None:
     for one in opened.all:
         if not one.is_online:
             continue
         try:
             one.log_dir = LogDir.open(
-                disk, one.path, producer_id_expiration_ms=config.get("producer.id.expiration.ms")
+                disk,
+                one.path,
+                files_max=files_max,
+                producer_id_expiration_ms=config.get("producer.id.expiration.ms"),
             )
             one.partitions.update(one.log_dir.partitions_on_disk())
         except LogDirLockedError:

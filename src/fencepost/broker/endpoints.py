@@ -7,6 +7,7 @@ every interface.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 from collections.abc import Mapping
@@ -16,6 +17,15 @@ WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts that stand for every interface."""
 LISTEN_BACKLOG = 512
 FREE_PORT_ATTEMPTS = 16
+_HINTS = {
+    errno.EADDRINUSE: "another process listens on this port: stop it, or give another port in"
+    " --listen HOST:PORT or `listeners`; port 0 picks a free one",
+    errno.EADDRNOTAVAIL: "this machine has no such address: give one of its own, or 0.0.0.0 for all"
+    " of them",
+    errno.EACCES: "a port below 1024 takes a privilege that this process lacks: give another port"
+    " in --listen HOST:PORT or `listeners`",
+}
+"""What to do about an address that cannot be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +111,9 @@ def bind(endpoint: Endpoint, limits: ConnectionLimits) -> list[socket.socket]:
         except OSError as error:
             # With port 0 the port found free for the first address may be taken for the next.
             if endpoint.port or attempt == FREE_PORT_ATTEMPTS - 1:
-                raise BindError(
-                    f"listener {endpoint.name}: cannot listen on {endpoint}: {error.strerror}"
-                ) from error
+                what = f"listener {endpoint.name}: cannot listen on {endpoint}: {error.strerror}"
+                hint = _HINTS.get(error.errno or 0)
+                raise BindError(what + (f" ({hint})" if hint else "")) from error
     raise AssertionError("unreachable")
 
 

@@ -11,11 +11,10 @@ turn with nothing read from them. A connection on which nothing happened for
 `connections.max.idle.ms` and nobody waits for anything is closed. `limits` may be replaced at any
 time; connections that are open stay.
 
-A connection takes a file descriptor, and so does every segment of a log that is open. Were clients
-allowed to take the last one, the next roll of a log would fail, and a log directory whose files
-cannot be opened goes offline. So the last `FILES_KEPT_FREE` descriptors (of few, the last quarter)
-are not for connections. Descriptors are given out from the lowest up: the number of a connection's
-own tells how many there are.
+A connection takes a file descriptor, and so does every segment of a log that is open. So no more
+connections stay than `file_limit` has a share for, on all listeners together. A connection has to
+be accepted before it can be refused: so the backlog, which is how many are accepted at a time, is
+no more than half of what is kept free of both.
 
 Output that answers produce outside of a connection's own turn (group commit, long polls) is
 collected and flushed once per turn of the event loop, so that answers that become known together
@@ -27,14 +26,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import resource
 import socket
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fencepost.broker.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.endpoints import BindError, ConnectionLimits, Endpoint, bind
+from fencepost.broker.file_limit import ConnectionCount
 from fencepost.broker.held import Held
 from fencepost.broker.piecework import Piecework
 from fencepost.broker.refusals import Refusals
@@ -49,7 +47,6 @@ REFUSALS_LOGGED_EVERY_S = 1.0
 SWEEP_EVERY_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
 CREATION_WAIT_MAX_S = 10.0
-FILES_KEPT_FREE = 256
 
 
 class Listener:
@@ -61,11 +58,16 @@ class Listener:
         loop: asyncio.AbstractEventLoop,
         limits: ConnectionLimits,
         routes: Mapping[int, Route] = ROUTES,
+        count: ConnectionCount | None = None,
+        left_free: int = 0,
     ) -> None:
+        """`count` is shared by all listeners of a node; `left_free` of it is for the others."""
         self.node = node
         self.routes = routes
         self.loop = loop
         self.limits = limits
+        self.count = ConnectionCount() if count is None else count
+        self._left_free = left_free
         self.max_frame_bytes = limits.max_frame_bytes
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.connections: set[Connection] = set()
@@ -102,7 +104,7 @@ class Listener:
             server = await self.loop.create_server(
                 lambda name=name: Connection(self, name),  # type: ignore[misc]
                 sock=sock,
-                backlog=self.limits.backlog,
+                backlog=min(self.limits.backlog, self.count.backlog),
             )
             self._servers.append(server)
         self._sockets.clear()
@@ -144,10 +146,10 @@ class Listener:
         if of_host >= limit:
             self._refuse(connection, f"max.connections.per.ip={limit} are open")
             return False
-        files_max = _files_max()
-        if connection.descriptor >= files_max - min(FILES_KEPT_FREE, files_max // 4):
-            what = f"of {files_max} open files (ulimit -n) the rest is for logs"
-            self._refuse(connection, what)
+        count = self.count
+        if count.open >= count.most - self._left_free:
+            why = f"{count.open} are open, which is what {count.limit} open files (ulimit -n) allow"
+            self._refuse(connection, why)
             return False
         wait_s = self._wait_for_rate_s()
         if wait_s is None:
@@ -156,6 +158,7 @@ class Listener:
             return False
         if wait_s > 0:
             connection.wait(wait_s)
+        count.open += 1
         self.connections.add(connection)
         self._per_host[host] = of_host + 1
         return True
@@ -177,6 +180,7 @@ class Listener:
     def disconnected(self, connection: Connection) -> None:
         """A counted connection is gone."""
         self.connections.discard(connection)
+        self.count.open -= 1
         self._unflushed.pop(connection, None)
         if self._drained is not None and not self.connections:
             self._drained.set()
@@ -223,12 +227,6 @@ class Listener:
                 connection.give_way(f"took no answer for {idle_s:.0f} s (connections.max.idle.ms)")
         every_s = min(SWEEP_EVERY_S, max(0.05, idle_s / 2)) if idle_s >= 0 else SWEEP_EVERY_S
         self._sweeper = self.loop.call_later(every_s, self._sweep)
-
-
-def _files_max() -> int:
-    """How many files this process may have open now."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def _stalled_s(connection: Connection, now: float) -> float:

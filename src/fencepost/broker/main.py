@@ -3,8 +3,8 @@
 Standard error gets one line per event: time, level, who, what. SIGINT and SIGTERM stop the node in
 order; a second one ends the process at once, as a crash would, which the log survives.
 
-Exit codes: 0 stopped as asked; 1 it could not start, or had to give up; 2 the configuration is
-wrong; 130 forced.
+Exit codes: 0 stopped as asked, and in order; 1 it could not start, had to give up, or stopped with
+something left undone that the next start has to recover; 2 the configuration is wrong; 130 forced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import contextlib
 import gc
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -23,15 +22,21 @@ from pathlib import Path
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.endpoints import BindError
 from fencepost.broker.event_loop import EventLoopError, loop_factory
+from fencepost.broker.file_limit import (
+    FileLimitError,
+    FileShares,
+    raise_file_limit,
+    share_files,
+    warn_of_few_files,
+)
 from fencepost.broker.node import Node, StartError
-from fencepost.log.errors import LogError, describe, in_words
+from fencepost.log.descriptors import is_shortage
+from fencepost.log.errors import LogError, describe, in_words, with_advice
 
 log = logging.getLogger("fencepost")
 
 EXIT_FORCED = 130
 PARENT_POLL_S = 0.5
-FILES_BESIDE_CONNECTIONS = 1024
-"""Open files that logs and the like may take."""
 GC_THRESHOLD = 20_000
 """Requests leave no reference cycles behind, so the collector need not look often."""
 LINE_CHARACTERS_MAX = 2_000
@@ -53,26 +58,15 @@ def run(
     except EventLoopError as error:
         log.error("%s", error)
         return 2
-    raise_file_limit(config.get("max.connections"))
+    try:
+        files = share_files(config, raise_file_limit())
+    except FileLimitError as error:
+        log.error("cannot start: %s", error)
+        return 1
+    warn_of_few_files(config, files)
     log.info("node %d on Python %s, %s", config.node_id, sys.version.split()[0], name)
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(_serve(config, ready_file, stop_with_parent))
-
-
-def raise_file_limit(max_connections: int) -> None:
-    """Allow this process as many open files as it may have, and say if that is too few."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max_connections + FILES_BESIDE_CONNECTIONS
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if soft < wanted:
-            log.warning(
-                "max.connections=%d needs %d open files and %d are allowed (ulimit -n)",
-                max_connections,
-                wanted,
-                soft,
-            )
+        return runner.run(_serve(config, files, ready_file, stop_with_parent))
 
 
 class OneLineFormatter(logging.Formatter):
@@ -105,21 +99,21 @@ def set_up_logging() -> None:
 
 
 async def _serve(
-    config: BrokerConfig, ready_file: Path | None, stop_with_parent: int | None
+    config: BrokerConfig, files: FileShares, ready_file: Path | None, stop_with_parent: int | None
 ) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_loop_exception)
     # What the start makes stays until the end: keep the collector from looking at it again and
     # again, which would cost a third of the start of a node with many partitions.
     gc.disable()
-    node = Node(config, loop)
+    node = Node(config, loop, files)
     _stop_on_signals(loop, node.request_stop)
     if stop_with_parent is not None:  # from now on: a start may wait for other nodes for ever
         _watch_parent(loop, node.request_stop, stop_with_parent or os.getppid())
     try:
         await _start(node, ready_file)
     except (BindError, StartError, LogError, OSError) as error:
-        log.error("cannot start: %s", in_words(error))
+        log.error("cannot start: %s", with_advice(in_words(error)))
         await node.stop()
         return 1
     except Exception as error:
@@ -129,7 +123,9 @@ async def _serve(
         return 1
     reason, code = await node.stop_requested()
     log.info("stopping: %s", reason)
-    await node.stop()
+    if not await node.stop():
+        log.error("stopped, but not in order: the next start checks the logs")
+        return code or 1
     log.info("stopped")
     return code
 
@@ -185,6 +181,9 @@ def _watch_parent(
 def _log_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """An exception nobody caught: a line with its traceback, and on with it."""
     error = context.get("exception")
+    if is_shortage(error):  # it is tried again in a second
+        log.warning("no file descriptor (ulimit -n): %s", context.get("message"))
+        return
     log.error(
         "%s", context.get("message"), exc_info=error if isinstance(error, BaseException) else None
     )

@@ -17,8 +17,10 @@ What is true of the disk then is found out by recovery, at the next start.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import threading
 from collections.abc import Awaitable, Hashable, Iterator
 from typing import Final, TypeVar
 
@@ -33,6 +35,7 @@ from fencepost.broker.decompression import Decompression
 from fencepost.broker.endpoints import BindError, Endpoint
 from fencepost.broker.features import KRAFT_VERSION
 from fencepost.broker.fetching import FetchHost
+from fencepost.broker.file_limit import FileShares, file_limit, share_files
 from fencepost.broker.forwarding import Forwarder
 from fencepost.broker.group_host import GroupHost
 from fencepost.broker.housekeeping import Housekeeping
@@ -48,6 +51,8 @@ from fencepost.broker.replicas import HostedPartition, ReplicaManager
 from fencepost.broker.settings import Settings
 from fencepost.broker.storage import Storage, open_storage
 from fencepost.broker.topic_creation import AutoTopicCreation
+from fencepost.log.descriptors import is_shortage
+from fencepost.log.errors import with_advice
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 
@@ -55,6 +60,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+STOP_PATIENCE_S: Final = 10.0
+"""How long a stop waits for a file descriptor, before it leaves something undone."""
 FAREWELL_S: Final = 0.5
 """How long clients have to read that the storage failed, before the node stops."""
 
@@ -75,15 +82,23 @@ class Node:
     metadata: MetadataHost
     channel: ControllerChannel
 
-    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        files: FileShares | None = None,
+    ) -> None:
         self.config = config
         self.settings = Settings(config)
         """The configs in force; `config` is what the node was started with."""
         self.loop = loop
         self.client_warnings = ClientWarnings()
         """Tells once of each client that wants what is not offered."""
+        self.files = share_files(config, file_limit()) if files is None else files
+        self.connection_count = self.files.connection_count()
         self.failure: str | None = None
         """Why the node cannot go on; None as long as it can."""
+        self._thread_id = threading.get_ident()
         self._stop_reason: asyncio.Future[tuple[str, int]] = loop.create_future()
         self._storage: Storage | None = None
         self._wired = False
@@ -206,14 +221,22 @@ class Node:
         """Milliseconds since the Unix epoch."""
         return self.ports.clock.now_ms()
 
-    def storage_failed(self, hosted: HostedPartition, reason: str) -> None:
-        """The disk has refused: its directory goes offline."""
-        self.replicas.dir_failed(hosted.data_dir, reason)
+    def storage_failed(
+        self, hosted: HostedPartition, reason: str, error: OSError | None = None
+    ) -> None:
+        """The disk has refused: its directory goes offline.
+
+        That there was no file descriptor for `error` (EMFILE, ENFILE) only refuses the request.
+        """
+        if is_shortage(error):
+            self.storage.shortages.note(reason)
+        else:
+            self.replicas.dir_failed(hosted.data_dir, reason)
 
     def fail(self, reason: str) -> None:
         """The node cannot go on."""
         if self.failure is None:
-            self.failure = reason
+            self.failure = reason = with_advice(reason)
             log.critical("%s", reason)
             self.loop.call_later(FAREWELL_S if self._started else 0, self._end, reason, 1)
 
@@ -223,7 +246,8 @@ class Node:
         """Start everything; StartError, BindError, LogError or OSError if that cannot be."""
         apis.load_all()
         self._bind()
-        self.storage = self._storage = open_storage(self.config, self.now_ms())
+        self.storage = self._storage = open_storage(self.config, self.files, self.now_ms())
+        self.storage.descriptors.on_shortage = self._close_idle_files
         for one in self.storage.data_dirs:
             if one.is_online:
                 log.info("data in %s (cluster %s)", one.path, self.cluster_id)
@@ -243,13 +267,15 @@ class Node:
             await self.broker.start()
         self._say_where()
 
-    async def stop(self) -> None:
-        """Stop in order. Safe after a start that failed half-way."""
+    async def stop(self) -> bool:
+        """Stop in order; whether that worked out. Safe after a start that failed half-way."""
         if self.broker is not None:
             await self.broker.listener.close()
+        if self._storage is not None:
+            self._storage.descriptors.patience_s = STOP_PATIENCE_S
         if self._storage is None or not self._wired:
             await self._give_up()
-            return
+            return False
         self.housekeeping.stop()
         if self.broker is not None:
             self.broker.close()
@@ -262,7 +288,7 @@ class Node:
         self.metadata.close()
         self.peers.close()
         self.ports.close()
-        self.storage.close(
+        return self.storage.close(
             clean=self.failure is None and self._started,
             broker_epoch=-1 if self.broker is None else self.registration.broker_epoch,
             high_watermarks={} if self.broker is None else self.replicas.high_watermarks(),
@@ -366,6 +392,14 @@ class Node:
         for part in (self.broker, self.controller_part):
             if part is not None:
                 yield from part.bound
+
+    def _close_idle_files(self) -> None:
+        """A thread has found no file descriptor; segments belong to the loop's thread."""
+        if threading.get_ident() == self._thread_id:
+            self.storage.close_idle_files()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(self.storage.close_idle_files)
 
     def _end(self, reason: str, code: int) -> None:
         if not self._stop_reason.done():

@@ -15,19 +15,23 @@ deleted.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Final
 
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.data_dirs import DataDir, DataDirs, open_data_dirs
 from fencepost.broker.endpoints import Endpoint
+from fencepost.broker.file_limit import FileShares
 from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.broker.metadata_log import open_metadata
 from fencepost.broker.metadata_settings import metadata_log_settings, quorum_config
 from fencepost.broker.ports import AsyncPorts
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
+from fencepost.log.descriptors import Descriptors, is_shortage
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import DurableDataLostError, LogError, describe
 from fencepost.log.log_dir import LogDir, OpenJob
@@ -37,6 +41,7 @@ from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
 
+SHORTAGE_TOLD_EVERY_S: Final = 1.0
 NOWHERE = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
 """Ids that say only that the controller does not know the directory."""
 
@@ -59,8 +64,17 @@ class PartitionOpening:
 class Storage:
     """The data directories of a node and the logs in them."""
 
-    def __init__(self, dirs: DataDirs, now_ms: int, accept_loss: Collection[str]) -> None:
+    def __init__(
+        self,
+        dirs: DataDirs,
+        descriptors: Descriptors,
+        now_ms: int,
+        accept_loss: Collection[str],
+    ) -> None:
         self._dirs = dirs
+        self.descriptors = descriptors
+        """What opens the files of all directories."""
+        self.shortages = ShortageLog()
         self._accept_loss = accept_loss
         self._now_ms = now_ms
         self.cluster_id = dirs.cluster_id
@@ -266,14 +280,22 @@ class Storage:
         for one in self._dirs.all:
             if one.is_online:
                 try:
-                    task(one.logs)
+                    with self.descriptors.without_waiting():
+                        task(one.logs)
                 except OSError as error:
-                    self.on_failed(one, str(error))
+                    if is_shortage(error):  # the next time will do
+                        self.shortages.note(str(error))
+                    else:
+                        self.on_failed(one, str(error))
 
     def close(
         self, *, clean: bool, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]
-    ) -> None:
-        """Close every log and give the directories back; failures are logged."""
+    ) -> bool:
+        """Close every log and give the directories back; failures are logged.
+
+        Whether nothing is left for the next start to recover, of the directories that work.
+        """
+        is_clean = clean
         for one in self._dirs.all:
             if one.log_dir is None:
                 continue
@@ -284,13 +306,48 @@ class Storage:
                     high_watermarks=high_watermarks,
                 )
             except OSError as error:
+                is_clean = False
                 log.error("the log directory %s was not closed in order: %s", one.path, error)
+        self.descriptors.close()
+        return is_clean
+
+    def close_idle_files(self) -> None:
+        """Close segment files that nothing waits for: file descriptors are short."""
+        for one in self._dirs.all:
+            if one.log_dir is not None:
+                one.log_dir.close_idle_files()
 
 
-def open_storage(config: BrokerConfig, now_ms: int) -> Storage:
+class ShortageLog:
+    """Says that file descriptors are short, not more often than every `SHORTAGE_TOLD_EVERY_S`."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._told_at = float("-inf")
+
+    def note(self, what: str) -> None:
+        """Something was not done for want of a file descriptor."""
+        self._count += 1
+        now = time.monotonic()
+        if now - self._told_at >= SHORTAGE_TOLD_EVERY_S:
+            self._told_at = now
+            log.warning(
+                "no file descriptor (ulimit -n) for %d file(s), to be tried again, the last: %s",
+                self._count,
+                what,
+            )
+            self._count = 0
+
+
+def open_storage(config: BrokerConfig, files: FileShares, now_ms: int) -> Storage:
     """Open the configured directories, formatting new ones. LogError, OSError."""
-    dirs = open_data_dirs(config, OsDisk())
-    return Storage(dirs, now_ms, frozenset(config.get("fencepost.accept.loss")))
+    descriptors = Descriptors(files.spare)
+    try:
+        dirs = open_data_dirs(config, OsDisk(descriptors), files.segment_files)
+    except BaseException:
+        descriptors.close()
+        raise
+    return Storage(dirs, descriptors, now_ms, frozenset(config.get("fencepost.accept.loss")))
 
 
 def _report(name: str, opened: PartitionLog) -> None:

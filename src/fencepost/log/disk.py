@@ -36,7 +36,9 @@ import sys
 import threading
 from typing import Final, Protocol
 
+from fencepost.log.descriptors import Descriptors
 from fencepost.log.errors import CorruptFileError, LogDirLockedError
+from fencepost.log.lock_holder import lock_holder
 
 Buffer = bytes | bytearray | memoryview
 
@@ -199,7 +201,12 @@ def index_bytes_max(log_bytes: int) -> int:
 
 def read_whole(path: str, max_bytes: int) -> bytes:
     """The content of a regular file. CorruptFileError if that is too much, OSError."""
-    with open(open_regular(path, os.O_RDONLY), "rb") as file:
+    return read_descriptor(path, open_regular(path, os.O_RDONLY), max_bytes)
+
+
+def read_descriptor(path: str, descriptor: int, max_bytes: int) -> bytes:
+    """The content of an open file, which is closed; likewise."""
+    with open(descriptor, "rb") as file:
         check_size(path, os.fstat(file.fileno()).st_size, max_bytes)
         return file.read(max_bytes)
 
@@ -297,19 +304,29 @@ class OsLock:
 
     _held: Final[set[str]] = set()
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, descriptor: int) -> None:
+        """Take the lock on an open file, which is closed if that fails. LogDirLockedError."""
         import fcntl
 
         self._path = os.path.realpath(path)
-        if self._path in self._held:
-            raise LogDirLockedError(f"{path} is in use by this process")
-        self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
+        self._descriptor = descriptor
         try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(self._descriptor)
-            raise LogDirLockedError(f"{path} is in use by another process") from error
+            pid = lock_holder(descriptor)
+            os.close(descriptor)
+            whose = f"process {pid}" if pid is not None and pid > 0 else "another process"
+            raise LogDirLockedError(f"{path} is in use by {whose}") from error
         self._held.add(self._path)
+
+    @classmethod
+    def check_not_ours(cls, path: str) -> None:
+        """Refuse a lock that this process has. LogDirLockedError.
+
+        To be asked before the file is opened: closing it would release the lock.
+        """
+        if os.path.realpath(path) in cls._held:
+            raise LogDirLockedError(f"{path} is in use by this process")
 
     def release(self) -> None:
         """See `Lock`."""
@@ -322,24 +339,34 @@ class OsLock:
 class OsDisk:
     """The operating system's files.
 
+    What finds no file descriptor waits for one, as `descriptors` says: EMFILE and ENFILE are raised
+    only where they were asked for.
+
     File systems make the syncs of several threads one write to their journal, so many small logs
     are closed in a fraction of the time.
     """
 
     sync_threads = 16
 
+    def __init__(self, descriptors: Descriptors | None = None) -> None:
+        self.descriptors = Descriptors() if descriptors is None else descriptors
+        """What a call does that finds no file descriptor."""
+
+    def _open(self, path: str, flags: int) -> int:
+        return self.descriptors.open(lambda: open_regular(path, flags))
+
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """See `Disk`."""
-        return OsFile(path, open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0)))
+        return OsFile(path, self._open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
 
     def read(self, path: str, max_bytes: int = FILE_BYTES_MAX) -> bytes:
         """See `Disk`."""
-        return read_whole(path, max_bytes)
+        return read_descriptor(path, self._open(path, os.O_RDONLY), max_bytes)
 
     def write_atomic(self, path: str, data: Buffer, *, sync_directory: bool = True) -> None:
         """See `Disk`."""
         temporary = path + ".tmp"
-        file = OsFile(temporary, open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        file = OsFile(temporary, self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         try:
             file.write_at(data, 0)
             file.sync()
@@ -379,7 +406,7 @@ class OsDisk:
 
     def list(self, directory: str) -> list[str]:
         """See `Disk`."""
-        return sorted(os.listdir(directory))
+        return sorted(self.descriptors.open(lambda: os.listdir(directory)))
 
     def mkdir(self, path: str) -> None:
         """See `Disk`."""
@@ -401,7 +428,8 @@ class OsDisk:
 
     def sync_dir(self, path: str) -> None:
         """See `Disk`."""
-        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = self.descriptors.open(lambda: os.open(path or ".", flags))
         try:
             os.fsync(descriptor)
         finally:
@@ -414,4 +442,5 @@ class OsDisk:
 
     def lock(self, path: str) -> OsLock:
         """See `Disk`."""
-        return OsLock(path)
+        OsLock.check_not_ours(path)
+        return OsLock(path, self._open(path, os.O_RDWR | os.O_CREAT))

@@ -6,6 +6,10 @@ because whoever handles a refusing disk must handle them too. Everything else is
 
 from __future__ import annotations
 
+import errno
+import os
+from typing import Final
+
 
 def describe(error: Exception) -> str:
     """An error nobody has foreseen, as text: such ones often say nothing without their type."""
@@ -18,6 +22,26 @@ def in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error)
+
+
+_ADVICE: Final = {
+    os.strerror(errno.ENOSPC): "free some space on its file system and start the node again:"
+    " nothing that was acknowledged is lost",
+    os.strerror(errno.EDQUOT): "raise the quota or free some space, and start the node again:"
+    " nothing that was acknowledged is lost",
+    os.strerror(errno.EROFS): "find out why it was mounted read-only (dmesg), mount it for writing"
+    " and start the node again",
+    os.strerror(errno.EIO): "look for what the kernel says of the device (dmesg); the node checks"
+    " its logs when it is started again",
+}
+
+
+def with_advice(reason: str) -> str:
+    """What a disk refused, and what to do about it where that is known."""
+    for said, advice in _ADVICE.items():
+        if said in reason and advice not in reason:
+            return f"{reason}; {advice}"
+    return reason
 
 
 class LogError(Exception):

@@ -30,7 +30,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from uuid import uuid4
@@ -70,8 +70,13 @@ from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
 
-_FILES_WHILE_LOADING: Final = 16
-"""Files that one log may have open while it is being opened."""
+_FILES_WHILE_LOADING: Final = 4
+"""Segment files that one log may have open while it is being opened."""
+_FILES_WHILE_CLOSING: Final = 4
+"""Files that are written when one log is closed, and open until they are synced."""
+
+
+_Map = Callable[[Callable[[FlushJob], OSError | None], list[FlushJob]], Iterator[OSError | None]]
 
 
 class OpenJob:
@@ -154,8 +159,8 @@ class LogDir:
     ) -> LogDir:
         """Take possession of the formatted directory at `path`; its logs are not opened yet.
 
-        `files_max` bounds open segment files. Raises LogDirLockedError, LogDirNotFormattedError,
-        CorruptFileError (meta.properties), OSError.
+        `files_max` bounds open segment files; see `SegmentCache`. Raises LogDirLockedError,
+        LogDirNotFormattedError, CorruptFileError (meta.properties), OSError.
         """
         cache = SegmentCache(files_max)
         return cls(disk, path.rstrip("/") or "/", cache, producer_id_expiration_ms)
@@ -544,11 +549,30 @@ class LogDir:
         if problem is not None:
             raise problem
 
+    def close_idle_files(self) -> None:
+        """Close segment files that are not needed right now: there is a shortage."""
+        self._cache.close_idle()
+
     def _flush_all(self) -> OSError | None:
         """Make all logs ready to be closed, many at a time; the first problem met, if any."""
+        logs = list(self.logs.values())
+        at_once = max(1, self._cache.deferred_max // _FILES_WHILE_CLOSING)
+        threads = min(at_once, len(logs), self.disk.sync_threads)
+        if threads < 2:
+            problems = [self._flush_some([opened], map) for opened in logs]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                problems = [
+                    self._flush_some(logs[first : first + at_once], pool.map)
+                    for first in range(0, len(logs), at_once)
+                ]
+        return next((problem for problem in problems if problem is not None), None)
+
+    def _flush_some(self, logs: list[PartitionLog], run: _Map) -> OSError | None:
+        """Make some logs ready to be closed, `run` being what does many jobs; likewise."""
         jobs: list[tuple[PartitionLog, FlushJob]] = []
         problem: OSError | None = None
-        for opened in self.logs.values():
+        for opened in logs:
             try:
                 job = opened.begin_close()
             except OSError as error:
@@ -556,11 +580,7 @@ class LogDir:
                 continue
             if job is not None:
                 jobs.append((opened, job))
-        if len(jobs) > 1 and self.disk.sync_threads > 1:
-            with ThreadPoolExecutor(self.disk.sync_threads) as pool:
-                errors = list(pool.map(_run, (job for _, job in jobs)))
-        else:
-            errors = [_run(job) for _, job in jobs]
+        errors = list(run(_run, [job for _, job in jobs]))
         for (opened, job), failure in zip(jobs, errors, strict=True):
             if failure is None:
                 opened.finish_flush(job)

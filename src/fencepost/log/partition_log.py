@@ -41,6 +41,7 @@ from fencepost.log.cleaner.owner import CleaningOwner
 from fencepost.log.cleaner.plan import Dirt, measure_dirt
 from fencepost.log.cleaner.swap import Swap
 from fencepost.log.config import LogConfig
+from fencepost.log.descriptors import is_shortage
 from fencepost.log.disk import Buffer, Disk
 from fencepost.log.durable_end import DurableEnd
 from fencepost.log.errors import (
@@ -209,24 +210,12 @@ class PartitionLog(ReadableLog):
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        health = self._health
-        if health.failure is not None or health.is_closed:
-            health.check()
         timestamp_ms = header.max_timestamp
-        segment = self._row.active
-        if self._roll_rule.must_roll(segment, size, last_offset, timestamp_ms, now_ms):
-            # Segments follow without a gap in their names, or recovery would take it for a loss;
-            # only offsets that leap beyond what an index can say begin with themselves.
-            base_offset = self._end_offset
-            if last_offset - base_offset > RELATIVE_MAX:
-                base_offset = first_offset
-            segment = self._roll(base_offset, now_ms)
+        segment = self._segment_for(size, first_offset, last_offset, timestamp_ms, now_ms)
+        file = segment.file
         self._is_changed = True
         if self._durability.dirty_since_ms is None:
             self._durability.dirty_since_ms = now_ms
-        if segment.max_timestamp is None:
-            segment.settle_timestamp()
-        file = segment.file
         try:
             file.write_at(batch, segment.size_bytes)
         except OSError as error:
@@ -246,6 +235,37 @@ class PartitionLog(ReadableLog):
             if aborted is not None:
                 segment.txn_index.append(aborted)
 
+    def prepare_append(self, header: BatchHeader, now_ms: int) -> None:
+        """Have everything open that appending the batch as leader needs, rolling if it must.
+
+        So the append itself need not wait for a file descriptor. LogFailedError, OSError.
+        """
+        first_offset = self._end_offset
+        last_offset = first_offset + header.last_offset_delta
+        timestamp_ms = now_ms if self._log_append_time else header.max_timestamp
+        size = header.size_bytes
+        _ = self._segment_for(size, first_offset, last_offset, timestamp_ms, now_ms).file
+
+    def _segment_for(
+        self, size: int, first_offset: int, last_offset: int, timestamp_ms: int, now_ms: int
+    ) -> Segment:
+        """The segment that a batch goes to, with all that is looked at before. OSError."""
+        health = self._health
+        if health.failure is not None or health.is_closed:
+            health.check()
+        segment = self._row.active
+        if self._roll_rule.must_roll(segment, size, last_offset, timestamp_ms, now_ms):
+            # Segments follow without a gap in their names, or recovery would take it for a loss;
+            # only offsets that leap beyond what an index can say begin with themselves.
+            base_offset = self._end_offset
+            if last_offset - base_offset > RELATIVE_MAX:
+                base_offset = first_offset
+            segment = self._roll(base_offset, now_ms)
+            self._is_changed = True
+        if segment.max_timestamp is None:
+            segment.settle_timestamp()
+        return segment
+
     def roll(self, now_ms: int) -> None:
         """Close the active segment and begin a new one, unless it is empty. OSError."""
         self.check_usable()
@@ -257,11 +277,18 @@ class PartitionLog(ReadableLog):
             # Unless these are durable it could survive a crash without those in front of it.
             self._durability.settle_names()
         except OSError as error:
-            self.fail(f"a directory could not be synced: {error}")
+            if not is_shortage(error):
+                self.fail(f"a directory could not be synced: {error}")
             raise
-        return self._row.roll(
-            base_offset, self.producers.encode(), now_ms, self._roll_rule.reserve_bytes
-        )
+        row = self._row
+        kept = len(row.unsynced)
+        new = row.roll(base_offset, self.producers.encode(), now_ms, self._roll_rule.reserve_bytes)
+        try:
+            row.settle_unsynced(kept)
+        except OSError as error:
+            self.fail(f"an index or a snapshot could not be synced: {error}")
+            raise
+        return new
 
     # ---- cutting, and mending
 

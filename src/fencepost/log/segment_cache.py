@@ -12,6 +12,10 @@ DIRTY_TIMES: Final = 4
 """How many times as many files as there may be otherwise may be open and not synced yet."""
 
 
+FILES_PER_MAX: Final = DIRTY_TIMES + 1
+"""How many times `files_max` files there are at most: not synced yet, and deferred."""
+
+
 class SegmentCache:
     """Bounds what the segments of a log directory keep open and in memory.
 
@@ -26,6 +30,8 @@ class SegmentCache:
         self._index_bytes_max = index_bytes_max
         self._index_bytes = 0
         self._used: OrderedDict[Segment, int] = OrderedDict()
+        self.deferred = 0
+        """Open files of rolls that wait for the next flush to be synced."""
 
     def __len__(self) -> int:
         return len(self._used)
@@ -65,6 +71,25 @@ class SegmentCache:
                 segment.settle()
                 self.forget(segment)
                 segment.release()
+
+    @property
+    def defers_too_many(self) -> bool:
+        """Whether what a roll has written is to be synced and closed instead of deferred."""
+        return self.deferred > self._files_max
+
+    @property
+    def deferred_max(self) -> int:
+        """How many files of rolls, or of logs that are being closed, may wait for a sync."""
+        return self._files_max
+
+    def close_idle(self) -> None:
+        """Close all files that nothing waits for and that can be opened again; any time.
+
+        Whoever holds on to a segment opens it anew; indexes stay.
+        """
+        for segment in self._used:
+            if not segment.is_dirty and not segment.is_pinned:
+                segment.close_file()
 
     def _is_over(self) -> bool:
         return len(self._used) > self._files_max or self._index_bytes > self._index_bytes_max

@@ -92,6 +92,8 @@ class SegmentRow:
 
     def share(self, cache: SegmentCache) -> None:
         """Have `cache` bound what the segments keep open from now on."""
+        self._cache.deferred -= len(self.unsynced)
+        cache.deferred += len(self.unsynced)
         self._cache = cache
         for segment in self.segments:
             segment.share(cache)
@@ -123,10 +125,33 @@ class SegmentRow:
                 file.close()
             new.close()
             raise
-        self.unsynced.extend(opened)
+        self._defer(opened)
         old.is_active = False
         self._add(new)
         return new
+
+    def _defer(self, opened: list[tuple[Segment | None, File]]) -> None:
+        self.unsynced.extend(opened)
+        self._cache.deferred += len(opened)
+
+    def _close_deferred(self, opened: list[tuple[Segment | None, File]]) -> None:
+        """Close files that have been synced, or need not be any more."""
+        for _, file in opened:
+            file.close()
+        self._cache.deferred -= len(opened)
+
+    def settle_unsynced(self, kept: int) -> None:
+        """If too many files wait for a flush, sync and close those behind the first `kept`.
+
+        No flush may have been begun since they were written. OSError.
+        """
+        if not self._cache.defers_too_many:
+            return
+        written = self.unsynced[kept:]
+        for _, file in written:
+            file.sync()
+        del self.unsynced[kept:]
+        self._close_deferred(written)
 
     def start_over(self, base_offset: int) -> None:
         """Begin with an empty segment, all others being retired. OSError."""
@@ -145,8 +170,8 @@ class SegmentRow:
 
     def seal_active(self, end_offset: int, producers: bytes) -> None:
         """Write what belongs to a log that is closed cleanly; a flush must follow. OSError."""
-        self.unsynced.extend((self.active, file) for file in self.active.seal())
-        self.unsynced.append((None, self.write_snapshot(end_offset, producers)))
+        self._defer([(self.active, file) for file in self.active.seal()])
+        self._defer([(None, self.write_snapshot(end_offset, producers))])
         self.names_changed += 1
 
     def write_snapshot(self, offset: int, producers: bytes) -> File:
@@ -232,9 +257,7 @@ class SegmentRow:
     def _let_go(self, segment: Segment) -> None:
         segment.is_retired = True
         segment.close()
-        for owner, file in self.unsynced:
-            if owner is segment:
-                file.close()
+        self._close_deferred([item for item in self.unsynced if item[0] is segment])
         self.unsynced = [item for item in self.unsynced if item[0] is not segment]
 
     def _move_away(self, name: str) -> None:
@@ -267,9 +290,7 @@ class SegmentRow:
             segment.synced_bytes = max(segment.synced_bytes, min(size, segment.size_bytes))
         if self.unsynced:
             done = {id(file) for file in files}
-            for _, file in self.unsynced:
-                if id(file) in done:
-                    file.close()
+            self._close_deferred([item for item in self.unsynced if id(item[1]) in done])
             self.unsynced = [item for item in self.unsynced if id(item[1]) not in done]
         self._cache.trim()
 
@@ -277,6 +298,5 @@ class SegmentRow:
         """Let go of all files."""
         for segment in self.segments:
             segment.close()
-        for _, file in self.unsynced:
-            file.close()
+        self._close_deferred(self.unsynced)
         self.unsynced.clear()

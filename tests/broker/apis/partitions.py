@@ -17,6 +17,7 @@ from fencepost.batch.records import BatchBuilder
 from fencepost.broker.data_dirs import DataDir
 from fencepost.broker.replicas import HostedPartition
 from fencepost.log.config import LogConfig
+from fencepost.log.descriptors import Descriptors
 from fencepost.log.disk import OsDisk
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.driver import Driver
@@ -125,6 +126,7 @@ class Directories:
     """As much of a node's `Storage` as handlers ask about."""
 
     data_dirs: list[DataDir]
+    descriptors: Descriptors = field(default_factory=Descriptors)
 
 
 @dataclass
@@ -143,7 +145,9 @@ class PartitionNode(StillNode):
     def driver(self) -> Driver:
         return self.ports.driver
 
-    def storage_failed(self, hosted: HostedPartition, reason: str) -> None:
+    def storage_failed(
+        self, hosted: HostedPartition, reason: str, error: OSError | None = None
+    ) -> None:
         hosted.data_dir.fail(reason)
 
     def host(

@@ -81,6 +81,6 @@ def _delete(node: Node, topic: str, index: int, offset: int) -> int | ErrorCode:
     try:
         hosted.log.advance_start_offset(start)
     except OSError as error:
-        node.storage_failed(hosted, f"{hosted.key}: records could not be deleted: {error}")
+        node.storage_failed(hosted, f"{hosted.key}: records could not be deleted: {error}", error)
         return ErrorCode.KAFKA_STORAGE_ERROR
     return hosted.log.start_offset

@@ -395,14 +395,15 @@ class _Fetch:
     def _from_log(self, hosted: HostedPartition, look: Callable[[], T]) -> T | ErrorCode:
         """What `look` gives, or the error that stands for why it gives nothing."""
         try:
-            return look()
+            with self._context.node.storage.descriptors.without_waiting():
+                return look()
         except OffsetOutOfRange:  # retention moved the start since we looked
             return ErrorCode.OFFSET_OUT_OF_RANGE
         except LogError as error:
             log.error("cannot read %s: %s", hosted.key, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except OSError as error:
-            self._context.node.storage_failed(hosted, f"reading {hosted.key}: {error}")
+            self._context.node.storage_failed(hosted, f"reading {hosted.key}: {error}", error)
             return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _refused(self, index: int, error: ErrorCode) -> PartitionData:

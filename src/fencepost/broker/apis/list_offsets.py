@@ -146,9 +146,10 @@ def _list(
     if not isinstance(listed, TimestampLookup):
         return listed
     try:
-        return listed.settle(_look_up(hosted, listed.timestamp_ms))
+        with node.storage.descriptors.without_waiting():
+            return listed.settle(_look_up(hosted, listed.timestamp_ms))
     except OSError as error:
-        node.storage_failed(hosted, f"{hosted.key}: cannot be searched by time: {error}")
+        node.storage_failed(hosted, f"{hosted.key}: cannot be searched by time: {error}", error)
         return ErrorCode.KAFKA_STORAGE_ERROR
     except (CorruptFileError, BatchError) as error:
         log.error("%s: cannot be searched by time: %s", hosted.key, error)

@@ -27,6 +27,7 @@ from fencepost.broker.recompression import KEEP, maybe_recompress
 from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.broker.replicas import HostedPartition
 from fencepost.log.config import LogConfig
+from fencepost.log.descriptors import is_shortage
 from fencepost.machines.partition import Produce, ProduceResult
 from fencepost.wire.api.produce import (
     BatchIndexAndErrorMessage,
@@ -249,6 +250,10 @@ class _ProduceJob:
         self, hosted: HostedPartition, batch: _Batch, records: Buffer, header: BatchHeader
     ) -> None:
         answer = batch.answer
+        if not self._is_prepared(hosted, header):
+            answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
+            answer.error_message = "the broker has no file descriptor for it now (ulimit -n)"
+            return
         self._outstanding += 1
 
         def on_result(result: ProduceResult) -> None:
@@ -276,6 +281,22 @@ class _ProduceJob:
         ):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return hosted
+
+    def _is_prepared(self, hosted: HostedPartition, header: BatchHeader) -> bool:
+        """Whether the files that the append needs are open; not if there is no descriptor.
+
+        Whatever else is wrong with them the append will tell.
+        """
+        if not hosted.machine.is_leader:
+            return True
+        try:
+            with self._context.node.storage.descriptors.without_waiting():
+                hosted.log.prepare_append(header, self._now_ms)
+        except OSError as error:
+            if is_shortage(error):
+                self._context.node.storage.shortages.note(f"appending to {hosted.key}: {error}")
+                return False
+        return True
 
     def finish_one(self) -> None:
         """One answer is in; with the last of them the request is answered."""
