@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ from fencepost.client.groups import CommittedOffset
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 
+from ..ports import address_of, refusing_port
 from ..waiting import DEADLINE_S
 
 TOPIC, GROUP = "streams", "streams-group"
@@ -192,6 +195,40 @@ def test_results_into_a_full_disk_and_a_left_pipe(
     code, err = run_into(left_pipe(), line)
     assert code == EXIT_FAILED
     assert "fencepost" not in err
+
+
+@pytest.mark.parametrize("words", [one for one in PRINTING if one[0] in CLIENTS], ids=" ".join)
+def test_a_broker_that_cannot_be_reached_is_one_line_with_its_address(
+    capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
+):
+    with refusing_port() as held:
+        address = address_of(held)
+        reach = ["--bootstrap-server", address, "--timeout", "0.2"]
+        assert main([*words, *PRINTING[words], *reach]) == 1
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert address in err
+
+
+@pytest.mark.parametrize("words", [("topics", "list"), ("produce", "t"), ("consume", "t")])
+def test_an_interrupt_while_a_broker_says_nothing(words: tuple[str, ...]):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE_S)
+        address = address_of(server)
+        with subprocess.Popen(
+            [sys.executable, "-c", RUN, *words, "--bootstrap-server", address, "--timeout", "3600"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                connection, _ = server.accept()
+                with connection:
+                    process.send_signal(signal.SIGINT)
+                    out, err = process.communicate(timeout=DEADLINE_S)
+            finally:
+                process.kill()
+    assert (process.returncode, out, err) == (EXIT_INTERRUPTED, b"", b"")
 
 
 def run_process(words: list[str], redirection: str, **environment: str) -> tuple[int, str]:

@@ -74,7 +74,10 @@ def _logs(text: str) -> tuple[tuple[int, ...], ...]:
     """The logs of '1,3/2/': (1, 3), (2,) and an empty one. ValueError for what is no number."""
     if not text:
         return ()
-    return tuple(tuple(int(epoch) for epoch in log.split(",") if epoch) for log in text.split("/"))
+    try:
+        return tuple(tuple(int(one) for one in log.split(",") if one) for log in text.split("/"))
+    except ValueError:
+        raise ValueError(f"--logs {text!r}: must be epochs like 1,3/2/") from None
 
 
 def _run(arguments: argparse.Namespace) -> int:
