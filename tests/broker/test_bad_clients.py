@@ -239,18 +239,23 @@ def test_requests_that_list_millions_are_refused_at_once(cluster):
 
 def test_members_with_much_metadata_are_refused_or_bounded_together(cluster):
     """JoinGroup of 60 MiB, and as much as is allowed from many members that hang up and wait."""
-    with besieged(cluster, "bystander", growth_mib=330) as watch:
+    with besieged(cluster, "bystander", growth_mib=400) as watch:
         with connect(cluster) as client:
             coordinated(client)
             for number in range(4):
                 request = large_join(f"huge-{number}", 60 << 20)
                 assert client.ask(request, 3).error_code == ErrorCode.MESSAGE_TOO_LARGE
-        clients = [connect(cluster) for _ in range(250)]
-        for number, client in enumerate(clients):
-            client.send(large_join(f"large-{number}", 1_000_000), 3)
+        clients = []
+
+        def refuses_more() -> bool:
+            """After a burst of members; on a slow machine those of the last one may be gone."""
+            clients.extend(connect(cluster) for _ in range(150))
+            for client in clients[-150:]:
+                client.send(large_join(new_group(), 1_000_000), 3)
+            return not admits(cluster)
+
+        eventually(refuses_more, "there is no more memory for large members")
         with connect(cluster) as client:
-            answer = client.ask(large_join("one more", 1_000_000), 3)
-            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             small = join(client, "small", version=3)
             assert small.error_code == 0, "who needs little is let in"
         for client in clients:
@@ -270,8 +275,11 @@ def large_join(group: str, size: int) -> JoinGroupRequest:
 
 
 def admits(cluster) -> bool:
+    """Whether one more may join who has much to say."""
     with connect(cluster) as client:
-        return client.ask(large_join(new_group(), 1_000_000), 3).error_code == 0
+        error = client.ask(large_join(new_group(), 1_000_000), 3).error_code
+    assert error in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return error == ErrorCode.NONE
 
 
 def test_ninety_thousand_names_are_answered(cluster):
