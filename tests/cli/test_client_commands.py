@@ -261,6 +261,16 @@ def test_configs(run: Fencepost, topic: str):
     assert wrong.code == 1
     assert "retention.ms" in wrong.err
     assert run("configs", "describe", "--topic", topic, "no.such.config").code == 2
+    mistyped = run("configs", "describe", "--topic", topic, "retention.mss")
+    assert mistyped.code == 2
+    assert "did you mean retention.ms for retention.mss?" in mistyped.err
+    for command in (
+        ("configs", "alter", "--topic", topic, "--set", "cleanup.polcy=compact"),
+        ("topics", "create", "other", "--config", "cleanup.polcy=compact"),
+    ):
+        mistyped = run(*command)
+        assert mistyped.code == 1
+        assert "did you mean cleanup.policy for cleanup.polcy?" in mistyped.err
     assert "node.id" in run("configs", "describe", "--broker", "1", "--all").out
     assert "log.dirs" in run("configs", "describe", "--broker", "1").out
     assert "log.dirs" not in run("configs", "describe", "--topic", topic).out

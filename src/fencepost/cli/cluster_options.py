@@ -13,13 +13,14 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import (
+    BrokerError,
     ClientError,
     ConfigError,
     DeadlineExceeded,
@@ -27,7 +28,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.retry import Deadline, retrying
-from fencepost.wire.errors import EncodeError
+from fencepost.wire.errors import EncodeError, ErrorCode
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # Shorter than a program's: somebody is looking at the prompt.
@@ -163,14 +164,20 @@ def command(function: Run) -> Run:
             print(f"fencepost {arguments.command}: {error}", file=sys.stderr)
             return 1
         except ClientError as error:
-            print(f"fencepost {arguments.command}: {error}{_hint(error)}", file=sys.stderr)
+            print(
+                f"fencepost {arguments.command}: {error}{_hint(error, arguments)}", file=sys.stderr
+            )
             return 1
 
     return run
 
 
-def _hint(error: ClientError) -> str:
-    """Why a broker that is there may not answer: most changes wait for a controller that leads."""
+def _hint(error: ClientError, arguments: argparse.Namespace) -> str:
+    """What may be behind it: a mistyped config, or no controller that leads."""
+    if isinstance(error, BrokerError) and error.code == ErrorCode.INVALID_CONFIG:
+        from fencepost.log.config import TOPIC_CONFIGS  # for mistakes only
+
+        return config_hint(_configs_of(arguments), TOPIC_CONFIGS)
     last = error.last if isinstance(error, DeadlineExceeded) else error
     if not isinstance(last, RequestTimedOut) or last.host is None:
         return ""
@@ -181,6 +188,21 @@ def check_number(option: str, value: int | None, low: int, high: int) -> None:
     """Whether an option's number, if there is one, is between `low` and `high`. UsageError."""
     if value is not None and not low <= value <= high:
         raise UsageError(f"{option} {value}: allowed is {low} to {high}")
+
+
+def _configs_of(arguments: argparse.Namespace) -> list[str]:
+    """The config keys on the command line."""
+    given = [getattr(arguments, name, None) or [] for name in ("config", "set", "append")]
+    return [text.partition("=")[0].strip() for texts in given for text in texts]
+
+
+def config_hint(keys: Iterable[str], known: Collection[str]) -> str:
+    """Which of the `known` configs are meant by those of the `keys` that are none of them."""
+    from fencepost.log.configdef import closest
+
+    near = {key: closest(key, known) for key in keys if key not in known}
+    meant = [f"{name} for {key}" for key, name in near.items() if name is not None]
+    return f"; did you mean {', '.join(meant)}?" if meant else ""
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

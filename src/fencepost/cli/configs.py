@@ -10,6 +10,7 @@ from fencepost.cli.cluster_options import (
     add_cluster_options,
     add_json_option,
     command,
+    config_hint,
     open_cluster,
     pair,
     print_json,
@@ -78,10 +79,14 @@ def describe(arguments: argparse.Namespace) -> int:
     from fencepost.client.admin import CONFIG_SOURCES, STATIC_SOURCE, Admin
 
     with open_cluster(arguments) as cluster:
-        entries = Admin(cluster).describe_configs(*_resource(arguments), arguments.keys or None)
-    unknown = set(arguments.keys) - {entry.name for entry in entries}
+        entries = Admin(cluster).describe_configs(*_resource(arguments))
+    known = {entry.name for entry in entries}
+    unknown = sorted(set(arguments.keys) - known)
     if unknown:
-        raise UsageError(f"there is no config {', '.join(sorted(unknown))}")
+        hint = config_hint(unknown, known)
+        raise UsageError(f"there is no config {', '.join(unknown)}{hint}")
+    if arguments.keys:
+        entries = [entry for entry in entries if entry.name in arguments.keys]
     if not arguments.all and not arguments.keys:
         # What a topic inherits from a broker's file is not set on the topic.
         passed_over = CONFIG_SOURCES[STATIC_SOURCE] if arguments.topic is not None else None
