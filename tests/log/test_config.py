@@ -7,7 +7,18 @@ import dataclasses
 import pytest
 
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
-from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType, each_of, non_empty
+from fencepost.log.configdef import (
+    ConfigDef,
+    ConfigError,
+    ConfigType,
+    Validator,
+    at_least,
+    between,
+    closest,
+    distinct,
+    each_of,
+    non_empty,
+)
 
 LONG_MAX = (1 << 63) - 1
 DAY_MS = 86_400_000
@@ -216,3 +227,83 @@ def test_fractions_are_written_as_java_writes_them(number, text):
     definition = ConfigDef("x", ConfigType.DOUBLE, 0.0, "")
     assert definition.format(number) == text
     assert definition.parse(text) == number
+
+
+# -- bounds --------------------------------------------------------------------------------------
+
+
+def accepted(kind: ConfigType, validator: Validator | None, values: list[object]) -> list[object]:
+    """Those of the values that a config of this type and rule takes."""
+    definition = ConfigDef("x", kind, None, "", validator)
+    found = []
+    for value in values:
+        try:
+            found.append(definition.parse(value))
+        except ConfigError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [(ConfigType.SHORT, 16), (ConfigType.INT, 32), (ConfigType.LONG, 64)]
+)
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_number_may_be_all_that_its_type_has_room_for_and_no_more(kind, bits, as_text):
+    least, most = -(1 << bits - 1), (1 << bits - 1) - 1
+    values = [least - 1, least, least + 1, most - 1, most, most + 1]
+    given = [str(value) for value in values] if as_text else values
+    assert accepted(kind, None, given) == [least, least + 1, most - 1, most]
+    with pytest.raises(ConfigError, match=f"at most {most}$"):
+        ConfigDef("x", kind, None, "").parse(most + 1)
+
+
+def test_bounds_belong_to_what_is_allowed():
+    numbers: list[object] = [1, 2, 3, 4, 5, 6]
+    assert accepted(ConfigType.INT, at_least(3), numbers) == [3, 4, 5, 6]
+    assert accepted(ConfigType.INT, between(3, 5), numbers) == [3, 4, 5]
+    shares: list[object] = ["-0.001", "0", "1", "1.001", "NaN"]
+    assert accepted(ConfigType.DOUBLE, between(0, 1), shares) == [0.0, 1.0]
+    assert accepted(ConfigType.DOUBLE, at_least(0), shares) == [0.0, 1.0, 1.001]
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("compression.gzip.level", 1, 9),
+        ("compression.lz4.level", 1, 17),
+        ("compression.zstd.level", -131072, 22),
+        ("segment.bytes", 1 << 20, (1 << 31) - 1),
+        ("max.message.bytes", 0, (1 << 31) - 1),
+        ("segment.index.bytes", 4, (1 << 31) - 1),
+        ("retention.ms", -1, LONG_MAX),
+        ("segment.ms", 1, LONG_MAX),
+        ("local.retention.ms", -2, LONG_MAX),
+        ("min.insync.replicas", 1, (1 << 31) - 1),
+    ],
+)
+def test_topic_configs_take_their_bounds_and_nothing_beyond_them(name, least, most):
+    definition = TOPIC_CONFIGS[name]
+    for value in (least, most):
+        assert definition.parse(str(value)) == value
+    for value in (least - 1, most + 1):
+        with pytest.raises(ConfigError):
+            definition.parse(str(value))
+
+
+def test_compaction_lags_may_be_equal():
+    config = LogConfig.from_props({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "10"})
+    assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (10, 10)
+
+
+def test_lists_have_different_values_and_at_least_one_unless_they_may_be_empty():
+    texts: list[object] = ["", "a", "a,b", "a,a", "a,,b", ","]
+    filled: list[object] = [("a",), ("a", "b")]
+    assert accepted(ConfigType.LIST, distinct(), texts) == filled
+    assert accepted(ConfigType.LIST, distinct(may_be_empty=True), texts) == [(), *filled]
+    assert accepted(ConfigType.LIST, each_of("a", "b"), texts) == [(), *filled]
+    assert accepted(ConfigType.LIST, each_of("a", "b", may_be_empty=False), texts) == filled
+
+
+def test_a_name_that_is_near_no_other_has_no_closest_one():
+    assert closest("retention.mss", TOPIC_CONFIGS) == "retention.ms"
+    assert closest("xyz", TOPIC_CONFIGS) is None
