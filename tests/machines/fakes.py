@@ -15,6 +15,7 @@ from fencepost.batch.header import BatchHeader, iter_headers, read_header, stamp
 from fencepost.batch.records import build_batch
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.log.producers import ProducerStates
+from fencepost.log.replay import note_batch
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import (
     Append,
@@ -55,7 +56,7 @@ class MemoryLog:
         self.batches.append((header, data))
         if header.partition_leader_epoch >= 0:  # messages of before there were epochs have none
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        self.producers.update(header, header.base_offset)
+        note_batch(self.producers, header, header.base_offset, data)
         self.end_offset = header.next_offset
 
     def truncate(self, work: Truncate) -> None:

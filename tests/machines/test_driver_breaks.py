@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -83,6 +84,13 @@ def shell(*keys: str) -> Shell:
     return made
 
 
+def raising(error: Exception) -> Callable[[Any, int], list[Effect]]:
+    def step(input_: Any, now_ms: int) -> list[Effect]:
+        raise error
+
+    return step
+
+
 CUT = [Persist(Truncate(3))]
 
 
@@ -125,6 +133,15 @@ def test_it_hears_of_its_disk_and_refuses_whoever_waits() -> None:
     with pytest.raises(AssertionError, match="as we left it"):
         world.driver.feed("answers", AssertionError("as we left it"))
     assert world.replies == ["refused"]
+
+
+def test_it_is_given_up_once_also_if_it_breaks_down_over_its_disk() -> None:
+    world = shell("a")
+    for heard in (AssertionError("first"), AssertionError("of the disk")):
+        world.driver.machine("a").step = raising(heard)  # type: ignore[union-attr, method-assign]
+        with pytest.raises(AssertionError, match=str(heard)):
+            world.driver.feed("a", DiskFailed("EIO"))
+    assert world.failures == [("a", "AssertionError: first")]
 
 
 def test_others_that_are_to_be_stepped_have_their_turn() -> None:

@@ -12,6 +12,7 @@ from fencepost.batch.records import Record
 from fencepost.machines.effects import Append, Persist, Truncate
 from fencepost.machines.partition import (
     BecomeFollower,
+    BecomeLeader,
     Diverged,
     Fetched,
     FetchedOutOfRange,
@@ -183,3 +184,34 @@ def test_nothing_is_cut_below_the_logs_start() -> None:
     world, machine = follower(*LOG)
     world.logs["t"].start_offset = 8
     assert machine.step(Diverged(EPOCH, 0, 3), 0) == [Persist(Truncate(8))]
+
+
+def unflushed() -> tuple[World, Partition]:
+    """A follower with twenty records, the first ten of them on its disk."""
+    world = World()
+    log = world.logs["t"]
+    machine = Partition(1, log)
+    world.driver.add("t", machine)
+    world.driver.feed("t", BecomeFollower(2, EPOCH, 1, (1, 2), (1, 2)))
+    world.driver.feed("t", Fetched(EPOCH, 0, [final(0, 1, 10)], 10))
+    world.flush("t")
+    world.driver.feed("t", Fetched(EPOCH, 10, [final(10, 3, 10)], 10))
+    assert (machine.durable_offset, machine.log_end_offset) == (10, 20)
+    return world, machine
+
+
+def test_a_flush_that_began_before_a_cut_makes_nothing_durable_that_is_gone() -> None:
+    world, machine = unflushed()
+    world.driver.feed("t", Diverged(EPOCH, 1, 10))
+    assert machine.log_end_offset == 10
+    world.driver.persisted("t", 20)
+    assert machine.durable_offset == 10
+    world.driver.feed("t", BecomeLeader(EPOCH + 1, 2, (1, 2), (1,), {1: 101}))
+    assert machine.high_watermark == 10
+
+
+def test_a_cut_makes_nothing_durable_that_was_not() -> None:
+    world, machine = unflushed()
+    world.driver.feed("t", Fetched(EPOCH, 20, [final(20, 3, 5)], 10))
+    world.driver.feed("t", Diverged(EPOCH, 3, 20))
+    assert (machine.durable_offset, machine.log_end_offset) == (10, 20)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.batch.control import build_end_txn_marker
+from fencepost.batch.header import read_header
+from fencepost.batch.records import build_batch
+from fencepost.machines.effects import Append
 from fencepost.machines.partition import (
     CONTROLLER,
     AlterPartition,
@@ -12,6 +16,7 @@ from fencepost.machines.partition import (
     BrokersChanged,
     FollowerFetched,
     PartitionConfig,
+    Produce,
     RecoveryState,
 )
 from fencepost.wire.errors import ErrorCode
@@ -68,6 +73,29 @@ def test_positions_of_an_earlier_reign_are_forgotten() -> None:
     leader.lead(2, 2, (1, 2), (1, 2))
     leader.flush()
     assert leader.machine.high_watermark == 5
+
+
+def test_positions_outlive_a_change_of_the_assignment() -> None:
+    leader = Leader((1, 2))
+    leader.produce(count=5)
+    leader.fetched(2, 5)
+    leader.lead(1, 2, (1, 2, 3), (1, 2))
+    leader.flush()
+    assert leader.machine.high_watermark == 5
+
+
+def test_transactions_below_the_high_watermark_are_forgotten() -> None:
+    leader = Leader()
+    of_producer = {"timestamp_ms": 1, "producer_id": 7, "producer_epoch": 0}
+    data = build_batch([(None, b"v")], base_sequence=0, transactional=True, **of_producer)
+    leader.feed(Produce(data, read_header(data), 1, "t", 0))
+    marker = build_end_txn_marker(committed=True, coordinator_epoch=1, **of_producer)
+    leader.log.append(Append((marker,), 1))
+    states = leader.log.producers
+    assert (leader.machine.last_stable_offset, states.first_unstable_offset(0)) == (0, 0)
+    leader.flush()
+    assert (leader.machine.high_watermark, leader.machine.last_stable_offset) == (2, 2)
+    assert states.first_unstable_offset(0) is None
 
 
 @pytest.mark.parametrize("fetcher", [FollowerFetched(9, 1), FollowerFetched(2, 99, 102)])
@@ -143,6 +171,40 @@ def test_the_proposal_names_the_incarnation_that_fetched() -> None:
     assert len(sent) >= 2 and set(sent) == {((1, 101), (2, 102))}
 
 
+def test_a_proposal_names_every_member_as_it_fetched_not_as_it_is_registered_now() -> None:
+    """KIP-903: nobody vouches for what a member that was born again has."""
+    leader = Leader((1, 2, 3))
+    leader.fetched(2, 0)
+    leader.fetched(3, 0)
+    leader.feed(BrokersChanged({1: 101, 2: 102, 3: 500}))
+    leader.produce()
+    leader.world.advance(3 * LAG_MS // 4)
+    leader.fetched(3, 1)
+    leader.world.advance(LAG_MS)
+    asked = [message.new_isr for _, _, message in leader.world.take_sent()]
+    assert asked and set(asked) == {((1, 101), (3, 103))}
+
+
+def test_a_proposal_names_no_incarnation_for_a_follower_that_named_none() -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.feed(FollowerFetched(2, 0))
+    ((_, _, message),) = leader.world.take_sent()
+    assert message.new_isr == ((1, 101), (2, -1))
+
+
+def test_a_proposed_member_does_not_count_towards_the_minimum() -> None:
+    leader = Leader((1, 2), isr=(1,), config=PartitionConfig(min_insync_replicas=2))
+    leader.fetched(2, 0)
+    assert proposals(leader) == [(1, 2)]
+    assert leader.error(leader.produce()) is ErrorCode.NOT_ENOUGH_REPLICAS
+    leader.produce(1)
+    leader.flush()
+    leader.fetched(2, 1)
+    assert leader.machine.high_watermark == 0
+    accept(leader, (1, 2), 2)
+    assert leader.machine.high_watermark == 1
+
+
 def test_a_caught_up_replica_that_is_joining_is_waited_for() -> None:
     """Or it would never be caught up at the moment it is added."""
     leader = Leader((1, 2, 3), isr=(1, 3))
@@ -200,6 +262,33 @@ def test_a_follower_that_asks_for_the_end_of_its_last_fetch_keeps_up() -> None:
     assert proposals(leader) == []
 
 
+def test_asking_for_the_end_of_the_last_fetch_counts_as_of_that_fetch() -> None:
+    """Not as of now: what was written since then it does not have."""
+    leader = Leader((1, 2))
+    leader.produce()
+    leader.fetched(2, 0)
+    leader.world.advance(LAG_MS - 1)
+    leader.produce()
+    leader.fetched(2, 1)
+    leader.world.advance(LAG_MS // 2)
+    assert proposals(leader) == []
+    leader.world.advance(1)
+    assert (1,) in proposals(leader)
+
+
+def test_a_joining_replica_that_falls_behind_is_waited_for_no_longer_than_the_lag() -> None:
+    """Nobody else does anything meanwhile: the timer alone has to notice."""
+    leader = Leader((1, 2, 3), isr=(1, 3))
+    leader.fetched(2, 0)
+    leader.feed(AlterPartitionAnswered(ErrorCode.INELIGIBLE_REPLICA))
+    token = leader.produce(timeout_ms=10 * LAG_MS)
+    leader.flush()
+    leader.fetched(3, 1)
+    assert leader.answer(token) is None
+    leader.world.advance(2 * LAG_MS)
+    assert leader.error(token) is ErrorCode.NONE
+
+
 def test_an_idle_follower_at_the_end_stays() -> None:
     leader = Leader((1, 2))
     leader.fetched(2, 0)
@@ -226,6 +315,17 @@ def test_a_refused_member_is_given_up_and_tried_again(error: ErrorCode) -> None:
     assert proposals(leader) == []
     leader.fetched(2, 0)
     assert proposals(leader) == [(1, 2)]
+
+
+def test_a_refused_member_is_not_waited_for() -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    token = leader.produce()
+    leader.feed(BrokersChanged({1: 101}))
+    leader.flush()
+    assert leader.answer(token) is None, "it may have been added before it was fenced"
+    leader.feed(AlterPartitionAnswered(ErrorCode.INELIGIBLE_REPLICA))
+    assert leader.error(token) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize(

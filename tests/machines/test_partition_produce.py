@@ -177,6 +177,17 @@ def test_one_flush_releases_all_before_it_and_none_behind() -> None:
     assert [leader.error(t) for t in (first, second, third)] == [0, 0, None]
 
 
+def test_acks_all_is_not_answered_one_record_early() -> None:
+    leader = Leader((1, 2))
+    tokens = [leader.produce(count=2), leader.produce(), leader.produce()]
+    leader.flush()
+    answered = []
+    for offset in range(5):
+        leader.fetched(2, offset)
+        answered.append(sum(leader.answer(token) is not None for token in tokens))
+    assert answered == [0, 0, 1, 2, 3]
+
+
 def test_the_leader_stamps_offset_and_epoch() -> None:
     leader = Leader()
     leader.produce(count=2)
@@ -242,6 +253,19 @@ def test_a_former_leader_that_is_cut_acknowledges_nothing_of_what_it_had() -> No
     assert leader.answer(again) is None, "the offset had been written, and is not on the disk"
     leader.flush()
     assert leader.answer(again) == ProduceResult(ErrorCode.NONE, 1, -1, 0)
+
+
+def test_an_order_without_a_leader_ends_the_leadership_within_its_epoch() -> None:
+    """So a partition that is to be deleted answers who waits."""
+    leader = Leader((1, 2))
+    leader.lead(1, 2, (1, 2), (1,))
+    leader.fetched(2, 0)
+    assert (KEY, "alter-partition") in leader.world.timers
+    token = leader.produce()
+    leader.feed(BecomeFollower(-1, 1, 2, (1, 2), (1,)))
+    assert leader.error(token) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not leader.machine.is_leader
+    assert (KEY, "alter-partition") not in leader.world.timers
 
 
 def test_orders_of_an_older_epoch_change_nothing() -> None:
@@ -435,6 +459,16 @@ def test_a_refused_append_with_acks_zero_is_not_answered_with_success() -> None:
     assert leader.error(leader.produce(0)) is ErrorCode.NONE
     leader.log.refuses = "EIO"
     assert leader.error(leader.produce(0)) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_acks_zero_is_not_answered_again_when_its_record_was_cut_off() -> None:
+    leader = Leader((1, 2))
+    leader.produce(0)
+    leader.feed(BecomeFollower(2, 2, 2, (1, 2), (2,)))
+    leader.feed(Diverged(2, 0, 0))
+    assert leader.machine.log_end_offset == 0
+    leader.world.driver.disk_failed(KEY, "EIO")  # the world refuses a second answer
+    assert leader.machine.is_offline
 
 
 def test_a_failed_flush_fails_who_waits_for_it_and_answers_nobody_twice() -> None:

@@ -46,6 +46,8 @@ BOUNDS = FetchBounds(12, 12, 12, 2, 20)
         ({"fetch_offset": 5, "current_leader_epoch": 4}, ErrorCode.FENCED_LEADER_EPOCH),
         ({"fetch_offset": 5, "current_leader_epoch": 6}, ErrorCode.UNKNOWN_LEADER_EPOCH),
         ({"fetch_offset": 5, "current_leader_epoch": 5}, BOUNDS),
+        # in front of the log's start, wherever the epochs part
+        ({"fetch_offset": 1, "last_fetched_epoch": 2}, ErrorCode.OFFSET_OUT_OF_RANGE),
         # followers
         ({"fetch_offset": 5, "replica_id": 2}, BOUNDS._replace(upper_bound=20)),
         ({"fetch_offset": 5, "replica_id": -3}, BOUNDS._replace(upper_bound=20)),

@@ -104,18 +104,11 @@ class LeaderState:
         self.leader_epoch = order.leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.followers: dict[int, FollowerState] = {}
-        self.isr: frozenset[int] = frozenset()
-        self.partition_epoch = -1
-        self.recovery_state = order.recovery_state
-        self.replicas: tuple[int, ...] = ()
         self.pending: AlterPartition | None = None
-        self._eligible: Mapping[int, int] = order.eligible
         self.follow(order, now_ms)
 
     def follow(self, order: BecomeLeader, now_ms: int) -> None:
-        """Take over the controller's assignment and in-sync set, unless they are old news."""
-        if order.partition_epoch <= self.partition_epoch:
-            return
+        """Take over the controller's assignment and in-sync set."""
         self.partition_epoch = order.partition_epoch
         self.recovery_state = order.recovery_state
         self.replicas = order.replicas

@@ -119,11 +119,10 @@ class Partition(PartitionQueries):
         super().__init__(local_id, log, high_watermark)
         self.config = config or PartitionConfig()
         self.durable_offset = min(durable_offset, log.end_offset)
-        self._partition_epoch = -1
         self._waiting = WaitingProduces()  # acks=all, for the high watermark
         self._waiting_for_disk = WaitingProduces()  # acks=1, for `durable_offset`
         self._isr_timer_armed = False
-        # The last batch with acks=0, until its append is known to have happened.
+        # The last batch with acks=0: whether it was appended shows when the disk fails.
         self._unacknowledged: tuple[int, Any] | None = None
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
@@ -219,7 +218,6 @@ class Partition(PartitionQueries):
         return effects
 
     def _step_persisted(self, persisted: Persisted, now_ms: int) -> list[Effect]:
-        self._unacknowledged = None
         if persisted.end_offset <= self.durable_offset:
             return []
         # A flush may finish after the log was cut: what is gone is not durable.
@@ -373,7 +371,6 @@ class Partition(PartitionQueries):
         self._log.epochs.assign(order.leader_epoch, epoch_start_offset)
         self.leader_epoch = order.leader_epoch
         self.leader_id = self._local_id
-        self._partition_epoch = order.partition_epoch
         self._reign = LeaderState(self._local_id, order, epoch_start_offset, now_ms)
         self._ask(self._reign.propose_recovered(), effects, now_ms)
         self._in_sync_set_changed(effects, now_ms)
@@ -390,11 +387,11 @@ class Partition(PartitionQueries):
             self._end_reign(effects)
         self.leader_epoch = order.leader_epoch
         self.leader_id = order.leader_id
-        self._partition_epoch = order.partition_epoch
         return effects
 
     def _end_reign(self, effects: list[Effect]) -> None:
         self._reign = None
+        self._unacknowledged = None  # its offset may be cut off from now on
         self._refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER, effects)
         effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
 
