@@ -384,3 +384,16 @@ def test_a_controllers_listener_that_others_can_reach_is_exposed():
     }
     exposed = BrokerConfig.load(None, keys).exposed_listeners()
     assert [(one.name, one.host) for one in exposed] == [("CONTROLLER", "0.0.0.0")]
+
+
+def test_session_timeouts_may_be_one_and_the_same():
+    keys = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
+    config = BrokerConfig.load(None, dict.fromkeys(keys, "7000"))
+    assert [config.get(key) for key in keys] == [7000, 7000]
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path):
+    path = tmp_path / "server.properties"
+    text = b"num.partitions=3\n#"
+    path.write_bytes(text + b"x" * (1024 * 1024 - len(text)))
+    assert BrokerConfig.load(path, {}).get("num.partitions") == 3

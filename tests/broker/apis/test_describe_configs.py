@@ -246,3 +246,17 @@ def test_dynamic_values_that_do_not_fit_leave_logs_usable():
     assert config.segment_bytes == 1 << 30
     node.learn(set_config(TOPIC, "events", "retention.ms", "nonsense"))
     assert topic_log_config(node.config, node.image, "events").retention_ms == 604_800_000
+
+
+def test_a_config_without_a_value_anywhere_has_its_default():
+    (config,) = describe(a_node(), BROKER, "1", "broker.rack").configs
+    assert (config.value, config.config_source) == (None, 5)
+
+
+def test_a_config_that_is_dynamic_alone_is_shown_once_it_is_set():
+    key = "leader.replication.throttled.rate"
+    node = a_node()
+    assert describe(node, BROKER, "1", key).configs == []
+    node.learn(set_config(BROKER, "", key, "1000"))
+    (config,) = describe(node, BROKER, "1", key).configs
+    assert (config.value, config.config_source, config.read_only) == ("1000", 3, False)
