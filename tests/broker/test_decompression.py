@@ -10,8 +10,9 @@ import pytest
 
 from fencepost.broker import decompression
 from fencepost.broker.decompression import INLINE_BYTES_MAX
-from fencepost.wire.api import DeleteTopicsRequest, MetadataRequest
+from fencepost.wire.api import DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest
 from fencepost.wire.api.delete_topics import DeleteTopicState
+from fencepost.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.wire.api.produce import PartitionProduceData
 from fencepost.wire.errors import ErrorCode
 
@@ -153,3 +154,20 @@ def test_copies_that_wait_are_bounded_and_the_client_comes_again(node, topic, mo
         assert answer_of(first).error_code == 0
         eventually(lambda: node.node.decompression.queued_bytes == 0, "its end")
         assert produce(second, topic, sent).error_code == 0
+
+
+def test_a_search_by_time_in_a_large_batch_keeps_nobody_waiting(node, client, topic):
+    sent = batch(LARGE, b"later", compression="zstd")
+    assert produce(client, topic, sent).error_code == 0
+    with stopped_threads(node) as go_on, node.connect() as searcher:
+        question = ListOffsetsPartition(partition_index=0, timestamp=1)
+        request = ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name=topic.name, partitions=[question])]
+        )
+        searcher.send(request, 7)
+        assert produce(client, topic, batch(b"other")).base_offset == 2
+        eventually(lambda: node.node.decompression._medium._work_queue.qsize() == 1, "the search")
+        go_on.set()
+        _, response = searcher.receive(2, 7)
+    (found,) = response.topics[0].partitions
+    assert (found.error_code, found.offset) == (0, 0)

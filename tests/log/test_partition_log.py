@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
 from fencepost.batch.header import check_crc, read_header
-from fencepost.batch.records import build_batch, read_records
+from fencepost.batch.records import BatchBuilder, build_batch, read_records
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import (
     CorruptFileError,
@@ -354,6 +355,24 @@ def test_timestamps_are_found_as_by_a_linear_search(disk):
                    recovery_point=log.end_offset, start_offset=60)  # fmt: skip
     for timestamp in range(0, 1010, 7):
         assert log.offset_for_timestamp(timestamp) == linear_search(log, timestamp)
+
+
+def test_a_search_by_time_makes_nothing_of_the_records_it_passes(disk):
+    """A few bytes can be a hundred thousand records."""
+    count = 100_000
+    builder = BatchBuilder(compression="zstd")
+    for at in range(count):
+        builder.append(None, None, timestamp_ms=1 + (at == count - 1))
+    log = open_log(disk, "/data/t-0")
+    log.append_as_follower(builder.build(), NOW_MS)
+    tracemalloc.start()
+    try:
+        assert log.offset_for_timestamp(2)[:2] == (count - 1, 2)
+        assert log.offset_for_timestamp(3) is None
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 30 * count
 
 
 def test_the_largest_timestamp_is_found(disk):

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 LOGGED_EVERY_MS: Final = 10_000
-IN_FLIGHT_MAX: Final = 10_000
+IN_FLIGHT_MAX: Final = 1_000
 """Topics that are being created at a time; what is asked for beyond them is to be asked for again.
 """
 _PLACEMENT_STARTS = 1 << 30

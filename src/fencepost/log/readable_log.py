@@ -13,7 +13,7 @@ from typing import Final
 from fencepost.batch.header import BatchHeader
 from fencepost.log.aborted import find_aborted, has_aborted
 from fencepost.log.config import LogConfig
-from fencepost.log.disk import Disk
+from fencepost.log.disk import Buffer, Disk
 from fencepost.log.durability import Durability
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.log.errors import OffsetOutOfRange
@@ -23,6 +23,7 @@ from fencepost.log.producers import ProducerStates
 from fencepost.log.reading import (
     ReadResult,
     TimestampedOffset,
+    batches_by_timestamp,
     find_max_timestamp,
     find_timestamp,
     iter_batches,
@@ -230,6 +231,16 @@ class ReadableLog:
         """
         self.check_usable()
         return find_timestamp(self._row.segments, timestamp_ms, self._start_offset)
+
+    def batch_by_timestamp(self, timestamp_ms: int) -> tuple[Buffer, BatchHeader] | None:
+        """The first batch in which `offset_for_timestamp` looks; None if there is none.
+
+        For `reading.find_in_batch` in a thread. Raises CorruptFileError, OSError.
+        """
+        self.check_usable()
+        return next(
+            batches_by_timestamp(self._row.segments, timestamp_ms, self._start_offset), None
+        )
 
     def max_timestamp(self) -> TimestampedOffset | None:
         """The record with the largest timestamp, the first of several; None in an empty log.

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fencepost.batch.header import BatchHeader
-from fencepost.batch.records import read_batch
+from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
+from fencepost.batch.header import MAGIC, BatchHeader
+from fencepost.batch.records import read_batch, read_payload
+from fencepost.batch.walk import INT64_MIN, Flaw, RecordError, Rules, walk
 from fencepost.log.disk import Buffer
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.offset_index import RELATIVE_MAX
@@ -149,6 +151,20 @@ def find_timestamp(
 
     CorruptFileError, BatchError (a batch that does not decompress), OSError.
     """
+    for data, header in batches_by_timestamp(segments, timestamp_ms, start_offset):
+        found = find_in_batch(data, header, timestamp_ms, start_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def batches_by_timestamp(
+    segments: Sequence[Segment], timestamp_ms: int, start_offset: int
+) -> Iterator[tuple[Buffer, BatchHeader]]:
+    """The batches that `find_timestamp` looks into, in order; nearly always the first has it.
+
+    CorruptFileError, OSError.
+    """
     for segment in segments:
         if segment.largest_timestamp().timestamp_ms < timestamp_ms:
             continue
@@ -159,10 +175,7 @@ def find_timestamp(
         start = segment.position_of(max(begin, start_offset))
         for position, header in segment.headers(start, segment.size_bytes):
             if header.max_timestamp >= timestamp_ms:
-                found = _record_at(segment, position, header, timestamp_ms, start_offset)
-                if found is not None:
-                    return found
-    return None
+                yield segment.read(position, position + header.size_bytes), header
 
 
 def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampedOffset | None:
@@ -199,9 +212,50 @@ def _record_at(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> TimestampedOffset | None:
     data = segment.read(position, position + header.size_bytes)
+    return find_in_batch(data, header, timestamp_ms, start_offset)
+
+
+def find_in_batch(
+    data: Buffer,
+    header: BatchHeader,
+    timestamp_ms: int,
+    start_offset: int,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> TimestampedOffset | None:
+    """The first record of the batch from `start_offset` on that is not below `timestamp_ms`.
+
+    Needs nothing but the bytes, so that any thread can do it. BatchError (it does not decompress,
+    or to more than `max_bytes`).
+    """
     epoch = header.partition_leader_epoch
-    for record in read_batch(data, 0, header):
+    known_epoch = epoch if epoch >= 0 else None
+    if header.magic == MAGIC and header.records_count == header.last_offset_delta + 1:
+        at = _walk_to(data, header, timestamp_ms, max_bytes)
+        if at is None or at[0] >= start_offset:
+            return None if at is None else TimestampedOffset(*at, known_epoch)
+    for record in read_batch(data, 0, header, max_decompressed_bytes=max_bytes):
         if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-            known_epoch = epoch if epoch >= 0 else None
             return TimestampedOffset(record.offset, record.timestamp_ms, known_epoch)
+    return None
+
+
+def _walk_to(
+    data: Buffer, header: BatchHeader, timestamp_ms: int, max_bytes: int
+) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record not below `timestamp_ms`, in a batch without gaps.
+
+    Nothing is made of the records, of which there may be millions in a few bytes. BatchError.
+    """
+    if header.is_log_append_time:
+        is_late = header.max_timestamp >= timestamp_ms
+        return (header.base_offset, header.max_timestamp) if is_late else None
+    payload = read_payload(data, 0, header, max_bytes)
+    before = Rules(header.records_count, header.base_timestamp, False, INT64_MIN, timestamp_ms - 1)
+    try:
+        walk(payload, before)
+    except RecordError as error:
+        if error.flaw is not Flaw.TIMESTAMP_BOUNDS:
+            raise
+        _, index, _, found_ms = error.report
+        return header.base_offset + index, found_ms
     return None

@@ -26,11 +26,16 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from fencepost.batch.errors import BatchError
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.batch.errors import BatchError, DecompressionError
+from fencepost.batch.header import MAGIC
+from fencepost.broker.decompression import INLINE_BYTES_MAX
+from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.log.errors import CorruptFileError
+from fencepost.log.reading import find_in_batch
 from fencepost.machines.partition.inputs import (
     Isolation,
     ListedOffset,
@@ -74,9 +79,7 @@ FIRST_VERSIONS = {
 
 
 @handles(ListOffsetsRequest, versions="1-11")
-def handle(
-    context: RequestContext, request: ListOffsetsRequest
-) -> Generator[None, None, ListOffsetsResponse]:
+def handle(context: RequestContext, request: ListOffsetsRequest) -> Pieces:
     """Answer every partition of the request, in its order; a repeated one once per topic."""
     counts = Counter(
         (topic.name, question.partition_index)
@@ -89,8 +92,8 @@ def handle(
         for question in topic.partitions:
             index = question.partition_index
             if counts[topic.name, index] == 1:
-                answers[index] = _answer(context, request, topic.name, question)
-                yield
+                answers[index] = yield from _answer(context, request, topic.name, question)
+                yield None
             else:
                 answers[index] = _failed(question, ErrorCode.INVALID_REQUEST)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=list(answers.values())))
@@ -105,9 +108,9 @@ def _failed(question: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPart
 
 def _answer(
     context: RequestContext, request: ListOffsetsRequest, topic: str, question: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+) -> Generator[Future[Any] | None, None, ListOffsetsPartitionResponse]:
     version = context.api_version
-    listed = _list(context.node, version, request, topic, question)
+    listed = yield from _list(context.node, version, request, topic, question)
     if version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE and (
         listed is ErrorCode.OFFSET_NOT_AVAILABLE
     ):
@@ -128,7 +131,7 @@ def _list(
     request: ListOffsetsRequest,
     topic: str,
     question: ListOffsetsPartition,
-) -> ListedOffset | ErrorCode:
+) -> Generator[Future[Any] | None, None, ListedOffset | ErrorCode]:
     if question.timestamp < 0 and version < FIRST_VERSIONS.get(question.timestamp, version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
@@ -146,8 +149,8 @@ def _list(
     if not isinstance(listed, TimestampLookup):
         return listed
     try:
-        with node.storage.descriptors.without_waiting():
-            return listed.settle(_look_up(hosted, listed.timestamp_ms))
+        found = yield from _look_up(node, hosted, listed.timestamp_ms)
+        return listed.settle(found)
     except OSError as error:
         node.storage_failed(hosted, f"{hosted.key}: cannot be searched by time: {error}", error)
         return ErrorCode.KAFKA_STORAGE_ERROR
@@ -156,10 +159,31 @@ def _list(
         return ErrorCode.CORRUPT_MESSAGE
 
 
-def _look_up(hosted: HostedPartition, timestamp_ms: int) -> tuple[int, int, int | None] | None:
+def _look_up(
+    node: Node, hosted: HostedPartition, timestamp_ms: int
+) -> Generator[Future[Any] | None, None, tuple[int, int, int | None] | None]:
     """(offset, timestamp, leader epoch) of the record, as far as it is still there."""
     partition_log = hosted.log
-    if timestamp_ms != MAX_TIMESTAMP:
+    without_waiting = node.storage.descriptors.without_waiting
+    if timestamp_ms == MAX_TIMESTAMP:
+        with without_waiting():
+            found = partition_log.max_timestamp()
+        return found if found is not None and found[0] >= partition_log.start_offset else None
+    with without_waiting():
+        batch = partition_log.batch_by_timestamp(timestamp_ms)
+    if batch is None:
+        return None
+    data, header = batch
+    if header.compression and header.magic == MAGIC:
+        start_offset = partition_log.start_offset
+        search = partial(find_in_batch, data, header, timestamp_ms, start_offset)
+        try:
+            found = search(INLINE_BYTES_MAX)
+        except DecompressionError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            found = yield from node.decompression.run(search)
+        if found is not None:
+            return found
+    with without_waiting():
         return partition_log.offset_for_timestamp(timestamp_ms)
-    found = partition_log.max_timestamp()
-    return found if found is not None and found[0] >= partition_log.start_offset else None
