@@ -8,9 +8,19 @@ import threading
 
 import pytest
 
+from fencepost.batch.records import BatchBuilder
 from fencepost.broker import decompression
-from fencepost.broker.decompression import INLINE_BYTES_MAX
-from fencepost.wire.api import DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest
+from fencepost.broker.apis import list_offsets
+from fencepost.broker.decompression import INLINE_BYTES_MAX, MEDIUM_BYTES_MAX
+from fencepost.log.reading import find_in_batch
+from fencepost.machines.partition.queries import MAX_TIMESTAMP
+from fencepost.wire.api import (
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
+from fencepost.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.wire.api.delete_topics import DeleteTopicState
 from fencepost.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from fencepost.wire.api.produce import PartitionProduceData
@@ -156,18 +166,54 @@ def test_copies_that_wait_are_bounded_and_the_client_comes_again(node, topic, mo
         assert produce(second, topic, sent).error_code == 0
 
 
-def test_a_search_by_time_in_a_large_batch_keeps_nobody_waiting(node, client, topic):
-    sent = batch(LARGE, b"later", compression="zstd")
+def list_request(topic, timestamp_ms):
+    question = ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic.name, partitions=[question])])
+
+
+@pytest.mark.parametrize("timestamp_ms", [1, MAX_TIMESTAMP])
+def test_a_search_by_time_in_a_large_batch_keeps_nobody_waiting(node, client, topic, timestamp_ms):
+    now_ms = node.node.now_ms()
+    sent = batch(LARGE, b"later", compression="zstd", timestamp_ms=now_ms)
     assert produce(client, topic, sent).error_code == 0
     with stopped_threads(node) as go_on, node.connect() as searcher:
-        question = ListOffsetsPartition(partition_index=0, timestamp=1)
-        request = ListOffsetsRequest(
-            topics=[ListOffsetsTopic(name=topic.name, partitions=[question])]
-        )
-        searcher.send(request, 7)
-        assert produce(client, topic, batch(b"other")).base_offset == 2
+        searcher.send(list_request(topic, timestamp_ms), 7)
+        other = batch(b"other", timestamp_ms=now_ms - 1)
+        assert produce(client, topic, other).base_offset == 2
         eventually(lambda: node.node.decompression._medium._work_queue.qsize() == 1, "the search")
         go_on.set()
         _, response = searcher.receive(2, 7)
     (found,) = response.topics[0].partitions
-    assert (found.error_code, found.offset) == (0, 0)
+    assert (found.error_code, found.offset, found.timestamp) == (0, 0, now_ms)
+
+
+@pytest.mark.parametrize("timestamp_ms", [1, MAX_TIMESTAMP])
+def test_every_large_batch_of_a_search_is_decompressed_in_a_thread(
+    node, client, topic, timestamp_ms, monkeypatch
+):
+    """What is searched for may be deleted from the first batch: the next one is as large."""
+    now_ms = node.node.now_ms()
+    first, second = BatchBuilder("zstd"), BatchBuilder("zstd")
+    first.append(None, LARGE, timestamp_ms=now_ms)
+    first.append(None, LARGE, timestamp_ms=0)
+    second.append(None, LARGE, timestamp_ms=now_ms)
+    for builder in (first, second):
+        assert produce(client, topic, bytes(builder.build())).error_code == 0
+    gone = DeleteRecordsTopic(
+        name=topic.name, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)]
+    )
+    deleted = client.ask(DeleteRecordsRequest(topics=[gone], timeout_ms=60_000), 2)
+    assert deleted.topics[0].partitions[0].error_code == 0
+    calls = []
+
+    def noted(*arguments):
+        calls.append((threading.current_thread().name, *arguments[-1:]))
+        return find_in_batch(*arguments)
+
+    monkeypatch.setattr(list_offsets, "find_in_batch", noted)
+    (found,) = client.ask(list_request(topic, timestamp_ms), 7).topics[0].partitions
+    assert (found.error_code, found.offset, found.timestamp) == (0, 2, now_ms)
+    in_threads = [max_bytes for name, max_bytes in calls if name.startswith("decompress")]
+    on_the_loop = [max_bytes for name, max_bytes in calls if not name.startswith("decompress")]
+    assert in_threads == [MEDIUM_BYTES_MAX] * 2
+    assert on_the_loop == [INLINE_BYTES_MAX] * 2

@@ -52,6 +52,15 @@ class Decompression:
         """What was reserved is not needed any more."""
         self.queued_bytes -= size_bytes
 
+    def inline_or_run(self, work: Callable[[int], T]) -> Generator[Future[Any] | None, None, T]:
+        """What `work(max_bytes)` returns: called here, and by `run` if there is too much output."""
+        try:
+            return work(INLINE_BYTES_MAX)
+        except DecompressionError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+        return (yield from self.run(work))
+
     def run(self, work: Callable[[int], T]) -> Generator[Future[Any], None, T]:
         """What `work(max_bytes)` returns, for a handler in pieces: called in a thread.
 

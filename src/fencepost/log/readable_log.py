@@ -8,6 +8,7 @@ same.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from fencepost.batch.header import BatchHeader
@@ -23,6 +24,7 @@ from fencepost.log.producers import ProducerStates
 from fencepost.log.reading import (
     ReadResult,
     TimestampedOffset,
+    batches_by_max_timestamp,
     batches_by_timestamp,
     find_max_timestamp,
     find_timestamp,
@@ -232,15 +234,20 @@ class ReadableLog:
         self.check_usable()
         return find_timestamp(self._row.segments, timestamp_ms, self._start_offset)
 
-    def batch_by_timestamp(self, timestamp_ms: int) -> tuple[Buffer, BatchHeader] | None:
-        """The first batch in which `offset_for_timestamp` looks; None if there is none.
+    def batch_by_timestamp(self, timestamp_ms: int, skip: int) -> tuple[Buffer, BatchHeader] | None:
+        """The batch in which `offset_for_timestamp` looks after so many others; None at the end.
 
         For `reading.find_in_batch` in a thread. Raises CorruptFileError, OSError.
         """
         self.check_usable()
-        return next(
-            batches_by_timestamp(self._row.segments, timestamp_ms, self._start_offset), None
-        )
+        batches = batches_by_timestamp(self._row.segments, timestamp_ms, self._start_offset)
+        return next(islice(batches, skip, None), None)
+
+    def batch_by_max_timestamp(self, skip: int) -> tuple[Buffer, BatchHeader] | None:
+        """The same for `max_timestamp`, which is the largest one of the batch."""
+        self.check_usable()
+        batches = batches_by_max_timestamp(self._row.segments, self._start_offset)
+        return next(islice(batches, skip, None), None)
 
     def max_timestamp(self) -> TimestampedOffset | None:
         """The record with the largest timestamp, the first of several; None in an empty log.

@@ -180,22 +180,35 @@ def batches_by_timestamp(
 
 def find_max_timestamp(segments: Sequence[Segment], start_offset: int) -> TimestampedOffset | None:
     """The first of the records with the largest timestamp. Raises as `find_timestamp`."""
+    for data, header in batches_by_max_timestamp(segments, start_offset):
+        found = find_in_batch(data, header, header.max_timestamp, start_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def batches_by_max_timestamp(
+    segments: Sequence[Segment], start_offset: int
+) -> Iterator[tuple[Buffer, BatchHeader]]:
+    """The batches in which the record with the largest timestamp may be, likeliest first.
+
+    Nearly always the first has it. CorruptFileError, OSError.
+    """
     newest = max(segments, key=lambda segment: segment.largest_timestamp().timestamp_ms)
     timestamp_ms, relative = newest.largest_timestamp()
     if timestamp_ms < 0:
-        return None
+        return
     start = newest.position_of(newest.base_offset + relative)
     for position, header in newest.headers(start, newest.size_bytes):
-        if header.max_timestamp >= timestamp_ms:
-            found = _record_at(newest, position, header, timestamp_ms, start_offset)
-            if found is not None:
-                return found
-    return _find_max_by_headers(segments, start_offset)
+        is_there = header.records_count and header.last_offset >= start_offset
+        if header.max_timestamp >= timestamp_ms and is_there:
+            yield newest.read(position, position + header.size_bytes), header
+    yield from _largest_by_headers(segments, start_offset)
 
 
-def _find_max_by_headers(
+def _largest_by_headers(
     segments: Sequence[Segment], start_offset: int
-) -> TimestampedOffset | None:
+) -> Iterator[tuple[Buffer, BatchHeader]]:
     """The same when compaction has emptied the batch with the largest timestamp of all."""
     best: tuple[Segment, int, BatchHeader] | None = None
     for segment in segments:
@@ -203,16 +216,9 @@ def _find_max_by_headers(
             is_newer = best is None or header.max_timestamp > best[2].max_timestamp
             if header.records_count and header.last_offset >= start_offset and is_newer:
                 best = segment, position, header
-    if best is None or best[2].max_timestamp < 0:
-        return None
-    return _record_at(*best, best[2].max_timestamp, start_offset)
-
-
-def _record_at(
-    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
-) -> TimestampedOffset | None:
-    data = segment.read(position, position + header.size_bytes)
-    return find_in_batch(data, header, timestamp_ms, start_offset)
+    if best is not None and best[2].max_timestamp >= 0:
+        segment, position, header = best
+        yield segment.read(position, position + header.size_bytes), header
 
 
 def find_in_batch(

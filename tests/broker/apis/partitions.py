@@ -15,6 +15,7 @@ from typing import Any
 from fencepost.batch.header import read_header
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker.data_dirs import DataDir
+from fencepost.broker.decompression import Decompression
 from fencepost.broker.replicas import HostedPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import Descriptors
@@ -134,6 +135,7 @@ class PartitionNode(StillNode):
     """A node with partitions."""
 
     directory: Path = field(default_factory=Path)
+    decompression: Decompression = field(default_factory=Decompression)
 
     def __post_init__(self) -> None:
         super().__post_init__()

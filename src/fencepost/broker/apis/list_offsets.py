@@ -28,14 +28,13 @@ from collections import Counter
 from collections.abc import Generator
 from concurrent.futures import Future
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from fencepost.batch.errors import BatchError, DecompressionError
-from fencepost.batch.header import MAGIC
-from fencepost.broker.decompression import INLINE_BYTES_MAX
+from fencepost.batch.errors import BatchError
 from fencepost.broker.registry import Pieces, RequestContext, handles
 from fencepost.log.errors import CorruptFileError
-from fencepost.log.reading import find_in_batch
+from fencepost.log.reading import TimestampedOffset, find_in_batch
 from fencepost.machines.partition.inputs import (
     Isolation,
     ListedOffset,
@@ -161,29 +160,26 @@ def _list(
 
 def _look_up(
     node: Node, hosted: HostedPartition, timestamp_ms: int
-) -> Generator[Future[Any] | None, None, tuple[int, int, int | None] | None]:
-    """(offset, timestamp, leader epoch) of the record, as far as it is still there."""
+) -> Generator[Future[Any] | None, None, TimestampedOffset | None]:
+    """The record as far as it is still there. Batches that grow large are searched by a thread.
+
+    The log may change meanwhile, so nothing of it is kept but the batch.
+    """
     partition_log = hosted.log
-    without_waiting = node.storage.descriptors.without_waiting
-    if timestamp_ms == MAX_TIMESTAMP:
-        with without_waiting():
-            found = partition_log.max_timestamp()
-        return found if found is not None and found[0] >= partition_log.start_offset else None
-    with without_waiting():
-        batch = partition_log.batch_by_timestamp(timestamp_ms)
-    if batch is None:
-        return None
-    data, header = batch
-    if header.compression and header.magic == MAGIC:
-        start_offset = partition_log.start_offset
-        search = partial(find_in_batch, data, header, timestamp_ms, start_offset)
-        try:
-            found = search(INLINE_BYTES_MAX)
-        except DecompressionError as error:
-            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
-                raise
-            found = yield from node.decompression.run(search)
+    for skip in count():
+        with node.storage.descriptors.without_waiting():
+            if timestamp_ms == MAX_TIMESTAMP:
+                batch = partition_log.batch_by_max_timestamp(skip)
+            else:
+                batch = partition_log.batch_by_timestamp(timestamp_ms, skip)
+        if batch is None:
+            break
+        data, header = batch
+        at_least_ms = header.max_timestamp if timestamp_ms == MAX_TIMESTAMP else timestamp_ms
+        found = yield from node.decompression.inline_or_run(
+            partial(find_in_batch, data, header, at_least_ms, partition_log.start_offset)
+        )
         if found is not None:
             return found
-    with without_waiting():
-        return partition_log.offset_for_timestamp(timestamp_ms)
+        yield None
+    return None
