@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -76,6 +77,15 @@ def test_a_request_does_not_wait():
     assert descriptors.open(kernel.open) == "opened", "behind it calls wait again"
 
 
+def test_within_a_request_that_does_not_wait_nothing_else_makes_it_wait():
+    descriptors = Descriptors(pause=pytest.fail)
+    with descriptors.without_waiting():
+        with descriptors.without_waiting():
+            pass
+        with pytest.raises(OSError, match="Too many"):
+            descriptors.open(Kernel(1000).open)
+
+
 def test_waiting_ends_when_the_node_stops():
     waits: list[float] = []
     descriptors = Descriptors(pause=waits.append)
@@ -83,6 +93,22 @@ def test_waiting_ends_when_the_node_stops():
     with pytest.raises(OSError, match="Too many"):
         descriptors.open(Kernel(1000).open)
     assert 9 <= len(waits) <= 11
+    descriptors.patience_s = 0.0
+    with pytest.raises(OSError, match="Too many"):
+        descriptors.open(Kernel(1000).open)
+    assert len(waits) <= 11, "who has no patience does not wait once"
+
+
+@pytest.mark.parametrize(
+    ("number", "whose"), [(errno.EMFILE, "this process"), (errno.ENFILE, "the system")]
+)
+def test_a_wait_is_told_now_and_then_and_says_whose_limit_it_is(number, whose, caplog):
+    waits: list[float] = []
+    Descriptors(pause=waits.append).open(Kernel(1002, number).open)
+    assert len(waits) == 1000
+    texts = [record.getMessage() for record in caplog.records]
+    assert f"waiting for a file descriptor: {whose} has none left (ulimit -n)" in texts[0]
+    assert len(texts) < 100
 
 
 def test_another_error_is_raised_at_once():
@@ -113,6 +139,56 @@ def test_a_spare_descriptor_is_closed_in_favour_of_a_file_and_replaced_when_ther
     assert spares() == 3
     descriptors.close()
     assert spares() == 0
+    descriptors.open(lambda: "opened")
+    assert spares() == 0, "nor are there any from now on"
+
+
+def test_the_last_spare_descriptor_is_given_too():
+    before = len(os.listdir("/dev/fd"))
+
+    def open_when_it_is_closed() -> str:
+        if len(os.listdir("/dev/fd")) > before:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return "opened"
+
+    descriptors = Descriptors(1, pause=pytest.fail)
+    assert descriptors.open(open_when_it_is_closed) == "opened"
+    descriptors.close()
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """The kernel refuses this process every further descriptor (EMFILE)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/dev/fd")))
+    fillers: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                fillers.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for filler in fillers:
+            os.close(filler)
+
+
+def test_spare_descriptors_are_as_many_as_before_when_there_is_one_again():
+    before = len(os.listdir("/dev/fd"))
+    descriptors = Descriptors(3, pause=pytest.fail)
+
+    def open_one() -> int:
+        return os.open(os.devnull, os.O_RDONLY)
+
+    with no_descriptor_left():
+        opened = [descriptors.open(open_one)]
+    assert len(os.listdir("/dev/fd")) == before + 3, "one spare descriptor became the file's"
+    opened.append(descriptors.open(open_one))
+    assert len(os.listdir("/dev/fd")) == before + 2 + 3
+    descriptors.close()
+    for one in opened:
+        os.close(one)
 
 
 class Flaky(Descriptors):
