@@ -161,7 +161,10 @@ def test_an_interrupt_commits_what_is_stored_and_leaves(join, produce, served, g
     produce(1)
     consumer = join()
     read_until(consumer, 4)
+    before = list(consumer.cluster._connections.values())
     consumer.__exit__(KeyboardInterrupt, None, None)
+    assert before
+    assert not any(one.is_open for one in before), "an answer may be half read there"
     with Cluster(served) as cluster:
         assert {at.offset for at in Admin(cluster).group_offsets(group).values()} == {1}
         assert Admin(cluster).describe_group(group).state == "Empty"
@@ -248,6 +251,28 @@ def test_a_member_that_was_put_out_reads_again_and_says_so(join, produce, served
     assert caught.value.code == ErrorCode.UNKNOWN_MEMBER_ID
     assert len(read_until(consumer, 4)) == 4
     consumer.commit()
+
+
+def test_what_was_stored_before_it_was_put_out_is_not_committed_later(join, produce, served, group):
+    """Another member may have had the partitions in between, and its word counts."""
+    produce(1)
+    consumer = join()
+    read_until(consumer, 4)
+    with Cluster(served) as cluster:
+        put_out(cluster, group, consumer._membership.member_id)
+        eventually(lambda: consumer.poll() or consumer.rebalances == 2, "it to join again")
+        consumer.commit()
+        assert Admin(cluster).group_offsets(group) == {}
+
+
+def test_nothing_is_sent_to_commit_what_is_committed_already(join, produce):
+    produce(1)
+    consumer = join()
+    read_until(consumer, 4)
+    consumer.commit()
+    consumer.cluster.close()
+    consumer.commit()
+    assert not consumer.cluster._connections
 
 
 def put_out(cluster: Cluster, group: str, member_id: str) -> None:

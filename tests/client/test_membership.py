@@ -144,6 +144,17 @@ def test_a_rebalance_is_joined_and_a_lost_generation_commits_nothing(
     assert code.name in (request.reason or "")
 
 
+def test_a_commit_refused_on_the_way_to_joining_changes_nothing():
+    """The JoinGroup that is due tells what is to be known, and leaves at once."""
+    membership = stable()
+    membership.on_response(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), 5_000)
+    membership.on_commit_error(ErrorCode.UNKNOWN_MEMBER_ID, 5_000)
+    request = membership.next_request(5_000)
+    assert isinstance(request, JoinGroupRequest)
+    assert request.member_id == "me"
+    assert "Heartbeat" in (request.reason or "")
+
+
 @pytest.mark.parametrize("answer", [JoinGroupResponse, SyncGroupResponse])
 def test_joining_again_and_again_pauses(answer: Any):
     membership = Membership(CONFIG)
@@ -192,15 +203,41 @@ def test_the_leader_joins_again_for_new_partitions_and_others_do_not():
         assert (membership.state is State.UNJOINED) == leads
 
 
+def test_who_led_a_generation_does_not_act_as_leader_of_the_next():
+    membership = stable(leads=True)
+    membership.on_response(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), 5_000)
+    membership.on_response(joined(leader="other", generation_id=2), 5_000)
+    request = membership.next_request(5_000)
+    assert isinstance(request, SyncGroupRequest)
+    assert request.assignments == []
+    membership.on_response(SyncGroupResponse(assignment=assigned(0)), 5_000)
+    membership.on_partition_counts({"t": 2}, 5_000)
+    assert membership.state is State.STABLE
+
+
+def test_every_request_of_a_static_member_names_its_instance():
+    membership = Membership(MembershipConfig("g", ("t",), group_instance_id="i"))
+    requests = [membership.next_request(0)]
+    membership.on_response(joined(leader="other"), 0)
+    requests.append(membership.next_request(0))
+    membership.on_response(SyncGroupResponse(assignment=assigned(0)), 0)
+    requests.append(membership.next_request(3_000))
+    kinds = [JoinGroupRequest, SyncGroupRequest, HeartbeatRequest]
+    assert [type(request) for request in requests] == kinds
+    assert [request.group_instance_id for request in requests if request] == ["i"] * 3
+
+
 def test_a_static_member_never_leaves():
     static = Membership(MembershipConfig("g", ("t",), group_instance_id="i"))
     static.on_response(joined(leader="other"), 0)
     assert not static.has_to_leave
     membership = stable()
     assert membership.leave_request(2).member_id == "me"
-    assert [one.member_id for one in membership.leave_request(5).members] == ["me"]
+    for version in (3, 5):
+        assert [one.member_id for one in membership.leave_request(version).members] == ["me"]
     membership.forget()
     assert not membership.has_to_leave
+    assert isinstance(membership.next_request(0), JoinGroupRequest), "nothing is waited for"
     assert not membership.may_commit
 
 
@@ -244,6 +281,13 @@ def test_partitions_are_assigned_as_other_clients_do(
         }
         found = ours(members, subscribed)
         assert {member: set(chosen) for member, chosen in found.items()} == expected
+
+
+@pytest.mark.parametrize("assign", [assign_range, assign_roundrobin])
+def test_the_order_in_which_topics_are_counted_changes_no_assignment(assign: Any):
+    members = [Subscriber("1", frozenset("ab")), Subscriber("2", frozenset("ab"))]
+    assert assign(members, {"b": 1, "a": 2}) == assign(members, {"a": 2, "b": 1})
+    assert assign(members, {"b": 2, "a": 1}) == assign(members, {"a": 1, "b": 2})
 
 
 def test_roundrobin_passes_members_over_that_do_not_read_a_topic():
