@@ -21,7 +21,10 @@ from fencepost.batch.records import (
     build_batch,
     read_batch,
     read_first,
+    read_payload,
     read_records,
+    read_rows,
+    read_rows_in_parts,
     record_bytes_max,
 )
 from fencepost.batch.validate import validate_produced
@@ -256,3 +259,32 @@ def test_a_flaw_before_the_limit_is_an_error():
     batch[HEADER_BYTES] = 0x7F  # the length of the first
     with pytest.raises(RecordError, match="record 0"):
         read_first(batch, 0, read_header(batch), max_items=2, max_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("rows_max", [1, 3, 10, 11])
+def test_rows_in_parts_are_the_rows(rows_max):
+    batch = build_batch([(b"k%d" % at, b"v" * at) for at in range(10)], timestamp_ms=7)
+    header = read_header(batch)
+    payload = read_payload(batch, 0, header)
+    parts = list(read_rows_in_parts(payload, header, rows_max))
+    assert all(len(part) == rows_max for part in parts[:-1])
+    assert [row for part in parts for row in part] == read_rows(payload, header)
+
+
+@pytest.mark.parametrize("rows_max", [1, 3, 9, 10, 11])
+@pytest.mark.parametrize("spoil", [lambda p: p + b"x", lambda p: p[:-1], lambda p: p[:-9]])
+def test_rows_in_parts_are_refused_as_the_rows_are(rows_max, spoil):
+    batch = build_batch([(b"k%d" % at, b"v" * 5) for at in range(10)], timestamp_ms=7)
+    header = read_header(batch)
+    payload = spoil(bytes(read_payload(batch, 0, header)))
+    with pytest.raises(RecordError) as whole:
+        read_rows(payload, header)
+    with pytest.raises(RecordError) as in_parts:
+        list(read_rows_in_parts(payload, header, rows_max))
+    assert str(in_parts.value) == str(whole.value)
+    assert in_parts.value.report == whole.value.report
+
+
+def test_an_empty_batch_has_one_empty_part():
+    header = read_header(build_batch([(b"k", b"v")], timestamp_ms=7))._replace(records_count=0)
+    assert list(read_rows_in_parts(b"", header, 5)) == [[]]

@@ -7,7 +7,9 @@ defaults, shared by a module. `running.call(function, ...)` runs something in th
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,19 @@ class RunningNode:
             self.call(self.node.stop)
         finally:
             self._thread.close()
+
+
+@contextlib.contextmanager
+def stopped_threads(running: RunningNode) -> Iterator[threading.Event]:
+    """The decompression threads wait until the block ends, or the yielded event is set."""
+    go_on = threading.Event()
+    pool = running.node.decompression
+    for executor in (pool._medium, pool._large):
+        executor.submit(go_on.wait, DEADLINE_S)
+    try:
+        yield go_on
+    finally:
+        go_on.set()
 
 
 @pytest.fixture

@@ -26,25 +26,13 @@ from fencepost.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsTop
 from fencepost.wire.api.produce import PartitionProduceData
 from fencepost.wire.errors import ErrorCode
 
-from ..waiting import DEADLINE_S, eventually
+from ..waiting import eventually
+from .conftest import stopped_threads
 from .topic_requests import batch, fetch, make_topic, produce, produce_request, values
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
 LARGE = b"x" * (2 * INLINE_BYTES_MAX)
 PRODUCE_KEY, VERSION = 0, 9
-
-
-@contextlib.contextmanager
-def stopped_threads(running):
-    """Both threads wait until the block ends, or the yielded event is set."""
-    go_on = threading.Event()
-    pool = running.node.decompression
-    for executor in (pool._medium, pool._large):
-        executor.submit(go_on.wait, DEADLINE_S)
-    try:
-        yield go_on
-    finally:
-        go_on.set()
 
 
 def answer_of(client):

@@ -13,7 +13,7 @@ from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.header import read_header
 from fencepost.batch.records import build_batch
 from fencepost.broker.group_host import GroupHost
-from fencepost.broker.group_shard import BATCHES_PER_TURN, GroupShard
+from fencepost.broker.group_shard import BATCHES_PER_READ, GroupShard
 from fencepost.broker.log_limit import BURST_LINES, NOTE_CHARACTERS
 from fencepost.machines.group import Decision
 from fencepost.machines.group.memory import MEMBER_BYTES
@@ -264,7 +264,7 @@ def test_a_shard_reads_what_others_wrote(node_factory: Callable[..., RunningNode
             )
 
         batches = [
-            *(build_batch([offset("g", number)]) for number in range(2 * BATCHES_PER_TURN + 3)),
+            *(build_batch([offset("g", number)]) for number in range(2 * BATCHES_PER_READ + 3)),
             build_batch(
                 [
                     (encode_key(ShareGroupMetadataKey(group_id="s")), b"\0\0 of early access"),
@@ -290,7 +290,7 @@ def test_a_shard_reads_what_others_wrote(node_factory: Callable[..., RunningNode
 
         running.call(append)
         reload(running, shard)
-        assert fetched(client, "g") == {("t", 0): 2 * BATCHES_PER_TURN + 2, ("t", 1): 77}
+        assert fetched(client, "g") == {("t", 0): 2 * BATCHES_PER_READ + 2, ("t", 1): 77}
         assert fetched(client, "done") == {("t", 0): 5}
         assert fetched(client, "gone") == fetched(client, "undone") == {}
         wanted = OffsetFetchRequestGroup(

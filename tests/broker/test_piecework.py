@@ -128,6 +128,18 @@ def test_the_work_of_a_client_that_has_left_is_dropped(bench: Bench) -> None:
     assert bench.done == []
 
 
+def test_one_that_fails_does_not_stop_those_behind_it(bench: Bench) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    bench.work.later(fail)
+    bench.begin("works", 3)
+    with pytest.raises(ZeroDivisionError):
+        bench.loop.turn()
+    while not bench.done:
+        bench.loop.turn()
+
+
 LONG = DescribeGroupsRequest(groups=["g" * 1000] * 100)
 
 

@@ -135,21 +135,34 @@ def read_rows(payload: Buffer, header: BatchHeader) -> list[Row]:
 
     For those who want the payload as well, or cannot afford a `Record` for each.
     """
-    kernels: Any = backend.kernels
-    if kernels is None:
-        report, rows = _read_rows_python(payload, header)
-    else:
-        report, rows = kernels.read_rows(
-            payload,
-            header.records_count,
-            header.base_offset,
-            header.last_offset_delta,
-            header.base_timestamp,
-            header.max_timestamp if header.is_log_append_time else None,
-        )
+    report, rows = _read_rows(payload, header, header.records_count)
     if report is not None:
         raise record_error(report, code=ErrorCode.CORRUPT_MESSAGE, offset=header.base_offset)
     return rows
+
+
+def read_rows_in_parts(payload: Buffer, header: BatchHeader, rows_max: int) -> Iterator[list[Row]]:
+    """The same, so many at a time: a few bytes can be millions of records.
+
+    A batch that is not sound raises BatchError when its first bad record comes.
+    """
+    done, pos = 0, 0
+    while True:
+        left = header.records_count - done
+        report, rows = _read_rows(memoryview(payload)[pos:], header, min(left, rows_max))
+        is_last = len(rows) == left
+        if report is not None and (is_last or report[0] != Flaw.BATCH_REST):
+            flaw, index, position, detail = report
+            raise record_error(
+                (flaw, done + index, pos + position, detail),
+                code=ErrorCode.CORRUPT_MESSAGE,
+                offset=header.base_offset,
+            )
+        yield rows
+        if is_last:
+            return
+        done += len(rows)
+        pos = len(payload) if report is None else pos + report[2]
 
 
 def read_first(
@@ -216,11 +229,30 @@ _Report = tuple[int, int, int, int]
 Row = tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
-def _read_rows_python(payload: Buffer, header: BatchHeader) -> tuple[_Report | None, list[Row]]:
+def _read_rows(
+    payload: Buffer, header: BatchHeader, count: int
+) -> tuple[_Report | None, list[Row]]:
+    kernels: Any = backend.kernels
+    if kernels is None:
+        return _read_rows_python(payload, header, count)
+    report, rows = kernels.read_rows(
+        payload,
+        count,
+        header.base_offset,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp if header.is_log_append_time else None,
+    )
+    return report, rows
+
+
+def _read_rows_python(
+    payload: Buffer, header: BatchHeader, count: int
+) -> tuple[_Report | None, list[Row]]:
     rows: list[Row] = []
     pos, end = 0, len(payload)
     try:
-        while len(rows) < header.records_count:
+        while len(rows) < count:
             row, pos = _read_row(payload, pos, end, header)
             rows.append(row)
         if pos != end:

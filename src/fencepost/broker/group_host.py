@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.group_shard import Decide, GroupShard, OnReply, Settings
+from fencepost.broker.piecework import Piecework
 from fencepost.broker.replicas import HostedPartition
 from fencepost.broker.topic_creation import OFFSETS_TOPIC
 from fencepost.machines.group import GroupConfig, GroupMemory, partition_for
@@ -38,6 +39,7 @@ class GroupHost:
         self._node = node
         self._settings = settings_of(node.config)
         self._shards: dict[int, GroupShard] = {}
+        self._loading = Piecework(node.ports.loop)
         self._closed = False
         node.metadata.on_image(self._image_changed)
 
@@ -96,7 +98,14 @@ class GroupHost:
         if hosted.topic != OFFSETS_TOPIC or self._closed:
             return
         self.lost_leadership(hosted)
-        shard = GroupShard(self._node.ports, hosted, self._settings, self._forget_missing_topics)
+        shard = GroupShard(
+            self._node.ports,
+            hosted,
+            self._settings,
+            self._loading,
+            self._node.decompression,
+            self._forget_missing_topics,
+        )
         self._shards[hosted.index] = shard
         shard.load()
 

@@ -2,8 +2,9 @@
 
 Theory of operation
 -------------------
-A shard *loads*: it reads its partition from start to end into a new coordinator, some batches per
-turn of the event loop, and waits until all it has read is committed. Until then its groups answer
+A shard *loads*: it reads its partition from start to end into a new coordinator, in pieces among
+those of all shards that load (`piecework`), and waits until all it has read is committed. Batches
+that grow large are decompressed by a thread, one of a shard at a time. Until then its groups answer
 COORDINATOR_LOAD_IN_PROGRESS. Then it is *active*: each decision's records go to the partition
 machine with acks=-1 and are applied at once; its replies leave when that write, and every write
 before it, is committed. A decision without records waits for the writes before it, so that no
@@ -24,20 +25,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import BatchHeader, read_header
-from fencepost.batch.records import build_batch, read_records
+from fencepost.batch.header import MAGIC, BatchHeader, read_header
+from fencepost.batch.records import Row, build_batch, read_batch, read_payload, read_rows_in_parts
+from fencepost.broker.decompression import Decompression
 from fencepost.broker.log_limit import LogLimit, cut
+from fencepost.broker.piecework import Piecework
 from fencepost.broker.ports import AsyncPorts
 from fencepost.broker.replicas import HostedPartition
 from fencepost.broker.timers import Timer
 from fencepost.log.errors import LogError
-from fencepost.machines.effects import Buffer
 from fencepost.machines.group import (
     Decision,
     GroupConfig,
@@ -60,8 +63,14 @@ from fencepost.wire.records.group import (
 
 log = logging.getLogger(__name__)
 
-BATCHES_PER_TURN: Final = 256
-"""Batches read per turn of the event loop while a shard loads."""
+BATCHES_PER_READ: Final = 256
+"""Batches read from the log at a time while a shard loads."""
+
+BYTES_PER_READ: Final = 1024 * 1024
+"""The same in bytes; the last batch may exceed it."""
+
+RECORDS_PER_PIECE: Final = 100
+"""Records applied at a time while a shard loads: some milliseconds."""
 
 LOAD_POLL_MS: Final = 10
 """How often a shard that has read everything looks whether it is committed."""
@@ -74,6 +83,7 @@ _RECORD_OVERHEAD_BYTES: Final = 32
 OnReply = Callable[[ErrorCode, Any], None]
 Decide = Callable[[GroupCoordinator, Any], Decision]
 _Item = tuple[bytes, bytes | None]
+_Pieces = Generator["Future[Any] | None", None, None]
 
 _FOR_CLIENTS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -108,9 +118,13 @@ class GroupShard:
         ports: AsyncPorts,
         hosted: HostedPartition,
         settings: Settings,
+        loading: Piecework,
+        decompression: Decompression,
         on_loaded: Callable[[GroupShard], None],
     ) -> None:
         self.hosted = hosted
+        self._loading = loading
+        self._decompression = decompression
         self._ports = ports
         self._settings = settings
         self._on_loaded = on_loaded
@@ -141,7 +155,7 @@ class GroupShard:
         self._coordinator = self._new_coordinator(self._coordinator)
         self._written = self._committed = 0
         self._next_offset = self.hosted.log.start_offset
-        self._ports.loop.call_soon(self._load_some, self._life)
+        self._ports.loop.call_soon(self._load_on, self._life)
 
     def close(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Stop answering; whoever waits hears `error`."""
@@ -165,58 +179,82 @@ class GroupShard:
             before.discard()
         return GroupCoordinator(self._settings.groups, self._settings.memory)
 
-    def _load_some(self, life: int) -> None:
+    def _load_on(self, life: int) -> None:
+        if life == self._life:
+            self._load_piece(life, self._read_to_the_end())
+
+    def _load_piece(self, life: int, pieces: _Pieces) -> None:
+        """One piece; the rest when it is its turn. Of an earlier life nothing is done any more."""
         if life != self._life:
             return
         try:
-            done = self._read_some()
+            future = next(pieces)
+        except StopIteration:
+            self._read_all(life)
         except (LogError, BatchError, DecodeError, OSError) as error:
             log.error("groups of %s cannot be loaded: %s", self.hosted.key, error)
             self.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        if not done:
-            self._ports.loop.call_soon(self._load_some, life)
-        elif self.hosted.machine.high_watermark >= self._next_offset:
+        else:
+            self._loading.later(lambda: self._load_piece(life, pieces), future)
+
+    def _read_all(self, life: int) -> None:
+        if self.hosted.machine.high_watermark >= self._next_offset:
             self._activate()
         else:
             # What a crash left unflushed has been read, and is not yet known to be kept.
-            self._load_timer = self._ports.timers.after(LOAD_POLL_MS, lambda: self._load_some(life))
+            self._load_timer = self._ports.timers.after(LOAD_POLL_MS, lambda: self._load_on(life))
 
-    def _read_some(self) -> bool:
-        """Apply some batches; whether the end of the log is reached."""
+    def _read_to_the_end(self) -> _Pieces:
+        """Apply every batch. Between two pieces the log may change: nothing of it is kept open."""
+        while batches := self._read_some():
+            for header, batch in batches:
+                yield from self._replay(header, batch)
+                self._next_offset = header.next_offset
+                yield None
+
+    def _read_some(self) -> list[tuple[BatchHeader, memoryview]]:
+        """The next batches; none at the end of the log."""
         source, end_offset = self.hosted.log, self.hosted.log.end_offset
-        if self._next_offset < source.start_offset:
-            self._next_offset = source.start_offset
-        batches = source.read_all_batches(self._next_offset, end_offset)
-        for header, batch in islice(batches, BATCHES_PER_TURN):
-            self._replay(header, batch)
-            self._next_offset = header.next_offset
-        if next(batches, None) is not None:
-            return False
-        self._next_offset = end_offset
-        return True
+        self._next_offset = max(self._next_offset, source.start_offset)
+        batches: list[tuple[BatchHeader, memoryview]] = []
+        size_bytes = 0
+        for header, batch in source.read_all_batches(self._next_offset, end_offset):
+            batches.append((header, batch))
+            size_bytes += len(batch)
+            if len(batches) == BATCHES_PER_READ or size_bytes >= BYTES_PER_READ:
+                return batches
+        if not batches:
+            self._next_offset = end_offset
+        return batches
 
-    def _replay(self, header: BatchHeader, batch: Buffer) -> None:
-        coordinator = self._coordinator
+    def _replay(self, header: BatchHeader, batch: memoryview) -> _Pieces:
         if header.is_control:
             for control in read_control(batch):
                 if control.type in (ControlType.COMMIT, ControlType.ABORT):
                     committed = control.type == ControlType.COMMIT
-                    coordinator.apply_transaction_end(header.producer_id, committed=committed)
+                    self._coordinator.apply_transaction_end(header.producer_id, committed=committed)
             return
         producer_id = header.producer_id if header.is_transactional else -1
-        for record in read_records(batch):
-            try:
-                key = decode_key(record.key or b"")
-            except UnknownRecordTypeError as error:
-                log.debug("%s at %d: %s", self.hosted.key, record.offset, error)
-                continue
-            if not coordinator.keeps(key):
-                # Of a group of another kind. Its value may be of a version we have never heard of.
-                log.debug("%s at %d: skipped %r", self.hosted.key, record.offset, key)
-                continue
-            value = None if record.value is None else decode_value(key, record.value)
-            coordinator.apply(key, value, producer_id=producer_id)
+        parts = yield from self._decompression.inline_or_run(partial(_parts_of, header, batch))
+        for rows in parts:
+            for offset, _, _, key, value, _ in rows:
+                self._replay_record(offset, key or b"", value, producer_id)
+            yield None
+
+    def _replay_record(
+        self, offset: int, key_data: bytes, value_data: bytes | None, producer_id: int
+    ) -> None:
+        try:
+            key = decode_key(key_data)
+        except UnknownRecordTypeError as error:
+            log.debug("%s at %d: %s", self.hosted.key, offset, error)
+            return
+        if not self._coordinator.keeps(key):
+            # Of a group of another kind. Its value may be of a version we have never heard of.
+            log.debug("%s at %d: skipped %r", self.hosted.key, offset, key)
+            return
+        value = None if value_data is None else decode_value(key, value_data)
+        self._coordinator.apply(key, value, producer_id=producer_id)
 
     def _activate(self) -> None:
         self._load_timer = None
@@ -361,6 +399,17 @@ class GroupShard:
             _, on_reply, reply = self._held.popleft()
             self._unanswered.pop(on_reply, None)
             _tell(on_reply, ErrorCode.NONE, reply)
+
+
+def _parts_of(header: BatchHeader, batch: memoryview, max_bytes: int) -> Iterable[Sequence[Row]]:
+    """Decompress a batch now, and make its records later, some at a time. Any thread. BatchError.
+
+    Its CRC was looked at when it was read.
+    """
+    if header.magic != MAGIC:
+        return [read_batch(batch, 0, header, max_decompressed_bytes=max_bytes)]
+    payload = read_payload(batch, 0, header, max_bytes)
+    return read_rows_in_parts(payload, header, RECORDS_PER_PIECE)
 
 
 def _tell(on_reply: OnReply, error: ErrorCode, reply: Any) -> None:

@@ -28,8 +28,9 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from fencepost.broker.registry import Pieces, RequestContext
 
@@ -55,7 +56,7 @@ class _Work:
 
 
 class Piecework:
-    """The handlers of one listener that are at work."""
+    """What is at work: the handlers of one listener, or the shards that load."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -71,25 +72,30 @@ class Piecework:
         """Whether handlers wait for their turn."""
         return bool(self._ready)
 
-    def later(self, callback: Callable[[], None]) -> None:
-        """Call back when it is the turn of what comes now."""
-        self._put(callback)
+    def later(self, callback: Callable[[], None], after: Future[Any] | None = None) -> None:
+        """Call back when it is the turn of what comes now, or when `after` is done."""
+        if after is None:
+            self._put(callback)
+        else:
+            after.add_done_callback(lambda _: self._wake(callback))
 
     def _turn(self) -> None:
         """Work on the first in the queue, and on those behind it while there is time."""
         self._is_scheduled = False
         turn_ends = perf_counter() + TURN_S
-        while self._ready:
-            work = self._ready.popleft()
-            if not isinstance(work, _Work):
-                work()
-            elif work.context.disconnected:
-                work.pieces.close()
-            elif self._advance(work, turn_ends):
-                work.on_done()
-            if perf_counter() >= turn_ends:
-                break
-        self._schedule()
+        try:
+            while self._ready:
+                work = self._ready.popleft()
+                if not isinstance(work, _Work):
+                    work()
+                elif work.context.disconnected:
+                    work.pieces.close()
+                elif self._advance(work, turn_ends):
+                    work.on_done()
+                if perf_counter() >= turn_ends:
+                    break
+        finally:  # what one fails with is not the trouble of those behind it
+            self._schedule()
 
     def _advance(self, work: _Work, turn_ends: float) -> bool:
         """Work until the time is up or a thread has to be waited for; whether it is done."""
@@ -113,7 +119,7 @@ class Piecework:
         self._put(work)
         return False
 
-    def _wake(self, work: _Work) -> None:
+    def _wake(self, work: _Work | Callable[[], None]) -> None:
         """A thread is done with what was waited for; called in the thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._put, work)

@@ -1,0 +1,181 @@
+"""A shard of the group coordinator loads while other clients are served, however large its log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fencepost.batch.header import read_header
+from fencepost.batch.records import build_batch
+from fencepost.broker import group_shard, piecework
+from fencepost.broker.decompression import INLINE_BYTES_MAX
+from fencepost.broker.group_shard import RECORDS_PER_PIECE, GroupShard
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.group import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
+
+from ..waiting import eventually
+from .conftest import RunningNode, stopped_threads
+from .group_requests import coordinated, fetched, shard_of
+from .topic_requests import batch, make_topic, produce
+
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def committed(partition: int, offset: int, metadata: str = "") -> tuple[bytes, bytes]:
+    """The record of a commit for topic t by group g."""
+    key = OffsetCommitKey(group="g", topic="t", partition=partition)
+    value = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=1)
+    return encode_key(key), encode_value(value, 3)
+
+
+def large(*records: tuple[bytes, bytes]) -> bytes:
+    """A batch with these records that grows beyond what the event loop decompresses."""
+    padding = committed(9, 0, "x" * 10_000)
+    rest = [padding] * (INLINE_BYTES_MAX // 10_000 + 1)
+    return bytes(build_batch([*records, *rest], timestamp_ms=1, compression="zstd"))
+
+
+def append(running: RunningNode, shard: GroupShard, *batches: bytes) -> None:
+    """Write into the shard's partition, behind the shard's back."""
+
+    def write() -> None:
+        for data in batches:
+            shard.hosted.log.append_as_leader(bytearray(data), read_header(data), 0, 1)
+        running.node.ports.request_flush(shard.hosted.key)
+
+    running.call(write)
+
+
+def load(running: RunningNode, shard: GroupShard) -> None:
+    """Begin to load again."""
+
+    def again() -> None:
+        shard.close()
+        shard.load()
+
+    running.call(again)
+
+
+def waits_for_a_thread(running: RunningNode) -> Callable[[], bool]:
+    """Whether a batch waits for the first decompression thread."""
+    return lambda: running.node.decompression._medium._work_queue.qsize() > 0
+
+
+def loaded(running: RunningNode, shard: GroupShard) -> None:
+    eventually(lambda: running.call(lambda: shard.state) is ErrorCode.NONE, "loading")
+
+
+@pytest.fixture
+def running(node_factory: Callable[..., RunningNode]) -> RunningNode:
+    return node_factory(offsets_topic_num_partitions=1)
+
+
+@pytest.fixture
+def shard(running: RunningNode) -> GroupShard:
+    with running.connect() as client:
+        coordinated(client)
+        make_topic(client, partitions=10, name="t")
+    return shard_of(running, "g")
+
+
+def test_others_are_served_while_a_large_batch_is_loaded(
+    running: RunningNode, shard: GroupShard
+) -> None:
+    before = build_batch([committed(0, 1), committed(1, 1)], timestamp_ms=1)
+    behind = build_batch([committed(1, 3)], timestamp_ms=1)
+    with running.connect() as client:
+        topic = make_topic(client)
+        append(running, shard, before, large(committed(0, 2), committed(1, 2)), behind)
+        with stopped_threads(running) as go_on:
+            load(running, shard)
+            eventually(waits_for_a_thread(running), "the large batch")
+            for number in range(10):
+                assert produce(client, topic, batch(b"a")).base_offset == number
+            assert running.call(lambda: shard.state) == LOADING
+            go_on.set()
+            loaded(running, shard)
+        assert fetched(client, "g") == {("t", 0): 2, ("t", 1): 3, ("t", 9): 0}
+
+
+def test_a_thread_that_ends_after_loading_began_anew_changes_nothing(
+    running: RunningNode, shard: GroupShard
+) -> None:
+    append(running, shard, large(committed(0, 2)), build_batch([committed(0, 3)], timestamp_ms=1))
+    applied: list[Any] = []
+    replay = shard._replay_record
+    shard._replay_record = lambda *said: (applied.append(said), replay(*said))  # type: ignore
+    with stopped_threads(running) as go_on, running.connect() as client:
+        for _ in range(5):
+            load(running, shard)
+            eventually(waits_for_a_thread(running), "the large batch")
+        go_on.set()
+        loaded(running, shard)
+        assert fetched(client, "g") == {("t", 0): 3, ("t", 9): 0}
+    records = running.call(lambda: shard.hosted.log.end_offset)
+    assert len(applied) == records, "each once, by the last life"
+
+
+def test_a_thread_that_ends_after_leadership_is_lost_changes_nothing(
+    running: RunningNode, shard: GroupShard
+) -> None:
+    append(running, shard, large(committed(0, 2)))
+    with stopped_threads(running) as go_on:
+        load(running, shard)
+        eventually(waits_for_a_thread(running), "the large batch")
+        running.call(running.node.groups.lost_leadership, shard.hosted)
+        go_on.set()
+        done = threading.Event()
+        running.node.decompression._medium.submit(done.set)
+        eventually(done.is_set, "the thread")
+    for _ in range(10):
+        assert running.call(lambda: shard.state) == ErrorCode.NOT_COORDINATOR
+    assert running.call(lambda: shard._coordinator.durable_view()) == ({}, {})
+
+
+def test_a_large_batch_that_does_not_decompress_takes_the_groups_out_of_service(
+    running: RunningNode, shard: GroupShard
+) -> None:
+    data = bytearray(large(committed(0, 2)))
+    data[-40:] = bytes(40)
+    append(running, shard, data)
+    load(running, shard)
+    refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    eventually(lambda: running.call(lambda: shard.state) is refused, "giving up")
+
+
+def test_a_few_bytes_that_are_many_records_are_applied_in_pieces(
+    running: RunningNode, shard: GroupShard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piecework, "TURN_S", 0.0)
+    count = 30 * RECORDS_PER_PIECE
+    append(running, shard, build_batch([committed(0, 1)] * count, timestamp_ms=1))
+    applied = [0]
+    most = [0]
+
+    def noted(self: GroupShard, *said: Any) -> None:
+        applied[0] += 1
+        most[0] = max(most[0], applied[0])
+
+    def tick() -> None:
+        applied[0] = 0
+        if shard.state is not ErrorCode.NONE:
+            running.node.ports.loop.call_soon(tick)
+
+    monkeypatch.setattr(group_shard.GroupShard, "_replay_record", noted)
+
+    def again() -> None:
+        shard.close()
+        shard.load()
+        tick()
+
+    running.call(again)
+    loaded(running, shard)
+    assert 0 < most[0] <= 2 * RECORDS_PER_PIECE, "in one turn of the event loop"
