@@ -8,6 +8,7 @@ in each partition.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from fencepost.broker.registry import Pieces, RequestContext, handles
@@ -27,6 +28,7 @@ from fencepost.wire.api.offset_fetch import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
+PARTITIONS_PER_PIECE: Final = 500
 TOP_LEVEL_ERROR_FROM: Final = 2
 GROUPS_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
@@ -37,15 +39,42 @@ _FOR_CLIENTS: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDI
 
 @handles(OffsetFetchRequest, versions="1-10")
 def handle(context: RequestContext, request: OffsetFetchRequest) -> Pieces:
-    """Ask each group's coordinator; answer when all have answered."""
+    """Ask each group's coordinator, some partitions at a time; answer when all have answered."""
     groups = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
     job = _FetchJob(context, groups)
     for position, group in enumerate(groups):
-        job.ask(position, group, request.require_stable)
-        yield None
-    if not groups:
-        return OffsetFetchResponse()
+        for part in _parts_of(group):
+            job.ask(position, part, request.require_stable)
+            yield None
+    job.finish_one()
     return None
+
+
+def _parts_of(group: OffsetFetchRequestGroup) -> Iterator[OffsetFetchRequestGroup]:
+    """The group with so many partitions at a time; a topic with more of them has parts alone."""
+    if group.topics is None:
+        yield group
+        return
+    topics: list[OffsetFetchRequestTopics] = []
+    room = PARTITIONS_PER_PIECE
+    for topic in group.topics:
+        indexes = topic.partition_indexes
+        if topics and room <= len(indexes):
+            yield OffsetFetchRequestGroup(group_id=group.group_id, topics=topics)
+            topics, room = [], PARTITIONS_PER_PIECE
+        if len(indexes) <= PARTITIONS_PER_PIECE:
+            topics.append(topic)
+            room -= 1 + len(indexes)
+            continue
+        for start in range(0, len(indexes), PARTITIONS_PER_PIECE):
+            some = OffsetFetchRequestTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_indexes=indexes[start : start + PARTITIONS_PER_PIECE],
+            )
+            yield OffsetFetchRequestGroup(group_id=group.group_id, topics=[some])
+    if topics or not group.topics:
+        yield OffsetFetchRequestGroup(group_id=group.group_id, topics=topics)
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -67,41 +96,60 @@ class _FetchJob:
 
     def __init__(self, context: RequestContext, groups: list[OffsetFetchRequestGroup]) -> None:
         self._context = context
+        self._groups = groups
         self._answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
-        self._outstanding = len(groups)
+        self._by_id = context.api_version >= TOPIC_IDS_FROM
+        self._outstanding = 1  # and the handler, which has not asked everything yet
 
-    def ask(self, position: int, group: OffsetFetchRequestGroup, require_stable: bool) -> None:
-        """Have the group's coordinator look up its offsets."""
+    def ask(self, position: int, part: OffsetFetchRequestGroup, require_stable: bool) -> None:
+        """Have the group's coordinator look up these offsets of it."""
         context = self._context
         unknown: list[OffsetFetchResponseTopics] = []
-        asked = group
-        if context.api_version >= TOPIC_IDS_FROM and group.topics is not None:
-            asked, unknown = _resolve(context.node.image, group)
+        if self._by_id and part.topics is not None:
+            part, unknown = _resolve(context.node.image, part)
 
         def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
-            return coordinator.decide_offset_fetch(asked, require_stable, token)
+            return coordinator.decide_offset_fetch(part, require_stable, token)
 
         def on_reply(error: ErrorCode, answer: OffsetFetchResponseGroup | None) -> None:
             if answer is None:
-                answer = self._refused(group, _FOR_CLIENTS.get(error, error))
+                self._refuse(position, _FOR_CLIENTS.get(error, error))
             else:
                 answer.topics += unknown
-                if context.api_version >= TOPIC_IDS_FROM:
+                if self._by_id:
                     _name_by_id(context.node.image, answer)
+                self._add(position, answer)
+            self.finish_one()
+
+        self._outstanding += 1
+        context.node.groups.submit(part.group_id, decide, on_reply)
+
+    def _add(self, position: int, answer: OffsetFetchResponseGroup) -> None:
+        """Add the answer to a part of the group; a topic may go on in it."""
+        before = self._answers[position]
+        if before is None:
             self._answers[position] = answer
-            self._outstanding -= 1
-            if self._outstanding == 0:
-                context.reply(self._response())
+        elif not before.error_code and answer.topics:
+            last, first = before.topics[-1:], answer.topics[0]
+            if last and (last[0].name, last[0].topic_id) == (first.name, first.topic_id):
+                last[0].partitions += first.partitions
+                del answer.topics[0]
+            before.topics += answer.topics
 
-        context.node.groups.submit(group.group_id, decide, on_reply)
+    def finish_one(self) -> None:
+        """A part, or the handler, is done."""
+        self._outstanding -= 1
+        if self._outstanding == 0:
+            self._context.reply(self._response())
 
-    def _refused(
-        self, group: OffsetFetchRequestGroup, error: ErrorCode
-    ) -> OffsetFetchResponseGroup:
-        answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=int(error))
-        if self._context.api_version < TOP_LEVEL_ERROR_FROM:
-            answer.topics = [_no_offsets(topic, error) for topic in group.topics or ()]
-        return answer
+    def _refuse(self, position: int, error: ErrorCode) -> None:
+        """A part's error is that of the whole group, and the first one counts."""
+        group, before = self._groups[position], self._answers[position]
+        if before is None or not before.error_code:
+            answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=int(error))
+            if self._context.api_version < TOP_LEVEL_ERROR_FROM:
+                answer.topics = [_no_offsets(topic, error) for topic in group.topics or ()]
+            self._answers[position] = answer
 
     def _response(self) -> OffsetFetchResponse:
         answers = [answer for answer in self._answers if answer is not None]
