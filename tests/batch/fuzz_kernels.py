@@ -1,4 +1,4 @@
-"""Feeds the compiled kernels rubbish: `python fuzz_kernels.py KERNELS.so SEED SECONDS`.
+"""Feeds the compiled kernels rubbish: `python -m tests.batch.fuzz_kernels KERNELS.so SEED SECONDS`.
 
 Run by `test_sanitized` under AddressSanitizer, which ends the process at the first byte that is
 read or written out of bounds. Input buffers come from malloc at their exact size, so that nothing
@@ -7,20 +7,14 @@ lies behind them by chance.
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from batch.samples import RECORDS, build, wrap
 from fencepost.batch import backend
 from fencepost.batch.columns import decode_columns, encode_columns, partition_columns
 from fencepost.batch.errors import BatchError
@@ -28,20 +22,14 @@ from fencepost.batch.header import HEADER_BYTES, stamp_crc
 from fencepost.batch.records import BatchBuilder, read_records
 from fencepost.batch.validate import validate_produced
 
+from .. import sanitized
+from .samples import RECORDS, build, wrap
+
 PAYLOAD = bytes(build(RECORDS)[HEADER_BYTES:])
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 ROUNDS_MIN = 2_000
 """What a run is worth must not hang on how busy the machine is."""
-
-
-def load(path: str) -> Any:
-    """The kernels built at `path`, in place of those that are installed."""
-    spec = importlib.util.spec_from_file_location("fencepost.batch._kernels", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def hostile_blob(rng: random.Random) -> bytes:
@@ -121,7 +109,7 @@ def write_some(rng: random.Random) -> None:
 
 def main() -> None:
     """Fuzz until the time is over, but not less than ROUNDS_MIN, and say how much was done."""
-    backend.kernels = load(sys.argv[1])
+    backend.kernels = sanitized.load("fencepost.batch._kernels", sys.argv[1])
     rng = random.Random(int(sys.argv[2]))
     deadline = time.monotonic() + float(sys.argv[3])
     rounds = sound = 0
