@@ -16,6 +16,7 @@ from fencepost.broker.held import (
     SHARE,
     SMALLEST_ROOM_BYTES,
     STALLED_S,
+    WAITING_BYTES_MAX,
     Held,
 )
 
@@ -69,6 +70,7 @@ class Client:
     output_stalled_since: float | None = None
     incoming_bytes: int = 0
     outgoing_bytes: int = 0
+    held_bytes: int = 0
     reasons: list[str] = field(default_factory=list)
 
     def give_way(self, reason: str) -> None:
@@ -76,7 +78,8 @@ class Client:
         self.incoming_rate = self.output_stalled_since = None
         self.held.add_incoming(-self.incoming_bytes)
         self.held.add_outgoing(-self.outgoing_bytes)
-        self.incoming_bytes = self.outgoing_bytes = 0
+        self.held.add_waiting(-self.held_bytes)
+        self.incoming_bytes = self.outgoing_bytes = self.held_bytes = 0
 
 
 class Bench:
@@ -100,6 +103,12 @@ class Bench:
         )
         self.clients.append(client)
         self.held.add_outgoing(size_bytes)
+        return client
+
+    def waiter(self, name: str, size_bytes: int) -> Client:
+        client = Client(self.held, name, held_bytes=size_bytes)
+        self.clients.append(client)
+        self.held.add_waiting(size_bytes)
         return client
 
     @property
@@ -219,3 +228,34 @@ def test_an_answer_is_always_offered_the_least(bench: Bench, over_bytes: int) ->
     """However much is held: a client that reads must come on."""
     bench.held.add_outgoing(OUTGOING_BYTES_MAX + over_bytes)
     assert bench.held.room() == SMALLEST_ROOM_BYTES
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+def test_the_client_whose_waiting_requests_take_the_most_is_disconnected(bench: Bench) -> None:
+    half = WAITING_BYTES_MAX // 2
+    bench.waiter("little", 1000)
+    bench.waiter("most", half)
+    bench.waiter("less", half - 1000)
+    assert bench.disconnected == [], "at the bound itself"
+    bench.waiter("last", 1)
+    assert bench.disconnected == ["most"]
+    (reason,) = bench.clients[1].reasons
+    assert str(WAITING_BYTES_MAX + 1) in reason and str(half) in reason
+    assert bench.held.waiting_bytes == half + 1
+
+
+def test_who_asks_for_too_much_alone_is_disconnected_itself(bench: Bench) -> None:
+    bench.waiter("little", 1000)
+    bench.waiter("much", WAITING_BYTES_MAX)
+    assert bench.disconnected == ["much"]
+    assert bench.held.waiting_bytes == 1000
+
+
+def test_an_answer_that_leaves_makes_nobody_disconnect(bench: Bench) -> None:
+    much = bench.waiter("much", 0)
+    much.held_bytes = WAITING_BYTES_MAX + 10
+    bench.held.waiting_bytes = much.held_bytes
+    bench.held.add_waiting(-1)
+    assert bench.disconnected == []

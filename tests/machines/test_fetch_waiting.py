@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from fencepost.machines.fetch import PendingFetch, PendingFetches
+
+
+class Share:
+    """What a fetch wants of a partition."""
 
 
 class Log:
@@ -85,6 +90,25 @@ def test_a_partition_that_is_gone_completes_all() -> None:
     assert tokens(fetches.gone("a")) == ["t"]
     assert fetches.gone("a") == []
     assert len(fetches) == 1
+
+
+@pytest.mark.parametrize("end", ["cancelled", "complete"])
+def test_a_fetch_that_is_gone_is_kept_by_no_deadline(end: str) -> None:
+    """A client may wait for days, for thousands of partitions, leave, and come again."""
+    fetches = PendingFetches[str]()
+    share = Share()
+    kept = weakref.ref(share)
+    fetch = PendingFetch("t", {"a": share, "b": share}, 1, 1 << 40)
+    del share
+    fetches.add(fetch)
+    if end == "cancelled":
+        assert fetches.cancel(fetch)
+    else:
+        assert fetches.gone("a") == [fetch]
+    assert kept() is not None
+    del fetch
+    assert kept() is None
+    assert fetches.next_deadline_ms() is None
 
 
 def test_deadlines() -> None:

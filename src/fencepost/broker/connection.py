@@ -17,7 +17,9 @@ Bounds. Dispatching stops, and reading with it, while any of these is reached:
 
 * `MAX_REQUESTS_IN_FLIGHT` requests without an answer,
 * `MAX_FRAME_BYTES_IN_FLIGHT` bytes of such requests,
-* `OUTPUT_HIGH_WATER_BYTES` of output the client has not taken.
+* `OUTPUT_HIGH_WATER_BYTES` of output the client has not taken,
+* `HELD_HIGH_WATER_BYTES` that waiting requests have taken up besides their frames (`hold`), with
+  the answers that are known and wait behind them.
 
 So what a connection holds is at most one frame (`socket.request.max.bytes`), these bounds, and one
 response over the high water; `held` bounds the sum over all connections. A request may have
@@ -40,9 +42,9 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.piecework import TURN_S
 from fencepost.broker.refusals import MIN_FRAME_BYTES, explain_length
-from fencepost.broker.registry import API_VERSIONS_KEY, Pieces, RequestContext, Route
+from fencepost.broker.registry import API_VERSIONS_KEY, Pieces, RequestContext
+from fencepost.broker.remembered_headers import RememberedHeaders
 from fencepost.wire.errors import DecodeError
-from fencepost.wire.frame import read_request_header
 from fencepost.wire.message import Message
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ Buffer = bytes | bytearray | memoryview
 MAX_REQUESTS_IN_FLIGHT = 64
 MAX_FRAME_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 OUTPUT_HIGH_WATER_BYTES = 1024 * 1024
+HELD_HIGH_WATER_BYTES = 16 * 1024 * 1024
 SCRATCH_SIZE_BYTES = 256 * 1024
 SMALL_FRAME_BYTES = 64 * 1024
 """A tail up to this size is kept as it is; a longer one moves to a buffer of its own."""
@@ -66,7 +69,6 @@ SMALL_OUTPUT_BYTES = 32 * 1024
 TRANSPORT_CHUNK_BYTES = 64 * 1024
 """What the transport is given, to be told when the socket takes bytes again."""
 WRITEV_PARTS = 512
-REMEMBERED_HEADER_BYTES = 256
 YOUNGEST_FRAME_S = 0.1
 """A frame's rate is not told before it is so old."""
 
@@ -104,10 +106,11 @@ class Connection(asyncio.BufferedProtocol):
         self._waits = False  # too many connections came at once
         self._waits_for_turn = False  # a long frame waits while others are at work
         self._has_turn = False
-        self._headers: dict[tuple[int, int], tuple[bytes, str | None]] = {}
+        self._headers = RememberedHeaders()
         # out
         self._waiting: deque[RequestContext] = deque()
         self._waiting_bytes = 0
+        self._held_bytes = 0
         self._out: deque[Buffer] = deque()
         self._out_bytes = 0
         self._out_moved = 0.0
@@ -138,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
         self._drop_out()
         self._drop_own()
         self._set_tail(b"")
+        self._drop_held()
         for context in waiting:
             context.abandoned()
         if self.accepted:
@@ -170,6 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         self._drop_out()
         self._drop_own()
         self._set_tail(b"")
+        self._drop_held()
         self.abort()
 
     def hang_up(self) -> None:
@@ -204,6 +209,11 @@ class Connection(asyncio.BufferedProtocol):
     def room_bytes(self) -> int:
         """How large an answer should be at most, if that can be chosen."""
         return self._listener.held.room()
+
+    @property
+    def held_bytes(self) -> int:
+        """What requests without an answer, and answers that wait behind them, take."""
+        return self._held_bytes
 
     @property
     def output_stalled_since(self) -> float | None:
@@ -377,11 +387,7 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse_version(context)
             return
         try:
-            known = self._headers.get((api_key, version))
-            if known is not None and frame[8 : (body_start := len(known[0]) + 8)] == known[0]:
-                context.client_id = known[1]
-            else:
-                context.client_id, body_start = self._read_header(frame, route, version)
+            context.client_id, body_start = self._headers.read(frame, route, version)
             # What is left over is passed over, as Kafka does: librdkafka (2.16) sends three bytes
             # too many with Metadata v13 when it asks for all topics.
             request, _ = route.request_class.read(
@@ -406,18 +412,6 @@ class Connection(asyncio.BufferedProtocol):
         """A handler that worked in pieces is through: on to what came behind its request."""
         self._at_work = False
         self.flush()
-
-    def _read_header(self, frame: memoryview, route: Route, version: int) -> tuple[str | None, int]:
-        """The client id, and where the body starts.
-
-        A client says the same about itself in every request: what follows the correlation id is
-        remembered, and read again only when it differs. Routes bound how much is remembered, and
-        `REMEMBERED_HEADER_BYTES` how long each may be.
-        """
-        header, body_start = read_request_header(frame, cls=route.request_class)
-        if body_start - 8 <= REMEMBERED_HEADER_BYTES:
-            self._headers[route.api_key, version] = (bytes(frame[8:body_start]), header.client_id)
-        return header.client_id, body_start
 
     def _refuse_version(self, context: RequestContext) -> None:
         """Hang up, except on ApiVersions, whose v0 answer every client can read (KIP-511)."""
@@ -445,6 +439,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._waits_for_turn
             or len(self._waiting) >= MAX_REQUESTS_IN_FLIGHT
             or self._waiting_bytes > MAX_FRAME_BYTES_IN_FLIGHT
+            or self._held_bytes > HELD_HIGH_WATER_BYTES
             or self._out_bytes > OUTPUT_HIGH_WATER_BYTES
         )
 
@@ -473,11 +468,25 @@ class Connection(asyncio.BufferedProtocol):
     def settled(self, context: RequestContext) -> None:
         """An answer is known: send it, and those behind it that are known, if it is its turn."""
         waiting = self._waiting
-        if self.closed or not waiting or not waiting[0].answered:
+        if self.closed or not waiting:
+            return
+        if context is not waiting[0]:
+            context.hold(context.answer_bytes)
+        if not waiting[0].answered:
             return
         self._drain()
         if not self._dispatching:
             self._listener.flush_soon(self)
+
+    def hold(self, size_bytes: int) -> None:
+        """A request that waits takes so much more (or less) memory; may cost the connection."""
+        if not self.closed:
+            self._held_bytes += size_bytes
+            self._listener.held.add_waiting(size_bytes)
+
+    def _drop_held(self) -> None:
+        self._listener.held.add_waiting(-self._held_bytes)
+        self._held_bytes = 0
 
     def _drain(self) -> None:
         """Move answers whose turn has come to the output, up to its high water."""
@@ -494,6 +503,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 context = waiting.popleft()
                 self._waiting_bytes -= context.frame_size_bytes
+                context.release()
                 self._put(context)
         finally:
             self._draining = False

@@ -14,6 +14,10 @@ there are bounds on the sums, too:
   bound is passed all the same, clients that took nothing for `STALLED_S` are hung up on, those that
   have stalled the longest first.
 
+* Waiting: what requests have become that are not answered yet (a Fetch that waits has an object
+  for every partition), and answers that are known and wait behind another. The client whose
+  requests take the most is hung up on when all of them take more than `WAITING_BYTES_MAX`.
+
 The sums count buffers by their size, not what Python needs around them.
 """
 
@@ -25,6 +29,7 @@ from typing import Final, Protocol
 
 INCOMING_FRAMES: Final = 4
 OUTGOING_BYTES_MAX: Final = 256 * 1024 * 1024
+WAITING_BYTES_MAX: Final = 256 * 1024 * 1024
 SMALLEST_ROOM_BYTES: Final = 64 * 1024
 SHARE: Final = 4
 """An answer is offered one part in so many of the room that is left."""
@@ -45,6 +50,11 @@ class Holder(Protocol):
         """The loop's time at which the client last took output; None if there is none to take."""
         ...
 
+    @property
+    def held_bytes(self) -> int:
+        """What requests without an answer, and answers that wait behind them, take."""
+        ...
+
     def give_way(self, reason: str) -> None:
         """Hang up at once, dropping what is held, with a log line."""
         ...
@@ -63,6 +73,7 @@ class Held:
         self._holders = holders
         self.incoming_bytes = 0
         self.outgoing_bytes = 0
+        self.waiting_bytes = 0
         self.incoming_bytes_max = INCOMING_FRAMES * max_frame_bytes
         self.outgoing_bytes_max = OUTGOING_BYTES_MAX
         self._relief: asyncio.TimerHandle | None = None
@@ -78,6 +89,17 @@ class Held:
         self.outgoing_bytes += size_bytes
         if self.outgoing_bytes > self.outgoing_bytes_max and self._relief is None:
             self._relief = self._loop.call_later(RELIEVE_EVERY_S, self._relieve)
+
+    def add_waiting(self, size_bytes: int) -> None:
+        """Requests that wait take so much more (or less); may make room."""
+        self.waiting_bytes += size_bytes
+        if size_bytes > 0 and self.waiting_bytes > WAITING_BYTES_MAX:
+            most = max(self._holders(), key=lambda holder: holder.held_bytes)
+            most.give_way(
+                f"requests of all clients that wait for their answers take {self.waiting_bytes}"
+                f" bytes, more than {WAITING_BYTES_MAX}, and those of this one the most:"
+                f" {most.held_bytes}"
+            )
 
     def room(self) -> int:
         """How large an answer should be at most, if that can be chosen, in bytes."""

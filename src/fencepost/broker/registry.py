@@ -165,6 +165,10 @@ class Replier(Protocol):
         """The context's answer is known."""
         ...
 
+    def hold(self, size_bytes: int) -> None:
+        """A request takes so much more (or less) memory until it is answered."""
+        ...
+
     def close(self, reason: str) -> None:
         """Hang up, with one log line."""
         ...
@@ -175,6 +179,7 @@ class RequestContext:
 
     __slots__ = (
         "_gone",
+        "_held_bytes",
         "_make",
         "_on_disconnect",
         "_parts",
@@ -208,6 +213,7 @@ class RequestContext:
         self.frame_size_bytes = frame_size_bytes
         self.answered = False
         self._gone = False
+        self._held_bytes = 0
         self._parts: list[Buffer] | None = None
         self._make: Callable[[], Message] | None = None
         self._pieces: Pieces | None = None
@@ -237,6 +243,27 @@ class RequestContext:
     def room_bytes(self) -> int:
         """How large an answer should be at most, if that can be chosen: memory may be short."""
         return self.connection.room_bytes
+
+    @property
+    def answer_bytes(self) -> int:
+        """What the encoded answer takes; 0 as long as there is none."""
+        return 0 if self._parts is None else sum(map(len, self._parts))
+
+    def hold(self, size_bytes: int) -> None:
+        """The request takes so much memory until its answer leaves, besides its frame.
+
+        Clients whose requests take the most are hung up on when all of them take too much
+        (`broker.held`), so it may be this one.
+        """
+        if size_bytes and not self._gone:
+            self._held_bytes += size_bytes
+            self.connection.hold(size_bytes)
+
+    def release(self) -> None:
+        """For the connection: the answer leaves."""
+        held_bytes, self._held_bytes = self._held_bytes, 0
+        if held_bytes:
+            self.connection.hold(-held_bytes)
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call `callback` if the client leaves before the answer: stop waiting on its behalf."""
@@ -284,6 +311,7 @@ class RequestContext:
     def abandoned(self) -> None:
         """The connection is gone: tell whoever asked to know."""
         self.answered = self._gone = True
+        self._parts = self._make = self._pieces = None  # they may refer back to this context
         callback, self._on_disconnect = self._on_disconnect, None
         if callback is not None:
             callback()

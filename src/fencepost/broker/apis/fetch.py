@@ -54,6 +54,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PARTITIONS_PER_PIECE = 50
+PARTITION_BYTES = 512
+"""What a fetch takes for each of its partitions until it is answered."""
 TOPIC_IDS_FROM = 13
 FOLLOWERS_SERVE_FROM = 11
 ZSTD_FROM = 10
@@ -77,6 +79,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Pieces:
     replica_id = (
         request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
     )
+    context.hold(PARTITION_BYTES * sum(len(topic.partitions) for topic in request.topics))
     wanted = yield from _wanted(request, by_id)
     session = context.node.fetches.sessions.begin(
         request.session_id if version >= SESSIONS_FROM else 0,
@@ -93,6 +96,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Pieces:
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=int(session))
+    context.hold(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
     return (yield from _Fetch(context, request, session, replica_id).begin())
 
 
@@ -214,8 +218,9 @@ class _Fetch:
             self._context.reply_in_pieces(self._respond())
 
     def _abandon(self) -> None:
-        if self._parked is not None:
-            self._context.node.fetches.cancel(self._parked)
+        parked, self._parked = self._parked, None  # each refers to the other
+        if parked is not None:
+            self._context.node.fetches.cancel(parked)
 
     # -- looking ---------------------------------------------------------------------------
 

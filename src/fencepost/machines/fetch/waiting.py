@@ -40,6 +40,7 @@ class PendingFetch(Generic[Key]):
         "deadline_ms",
         "is_waiting",
         "min_bytes",
+        "order",
         "partitions",
         "token",
     )
@@ -52,6 +53,8 @@ class PendingFetch(Generic[Key]):
         self.min_bytes = min_bytes
         self.deadline_ms = deadline_ms
         self.is_waiting = False
+        self.order = -1
+        """Its place among all that have waited, in the order of their arrival."""
         self._bytes: dict[Key, int] = {}
         self._total = 0
 
@@ -68,12 +71,14 @@ class PendingFetches(Generic[Key]):
     def __init__(self) -> None:
         # Insertion order, so that who waited first is answered first.
         self._by_partition: dict[Key, dict[PendingFetch[Key], None]] = {}
-        self._deadlines: list[tuple[int, int, PendingFetch[Key]]] = []
+        # (deadline, order) also of fetches that are gone, so no more than that: who names a late
+        # deadline and leaves must not leave the partitions here.
+        self._deadlines: list[tuple[int, int]] = []
+        self._waiting: dict[int, PendingFetch[Key]] = {}
         self._order = 0
-        self._waiting = 0
 
     def __len__(self) -> int:
-        return self._waiting
+        return len(self._waiting)
 
     def add(self, fetch: PendingFetch[Key], found: Iterable[tuple[Key, int]] = ()) -> None:
         """Let `fetch` wait; `found` is what its partitions had when they were read just now."""
@@ -83,9 +88,10 @@ class PendingFetches(Generic[Key]):
             fetch.count(key, size_bytes)
         for key in fetch.partitions:
             self._by_partition.setdefault(key, {})[fetch] = None
-        self._waiting += 1
         self._order += 1
-        heapq.heappush(self._deadlines, (fetch.deadline_ms, self._order, fetch))
+        fetch.order = self._order
+        self._waiting[fetch.order] = fetch
+        heapq.heappush(self._deadlines, (fetch.deadline_ms, fetch.order))
 
     def waits_on(self, key: Key) -> bool:
         """Whether anybody waits on the partition."""
@@ -121,17 +127,17 @@ class PendingFetches(Generic[Key]):
         """The fetches whose time is up."""
         complete = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
-            fetch = heapq.heappop(self._deadlines)[2]
-            if fetch.is_waiting:
+            fetch = self._waiting.get(heapq.heappop(self._deadlines)[1])
+            if fetch is not None:
                 self._forget(fetch)
                 complete.append(fetch)
         return complete
 
     def clock_set(self, by_ms: int) -> None:
         """The clock was set by so much: everybody has as long left as before."""
-        self._deadlines = [(at_ms + by_ms, order, one) for at_ms, order, one in self._deadlines]
-        for deadline_ms, _, fetch in self._deadlines:
-            fetch.deadline_ms = deadline_ms
+        self._deadlines = [(at_ms + by_ms, order) for at_ms, order in self._deadlines]
+        for fetch in self._waiting.values():
+            fetch.deadline_ms += by_ms
 
     def cancel(self, fetch: PendingFetch[Key]) -> bool:
         """The client is gone; whether the fetch was still waiting."""
@@ -142,18 +148,18 @@ class PendingFetches(Generic[Key]):
 
     def next_deadline_ms(self) -> int | None:
         """When `expired` should be called next; None while nobody waits."""
-        while self._deadlines and not self._deadlines[0][2].is_waiting:
+        while self._deadlines and self._deadlines[0][1] not in self._waiting:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def _forget(self, fetch: PendingFetch[Key]) -> None:
         fetch.is_waiting = False
-        self._waiting -= 1
+        del self._waiting[fetch.order]
         for key in fetch.partitions:
             waiting = self._by_partition[key]
             del waiting[fetch]
             if not waiting:
                 del self._by_partition[key]
-        if len(self._deadlines) > max(2 * self._waiting, _SWEEP_AT_LEAST):
-            self._deadlines = [entry for entry in self._deadlines if entry[2].is_waiting]
+        if len(self._deadlines) > max(2 * len(self._waiting), _SWEEP_AT_LEAST):
+            self._deadlines = [entry for entry in self._deadlines if entry[1] in self._waiting]
             heapq.heapify(self._deadlines)
