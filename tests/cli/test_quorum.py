@@ -94,7 +94,8 @@ class LosingAdmin:
         raise BrokerError.of(ErrorCode.DUPLICATE_VOTER, f"node {node_id} was not added")
 
     def remove_voter(self, node_id: int, directory_id: Uuid) -> None:
-        del self.voters[node_id]
+        if self.does:
+            del self.voters[node_id]
         raise BrokerError.of(ErrorCode.VOTER_NOT_FOUND, f"node {node_id} was not removed")
 
 
@@ -113,6 +114,23 @@ def test_a_voter_whose_removal_was_not_answered_is_removed(
 ) -> None:
     assert main(["quorum", "remove-voter", "--id", "1"]) == 0
     assert capsys.readouterr().out == "node 1 does not vote any more\n"
+
+
+@pytest.mark.parametrize("others", [{}, {2: OTHER}])
+def test_a_voter_that_the_leader_keeps_is_not_said_to_be_removed(
+    losing: type[LosingAdmin],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    others: dict[int, str],
+) -> None:
+    """Kafka answers VOTER_NOT_FOUND also where it would remove the only one."""
+    monkeypatch.setattr(losing, "does", False)
+    losing.voters.update(others)
+    assert main(["quorum", "remove-voter", "--id", "1"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert ("it is the only voter" in printed.err) is (not others)
+    assert "[VOTER_NOT_FOUND]" in printed.err
 
 
 def test_a_voter_whose_addition_was_not_answered_is_added(

@@ -70,7 +70,7 @@ def test_static_voters_become_dynamic_ones(
     run = Commands(static, capsys)
     assert run.levels()["kraft.version"] == 0
     fixed = run("quorum", "remove-voter", "--id", "1", code=1)
-    assert "the voters of this cluster are fixed" in fixed
+    assert "the voters of this cluster (1, 2) are fixed" in fixed
     assert run.eventually("features", "upgrade", "kraft.version=1").endswith(
         "kraft.version set to 1\n"
     )

@@ -176,6 +176,12 @@ def remove_voter(arguments: argparse.Namespace) -> int:
             # It voted a moment ago: a leader that removes itself may take its answer with it.
             if error.code != ErrorCode.VOTER_NOT_FOUND:
                 raise
+            voters = _voters(_describe(admin, arguments))
+            left = voters.get(arguments.id)
+            if left is not None and left.directory_id == directory_id:
+                if len(voters) == 1:
+                    error.message += ": it is the only voter, and a quorum needs one"
+                raise
     _report(arguments, arguments.id, directory_id, f"node {arguments.id} does not vote any more")
     print(
         "if it runs with controller.quorum.auto.join.enable=true, it soon votes again: stop it"
@@ -295,8 +301,8 @@ def _changeable(admin: QuorumAdmin, arguments: argparse.Namespace) -> QuorumDesc
     found = _describe(admin, arguments)
     if found.voters and all(_directory(voter.directory_id) is None for voter in found.voters):
         raise ClientError(
-            "the voters of this cluster are fixed: they are those that controller.quorum.voters"
-            f" names ({_ids(found)}), not in the metadata log"
+            f"the voters of this cluster ({_ids(found)}) are fixed: they are not in the metadata"
+            " log, where `fencepost features upgrade kraft.version=1` puts them"
         )
     return found
 
