@@ -191,8 +191,9 @@ def test_a_group_that_cannot_be(consume, topic):
     assert (code, out, err.count("\n")) == (2, b"", 1)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_member_leaves_what_it_has_printed_committed(
-    served, produce, cluster, topic, group, committed
+    served, produce, cluster, topic, group, committed, number
 ):
     produce(b"1", b"2")
     command = ["-m", "fencepost.cli.main", "consume", topic, "--group", group, "--follow", "--json"]
@@ -207,7 +208,7 @@ def test_an_interrupted_member_leaves_what_it_has_printed_committed(
             produce(b"3", partition=1)
             values.append(json.loads(process.stdout.readline())["value"])
             eventually(lambda: committed() == {0: 2, 1: 1}, "the commit")
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             out, err = process.communicate(timeout=DEADLINE_S)
         finally:
             process.kill()

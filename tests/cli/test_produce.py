@@ -96,11 +96,12 @@ def test_lines_are_sent_while_the_next_is_awaited(start, values):
     eventually(lambda: len(values()) == 8, "all lines to arrive")
 
 
-def test_an_interrupt_loses_no_line_and_says_how_many_were_written(start, values, topic):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_loses_no_line_and_says_how_many_were_written(start, values, topic, number):
     process, stdin = start("--linger-ms", "100000")  # nothing goes by itself
     stdin.write(b"1\n2\n3\nhalf a li")
     eventually(lambda: unread_bytes(process) == 0, "the lines to be read")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     assert ended(process) == (
         130,
         f"fencepost produce: interrupted; 3 record(s) written to {topic}\n",
@@ -209,19 +210,20 @@ def test_a_line_without_an_end_takes_bounded_memory():
         lines_of(b"first\n", *[chunk] * 1000, line_bytes_max=100_000)
 
 
-def test_an_interrupt_waits_until_nothing_is_half_done():
-    before = signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_waits_until_nothing_is_half_done(number):
+    before = signal.getsignal(number)
     with Interrupts() as interrupts:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         assert not interrupts.is_final
         with pytest.raises(KeyboardInterrupt), interrupts.waiting():
             pytest.fail("it should not begin to wait")
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         assert interrupts.is_final
     with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt), interrupts.waiting():
-        signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is before
 
 
 def test_lines_become_records():

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fencepost.cli.cluster_options import UsageError, open_cluster
+from fencepost.cli.interrupts import terminated_like_interrupted
 from fencepost.cli.record_printer import Printer, records_of
 from fencepost.client.errors import BrokerError
 from fencepost.client.group_consumer import GroupConsumer
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def consume_as_member(arguments: argparse.Namespace, printer: Printer) -> None:
     """Print what the group has not read, and commit what is printed, until the end (as it was when
-    partitions were assigned), the wanted number, or an interrupt; then leave the group."""
+    partitions were assigned), the wanted number, or SIGINT or SIGTERM; then leave the group."""
     for option in ("partition", "timestamp"):
         if getattr(arguments, option) is not None:
             raise UsageError(f"--{option}: the group decides what is read where")
@@ -28,9 +29,12 @@ def consume_as_member(arguments: argparse.Namespace, printer: Printer) -> None:
             f"--offset {arguments.offset!r}: with --group it is earliest or latest, for partitions"
             " without a committed offset; `fencepost groups offsets` sets those"
         )
-    with open_cluster(
-        arguments, group_id=arguments.group, auto_offset_reset=arguments.offset
-    ) as cluster:
+    with (
+        terminated_like_interrupted(),
+        open_cluster(
+            arguments, group_id=arguments.group, auto_offset_reset=arguments.offset
+        ) as cluster,
+    ):
         cluster.topic(arguments.topic)  # or the group would wait for it in silence
         with GroupConsumer(cluster, [arguments.topic]) as consumer:
             _Member(consumer, printer, follows=arguments.follow).run()

@@ -1,4 +1,4 @@
-"""Ctrl-C for a command that must not be stopped in the middle of a request."""
+"""Ctrl-C and SIGTERM for commands that have something to put in order before they end."""
 
 from __future__ import annotations
 
@@ -9,25 +9,37 @@ from types import FrameType
 from typing import Any
 
 
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """While it is entered, SIGTERM raises KeyboardInterrupt, as SIGINT does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class Interrupts:
-    """While it is entered, SIGINT raises KeyboardInterrupt only within `waiting`: at once if it
-    waits, else when it begins to. The second SIGINT raises wherever it comes."""
+    """While it is entered, SIGINT and SIGTERM raise KeyboardInterrupt only within `waiting`: at
+    once if it waits, else when it begins to. The second one raises wherever it comes."""
 
     def __init__(self) -> None:
         self._count = 0
         self._is_waiting = False
-        self._before: Any = None
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     @property
     def is_final(self) -> bool:
-        """Whether it came a second time: nothing is to be waited for any more."""
+        """Whether one came a second time: nothing is to be waited for any more."""
         return self._count > 1
 
     @contextmanager

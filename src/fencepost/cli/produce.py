@@ -34,14 +34,15 @@ LINE_BYTES_PER_REQUEST_BYTE: Final = 8
 EPILOG = """\
 Every line of the input is a record: its value; or key and value with --key-separator; or with
 --lines-json an object with any of "key", "value", "headers" (an object), "partition" and
-"timestamp" (ms), where keys and values are texts, or null. Lines are sent as they come. Ctrl-C, and
-a line that is no record, end the command after what was read before has been sent; it says how many
-records were acknowledged. A second Ctrl-C does not wait for that.
+"timestamp" (ms), where keys and values are texts, or null. Lines are sent as they come. Ctrl-C,
+SIGTERM, and a line that is no record end the command after what was read before has been sent; it
+says how many records were acknowledged. A second Ctrl-C does not wait for that.
 
 examples:
   echo hello | fencepost produce greetings
   fencepost produce orders --key-separator : < orders.txt
   fencepost produce orders --lines-json orders.jsonl
+  fencepost produce orders --header from=here --header kind=test --compression zstd orders.txt
 """
 
 
@@ -70,7 +71,11 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--lines-json", action="store_true", help="lines are JSON objects")
     parser.add_argument("--partition", type=int, metavar="N", help="for all records")
     parser.add_argument(
-        "--header", action="append", default=[], metavar="KEY=VALUE", help="for all records"
+        "--header",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="for all records (repeatable)",
     )
     parser.add_argument("--compression", metavar="CODEC", help="gzip, snappy, lz4 or zstd")
     parser.add_argument(
