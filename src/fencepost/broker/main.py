@@ -53,6 +53,12 @@ def run(
     set_up_logging()
     for note in config.notes:
         log.warning("%s", note)
+    if ready_file is not None:
+        try:
+            ready_file.unlink(missing_ok=True)  # an earlier run's: nobody listens there any more
+        except OSError as error:
+            log.error("cannot start: %s", in_words(error))
+            return 1
     try:
         name, factory = loop_factory(config.get("fencepost.event.loop"))
     except EventLoopError as error:
