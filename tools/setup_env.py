@@ -39,9 +39,12 @@ def native_sources() -> list[Path]:
     return [path for kind in kinds for path in ROOT.glob(f"src/**/*.{kind}")]
 
 
-def step(name: str, command: list[str]) -> None:
-    """Run one step with its name before it and its time after; stop with its exit code."""
-    print(f"setup: {name} ...", flush=True)
+def step(name: str, command: list[str], remark: str = "") -> None:
+    """Run one step with its name before it and its time after; stop with its exit code.
+
+    `remark` is for whoever waits for it.
+    """
+    print(f"setup: {name}{f' ({remark})' if remark else ''} ...", flush=True)
     started = time.monotonic()
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
     if code != 0:
@@ -95,14 +98,16 @@ def main() -> None:
         have = {}
     if have.get("requirements") != wanted["requirements"]:
         step(
-            "pinned dependencies (the first time this downloads about 500 MB, most of it Spark)",
+            "pinned dependencies",
             [*pip, "--require-hashes", "-r", str(REQUIREMENTS)],
+            "the first time this downloads about 500 MB, most of it Spark",
         )
         have.pop("build", None)
     if have.get("build") != wanted["build"]:
         step(
-            "Fencepost itself (with its C extensions where a compiler is there)",
+            "Fencepost itself",
             [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)],
+            "with its C extensions where a compiler is there",
         )
         tell_backends()
     if have.get("java") != "ready" or have.get("requirements") != wanted["requirements"]:

@@ -122,9 +122,9 @@ class Housekeeping:
             deleted = hosted.log.apply_retention(now_ms, hosted.machine.high_watermark)
             if deleted:
                 log.info(
-                    "retention: %s lost %d segment(s), starts at %d",
-                    hosted.key,
+                    "retention: deleted %d segment(s) of %s, which starts at offset %d",
                     deleted,
+                    hosted.key,
                     hosted.log.start_offset,
                 )
                 self._node.fetches.moved(hosted)

@@ -171,6 +171,7 @@ def show(directory: Path) -> None:
         for name in ("delays_by_carrier", "delays_by_hour", "busiest_routes")
     }
     say("")
+    say("departure delays in minutes; late is 15 or more")
     for line in report.delay_lines(tables["delays_by_carrier"]):
         say(line)
     say("")

@@ -23,7 +23,7 @@ def delay_lines(delays: pa.Table) -> list[str]:
     """The delays by carrier as lines of a table, most delayed first."""
     rows = sorted(delays.to_pylist(), key=lambda row: -(row["mean_delay_min"] or 0))
     heads = f"{'carrier':<16}{'flights':>9}{'cancelled':>11}"
-    lines = [f"{heads}{'mean min':>10}{'p90':>6}{'late %':>8}"]
+    lines = [f"{heads}{'mean':>10}{'p90':>6}{'late %':>8}"]
     lines += [
         f"{row['carrier']} {_CARRIERS.get(row['carrier'], ''):<13}{row['flights']:>9,}"
         f"{row['cancelled']:>11,}{row['mean_delay_min']:>10}{row['p90_delay_min']:>6}"
