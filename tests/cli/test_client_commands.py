@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE
+from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE, print_table
 from fencepost.cli.consume import parse_time_ms
 from fencepost.cli.groups import COLUMNS, _progress
 from fencepost.cli.main import main
@@ -216,9 +216,14 @@ def test_a_group_is_described_with_its_lag(
                 return found if found["state"] == "Stable" and len(found["members"]) == 2 else None
 
             told = eventually(told_of_both, "two members")
+            moved = run("groups", "offsets", group, "--topic", topic, "--to", "latest")
+            deleted = run("groups", "delete", group)
     finally:
         stopped.set()
         polling.join()
+    assert (moved.code, deleted.code) == (1, 1)
+    assert f"group {group} has members, and offsets can be set without them only" in moved.err
+    assert f"cannot delete group {group}: the group has members [NON_EMPTY_GROUP]" in deleted.err
     rows = [
         (r["topic"], r["partition"], r["offset"], r["end"], r["lag"]) for r in told["partitions"]
     ]
@@ -245,7 +250,7 @@ def test_nobody_listening_exits_with_1(run: Fencepost):
 
 def test_configs(run: Fencepost, topic: str):
     changed = run("configs", "alter", "--topic", topic, "--set", "retention.ms=5000")
-    assert changed.code == 0
+    assert (changed.code, changed.out) == (0, f"1 config(s) of topic {topic} changed\n")
     shown = {
         entry["name"]: entry
         for entry in run("configs", "describe", "--topic", topic, "--json").json
@@ -259,7 +264,7 @@ def test_configs(run: Fencepost, topic: str):
     assert "retention.ms" not in run("configs", "describe", "--topic", topic).out
     wrong = run("configs", "alter", "--topic", topic, "--set", "retention.ms=soon")
     assert wrong.code == 1
-    assert "retention.ms" in wrong.err
+    assert f"cannot alter configs of topic {topic}: retention.ms" in wrong.err
     assert run("configs", "describe", "--topic", topic, "no.such.config").code == 2
     mistyped = run("configs", "describe", "--topic", topic, "retention.mss")
     assert mistyped.code == 2
@@ -277,6 +282,32 @@ def test_configs(run: Fencepost, topic: str):
     nobody = run("configs", "describe", "--broker", "77")
     assert nobody.code == 1
     assert "no broker '77'" in nobody.err
+
+
+def test_configs_of_one_broker_and_of_all(run: Fencepost):
+    def change(action: str, *whose: str) -> Ran:
+        return run("configs", "alter", *whose, action, "log.cleaner.backoff.ms=14000")
+
+    def described(*whose: str) -> list[list[str]]:
+        ran = run("configs", "describe", *whose, "log.cleaner.backoff.ms")
+        return [line.split(maxsplit=2) for line in ran.lines[1:]]
+
+    one, everyone = ("--broker", "1"), ("--broker-defaults",)
+    assert change("--set", *everyone).out == "1 config(s) of all brokers changed\n"
+    source = "dynamic default broker"
+    try:
+        assert described(*one) == [["log.cleaner.backoff.ms", "14000", source]]
+        assert described(*everyone) == [["log.cleaner.backoff.ms", "14000", source]]
+        assert change("--set", *one).out == "1 config(s) of broker 1 changed\n"
+        assert described(*one) == [["log.cleaner.backoff.ms", "14000", "dynamic broker"]]
+    finally:
+        for whose in (one, everyone):
+            run("configs", "alter", *whose, "--delete", "log.cleaner.backoff.ms")
+    assert described(*one) == [["log.cleaner.backoff.ms", "15000", "default"]]
+    for whose, text in ((one, "broker 1"), (everyone, "all brokers")):
+        refused = run("configs", "alter", *whose, "--set", "node.id=9")
+        assert refused.code == 1
+        assert f"cannot alter configs of {text}: " in refused.err
 
 
 def test_text_in_text_out(run: Fencepost, topic: str, produce: Callable[..., Ran]):
@@ -357,6 +388,7 @@ def test_groups_and_their_offsets(run: Fencepost, topic: str, produce: Callable[
         gone = run("groups", action, group)
         assert (gone.code, gone.out) == (1, "")
         assert group in gone.err
+        assert "no such group" in gone.err
 
 
 def test_offsets_beyond_the_end(run: Fencepost, topic: str, produce: Callable[..., Ran]):
@@ -427,6 +459,15 @@ def test_help_has_examples(name: str, capsys: pytest.CaptureFixture[str]):
         main([name, "--help"])
     assert caught.value.code == 0
     assert f"fencepost {name} " in capsys.readouterr().out.split("examples:")[1]
+
+
+def test_unknown_numbers_stay_below_the_others(capsys: pytest.CaptureFixture[str]):
+    print_table(("a", "lag", "none", "-1"), [("x", 5, None, -1), ("y", None, None, 10)])
+    assert capsys.readouterr().out.splitlines() == [
+        "a  lag  none  -1",
+        "x    5  -     -1",
+        "y    -  -     10",
+    ]
 
 
 def test_times():

@@ -228,14 +228,18 @@ def print_json(value: Any) -> None:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as they need to be, two blanks apart; numbers to the right. Without rows
-    nothing but a note on stderr."""
+    """Columns as wide as they need to be, two blanks apart; numbers, and what is not known among
+    them, to the right. Without rows nothing but a note on stderr."""
     lines = [tuple(map(_cell, row)) for row in rows]
     if not lines:
         print("(none)", file=sys.stderr)
         return
     widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
-    numeric = [all(line[i].lstrip("-").isdecimal() for line in lines) for i in range(len(header))]
+    columns = [{line[i] for line in lines} - {"-"} for i in range(len(header))]
+    numeric = [
+        bool(cells) and all(cell.removeprefix("-").isdecimal() for cell in cells)
+        for cells in columns
+    ]
     for line in (tuple(header), *lines):
         cells = (
             cell.rjust(width) if right else cell.ljust(width)

@@ -23,6 +23,8 @@ examples:
   fencepost configs describe --topic orders
   fencepost configs describe --broker 1 --all
   fencepost configs alter --topic orders --set retention.ms=3600000 --delete cleanup.policy
+  fencepost configs alter --broker 1 --set log.cleaner.threads=2
+  fencepost configs alter --broker-defaults --set log.retention.ms=86400000
 """
 
 
@@ -60,6 +62,13 @@ def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
     whose = parser.add_mutually_exclusive_group(required=True)
     whose.add_argument("--topic", metavar="NAME", help="a topic's configs")
     whose.add_argument("--broker", metavar="ID", help="a broker's configs")
+    whose.add_argument(
+        "--broker-defaults",
+        dest="broker",
+        action="store_const",
+        const="",
+        help="configs of all brokers, which a broker's own ones override",
+    )
     add_json_option(parser)
     add_cluster_options(parser)
     parser.set_defaults(run=run)
@@ -115,7 +124,7 @@ def describe(arguments: argparse.Namespace) -> int:
 @command
 def alter(arguments: argparse.Namespace) -> int:
     """Change configs in one step, all or none."""
-    from fencepost.client.admin import APPEND, DELETE, SET, SUBTRACT, Admin, ConfigChange
+    from fencepost.client.admin import APPEND, DELETE, SET, SUBTRACT, Admin, ConfigChange, described
 
     changes = [ConfigChange(*pair(text, "--set"), SET) for text in arguments.set]
     changes += [ConfigChange(*pair(text, "--append"), APPEND) for text in arguments.append]
@@ -130,5 +139,5 @@ def alter(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"resource": name, "changes": len(changes), "done": done})
     else:
-        print(f"{len(changes)} config(s) of {name} {done}")
+        print(f"{len(changes)} config(s) of {described(kind, name)} {done}")
     return 0

@@ -18,7 +18,8 @@ from fencepost.cli.cluster_options import (
     print_table,
 )
 from fencepost.cli.commands import add_actions
-from fencepost.client.errors import ClientError
+from fencepost.client.errors import BrokerError, ClientError
+from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -242,10 +243,16 @@ def _set_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
         for number in cluster.topic(arguments.topic).partition_ids
     ]
     offsets = _targets(cluster, partitions, arguments.to)
-    Admin(cluster).alter_group_offsets(
-        arguments.group,
-        {partition: CommittedOffset(offset, -1, "") for partition, offset in offsets.items()},
-    )
+    chosen = {partition: CommittedOffset(offset, -1, "") for partition, offset in offsets.items()}
+    try:
+        Admin(cluster).alter_group_offsets(arguments.group, chosen)
+    except BrokerError as error:
+        if error.code == ErrorCode.UNKNOWN_MEMBER_ID:  # which a command line has no use for
+            error.message = (
+                f"group {arguments.group} has members, and offsets can be set without them only:"
+                " stop them first"
+            )
+        raise
 
 
 def _targets(

@@ -64,6 +64,13 @@ CONFIG_SOURCES = {
 }
 
 
+def described(resource_type: int, resource_name: str) -> str:
+    """Whose configs they are: a topic's, a broker's, or (of no name) those of all brokers."""
+    if resource_type == BROKER_RESOURCE:
+        return f"broker {resource_name}" if resource_name else "all brokers"
+    return f"topic {resource_name}"
+
+
 class CreatedTopic(NamedTuple):
     """A topic just created; -1 and a zero id where an old broker does not tell."""
 
@@ -211,7 +218,7 @@ class Admin(GroupAdmin):
         request = DescribeConfigsRequest(resources=[resource])
         response = self._send_config(request, resource_type, resource_name, "results")
         result = _only(response.results, lambda _: True, "DescribeConfigs")
-        _raise_for(result, f"cannot describe configs of {resource_name}")
+        _raise_for(result, f"cannot describe configs of {described(resource_type, resource_name)}")
         entries = [
             ConfigEntry(
                 entry.name,
@@ -245,7 +252,7 @@ class Admin(GroupAdmin):
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
         response = self._send_config(request, resource_type, resource_name, "responses")
         result = _only(response.responses, lambda _: True, "IncrementalAlterConfigs")
-        _raise_for(result, f"cannot alter configs of {resource_name}")
+        _raise_for(result, f"cannot alter configs of {described(resource_type, resource_name)}")
 
     def _send_config(self, request: Any, resource_type: int, name: str, results: str) -> Any:
         """Configs of one broker are its own to tell and to change; others any broker's."""

@@ -29,6 +29,7 @@ from fencepost.client.errors import (
     ConnectionFailed,
     RequestTimedOut,
     UnknownTopic,
+    refusal,
 )
 from fencepost.client.metadata import Metadata, Node, TopicInfo
 from fencepost.client.retry import Backoff, Deadline, retrying
@@ -335,7 +336,7 @@ class Cluster:
             response = connection.request(request, highest=highest, timeout_ms=timeout_ms)
             code = error_of(response) if error_of is not None else ErrorCode.NONE
             if code != ErrorCode.NONE:
-                raise BrokerError.of(code, f"{what}: refused", host=node.address)
+                raise BrokerError.of(code, f"{what}: {refusal(code)}", host=node.address)
             return response
 
         def before_retry(error: ClientError) -> None:

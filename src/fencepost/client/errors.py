@@ -12,6 +12,14 @@ from typing import ClassVar
 from fencepost.wire.errors import ErrorCode, error_name, is_retriable
 
 
+def refusal(code: int) -> str:
+    """What a broker says with nothing but `code`, as the end of a sentence."""
+    from fencepost.wire.error_meanings import meaning  # texts for people: for failures only
+
+    text = meaning(code).removesuffix(".")
+    return text[:1].lower() + text[1:]
+
+
 class ClientError(Exception):
     """Base of all errors of this package.
 
