@@ -274,6 +274,7 @@ def test_a_mistake_in_a_file_names_its_line(tmp_path):
         ("no.such.key=1", 7),
         ("node.id=5", 7),
         ("log.cleaner.dedupe.buffer.size=5", 7),
+        ("max.connections.per.ip=0", 7),
         ("advertised.listeners=OTHER://h:1", 7),
     ):
         path.write_text(lines + mistake + "\n")

@@ -273,6 +273,9 @@ def check_pairs(get: Callable[[str], Any]) -> None:
     low, high = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
     if get(low) > get(high):
         raise ConfigError(low, get(low), f"not over {high}={get(high)}")
+    per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
+        raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")
     for key in ("default.replication.factor", "offsets.topic.replication.factor"):
         if get(key) > 1:
             raise ConfigError(key, get(key), "1: one node can hold one replica")

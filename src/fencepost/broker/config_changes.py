@@ -34,6 +34,12 @@ FIXED_WHILE_RUNNING: Final = frozenset({"listeners", "listener.security.protocol
 Kafka changes listeners of KRaft brokers only where clients are not told of them.
 """
 
+REFUSING_EVERYBODY: Final = {"max.connections": 0, "max.connection.creation.rate": 0}
+"""Values with which nobody could connect to take them back, not even after a restart.
+
+Kafka accepts them. In a file they are allowed, which can be edited.
+"""
+
 THREAD_KEYS: Final = frozenset(
     {
         "background.threads",
@@ -172,6 +178,11 @@ def _check_value(node: Node, name: str, key: str, text: str) -> None:
             ErrorCode.INVALID_REQUEST,
             f"{key} cannot change while a broker of a KRaft cluster runs: its listeners are"
             " registered with the controller. Restart it with the new value.",
+        )
+    if REFUSING_EVERYBODY.get(key) == value:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"{key}={value} would refuse every connection, also those that could take it back.",
         )
     if key in THREAD_KEYS and not max(1, present // 2) <= value <= present * 2:
         raise ResourceRefused(

@@ -143,6 +143,15 @@ def test_a_value_is_checked_with_what_the_same_request_deletes():
     assert alter(node, resource(BROKER, "1", (threads, SET, "2"), (size, DELETE, None))) == [0]
 
 
+def test_all_addresses_are_refused_only_while_some_are_named_that_are_not():
+    node = a_node()
+    limit, named = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    assert alter(node, resource(BROKER, "", (limit, SET, "0"), (named, SET, "::1:5"))) == [0]
+    node.learn()
+    assert alter(node, resource(BROKER, "", (named, DELETE, None))) == [42]
+    assert alter(node, resource(BROKER, "", (named, DELETE, None), (limit, DELETE, None))) == [0]
+
+
 def test_what_all_brokers_are_told_is_checked_with_this_brokers_own():
     node = a_node()
     size, threads = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
@@ -184,6 +193,10 @@ REFUSED = [
     (resource(BROKER, "1", ("listeners", SET, "PLAINTEXT://127.0.0.1:9099")), 42),
     (resource(BROKER, "1", ("advertised.listeners", SET, "PLAINTEXT://127.0.0.1:9092")), 42),
     (resource(BROKER, "", ("max.connections", SET, "-1")), 42),
+    # Kafka accepts these two, and nobody can connect any more to take them back.
+    (resource(BROKER, "", ("max.connections", SET, "0")), 42),
+    (resource(BROKER, "", ("max.connection.creation.rate", SET, "0")), 42),
+    (resource(BROKER, "", ("max.connections.per.ip", SET, "0")), 42),
     (resource(BROKER, "", ("max.connections.per.ip.overrides", SET, "localhost:5")), 42),
     (resource(BROKER, "", ("log.cleaner.threads", SET, "3")), 42),
     (resource(BROKER, "", ("log.cleaner.threads", SET, "0")), 42),
