@@ -13,7 +13,7 @@ from fencepost.batch import backend
 from fencepost.batch.columns import HEADERS_TYPE, SCHEMA, decode_columns
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import stamp_log_append_time
+from fencepost.batch.header import TRANSACTIONAL_BIT, stamp_crc, stamp_log_append_time
 from fencepost.batch.records import Record, read_records
 from fencepost.wire.errors import ErrorCode
 
@@ -274,6 +274,23 @@ def test_aborted_transactions_have_no_rows(codec):
     assert later == [10, 11, 16]
 
 
+def test_a_marker_ends_its_transaction_also_without_the_transactional_bit():
+    marker = ending(2, 1, committed=False)
+    marker[22] &= ~TRANSACTIONAL_BIT
+    stamp_crc(marker)
+    blob = bytes(transaction(0, 1, "none") + marker + transaction(3, 1, "none"))
+    assert table_of(blob, aborted=[(1, 0)])["offset"].to_pylist() == [3, 4]
+
+
+def test_the_offset_behind_the_last_record_is_an_offset_too():
+    last = len(RECORDS) - 1
+    batch = build(RECORDS, base_offset=2**63 - 2 - last)
+    assert table_of(batch)["offset"].to_pylist()[-1] == 2**63 - 2
+    batch[:8] = (2**63 - 1 - last).to_bytes(8, "big")  # which no CRC covers
+    with pytest.raises(BatchError):
+        table_of(batch)
+
+
 def test_log_append_time_is_the_time_of_all():
     batch = build(RECORDS)
     stamp_log_append_time(batch, 0, NOW_MS)
@@ -341,13 +358,16 @@ def test_an_unknown_codec_is_told():
     assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_header_keys_that_are_not_utf8_are_replaced():
-    body = bytes.fromhex("000000" "01" "01" "04" "04c3a9" "01" "02ff" "00")  # fmt: skip
+@pytest.mark.parametrize("wrong", ["80", "ff"])
+@pytest.mark.parametrize("sound", ["é", "ab"])
+def test_header_keys_that_are_not_utf8_are_replaced(sound, wrong):
+    key = "04" + sound.encode().hex()
+    body = bytes.fromhex("000000" "01" "01" "04" + key + "01" "02" + wrong + "00")  # fmt: skip
     batch = wrap(bytes([2 * len(body)]) + body, 1)
     assert table_of(batch, include_headers=True)["headers"].to_pylist() == [
-        [{"key": "é", "value": None}, {"key": "�", "value": b""}]
+        [{"key": sound, "value": None}, {"key": "�", "value": b""}]
     ]
-    assert next(read_records(batch)).headers == (("é", None), ("�", b""))
+    assert next(read_records(batch)).headers == ((sound, None), ("�", b""))
 
 
 def test_buffers_of_all_kinds_and_positions_are_read():

@@ -208,3 +208,10 @@ def test_a_wrong_max_timestamp_is_put_right(claimed):
     assert header.max_timestamp == NOW_MS + 70_000
     assert check_crc(batch, 0, header)
     assert list(read_records(batch)) == RECORDS
+
+
+@pytest.mark.parametrize("step", [-2, -1, 0, 1, 2])
+def test_the_greatest_timestamp_is_known_wherever_it_stands(step):
+    records = [Record(offset, NOW_MS + offset * step, 0, b"k", b"v", ()) for offset in range(3)]
+    header = validate_produced(bytes(build(records)), max_batch_bytes=1 << 20)
+    assert header.max_timestamp == NOW_MS + max(0, 2 * step)
