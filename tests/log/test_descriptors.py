@@ -17,7 +17,7 @@ from fencepost.log.descriptors import RETRY_S, Descriptors, is_shortage
 from fencepost.log.disk import OsDisk, OsFile
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
-from fencepost.log.segment_cache import FILES_PER_MAX
+from fencepost.log.segment_cache import FILES_PER_MAX, SegmentCache
 from fencepost.wire.types import Uuid
 
 from .helpers import NOW_MS, append, config, contents, make_batch
@@ -397,3 +397,11 @@ def test_many_logs_are_written_rolled_and_closed_with_few_files_open(tmp_path):
     again.open_all(lambda _: config(**SMALL), now_ms=NOW_MS)
     assert all(len(contents(log)) == 3 for log in again.logs.values())
     again.close()
+
+
+def test_as_many_files_of_rolls_may_wait_for_a_flush_as_may_be_open():
+    cache = SegmentCache(files_max=3)
+    cache.deferred = 3
+    assert not cache.defers_too_many
+    cache.deferred = 4
+    assert cache.defers_too_many

@@ -311,3 +311,11 @@ def test_what_is_no_such_file_is_refused(data):
 def test_numbers_at_their_limits_and_wider_gaps_are_read():
     data = b"0\n2\n1  5\n2147483647 9223372036854775807\n"
     assert list(LeaderEpochCache.decode("x", data)) == [(1, 5), (2147483647, (1 << 63) - 1)]
+
+
+def test_an_epoch_in_which_nothing_was_ever_written_is_not_in_the_file():
+    """But the one that is left of deleted records is, where the log ends."""
+    assert LeaderEpochCache([(5, 0)]).count_in_file(0) == 0
+    assert LeaderEpochCache([(5, 7)]).count_in_file(7) == 1
+    assert LeaderEpochCache([(5, 7), (6, 9)]).count_in_file(7) == 1
+    assert LeaderEpochCache().count_in_file(7) == 0

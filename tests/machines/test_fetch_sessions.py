@@ -131,6 +131,13 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     assert [(p.key, p.fetch_offset) for p in context.partitions] == [("a", 7), ("c", 5)]
 
 
+def test_a_partition_that_is_asked_for_at_another_offset_is_no_news_by_that() -> None:
+    client = Client(make())
+    client.fetch(["a"], a=QUIET)
+    assert client.fetch([want("a", 5)], a=QUIET) == []
+    assert client.fetch([want("a", 6)], a=FetchOutcome(0, 11, 0)) == ["a"]
+
+
 def test_forgetting_and_naming_again_in_one_request_keeps_it() -> None:
     client = Client(make())
     client.fetch(["a", "b"])
@@ -299,6 +306,19 @@ def test_a_follower_displaces_a_consumer_however_young_and_never_another_followe
     assert again.session_id == 0
 
 
+def test_an_old_smaller_follower_gives_way_to_a_bigger_one() -> None:
+    sessions = make(max_slots=1)
+    (small,) = fill(sessions, 2, is_follower=True)
+    for now_ms in (60_000, 121_000):
+        small.now_ms = now_ms
+        small.fetch()
+    newcomer = Client(sessions, is_follower=True)
+    newcomer.now_ms = 121_001
+    newcomer.fetch(["a", "b", "c"])
+    assert newcomer.session_id != 0
+    assert small.begin() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 def test_cached_partitions_are_counted() -> None:
     sessions = make()
     fill(sessions, 2, 3)
@@ -372,6 +392,36 @@ def test_nobody_is_evicted_for_a_newcomer_that_has_no_room_even_so() -> None:
     assert isinstance(follower.begin(), FetchContext)
     (fits,) = fill(sessions, 8, is_follower=True)
     assert fits.session_id != 0, "two consumers make room for it"
+
+
+def test_room_is_counted_once_for_each_session_that_goes() -> None:
+    """An idle consumer's session may go for two reasons."""
+    sessions = make(max_bytes=10 * PARTITION_BYTES)
+    _, busy = fill(sessions, 3, 6)
+    busy.now_ms = 200_000
+    busy.fetch()
+    follower = Client(sessions, is_follower=True)
+    follower.now_ms = 200_000
+    follower.fetch(names(6))
+    assert sessions.used_bytes <= 10 * PARTITION_BYTES
+    assert follower.session_id != 0, "both make room for it"
+
+
+def test_a_partition_that_is_named_twice_is_counted_once() -> None:
+    sessions = make()
+    client = Client(sessions)
+    client.fetch(["a", "a"])
+    assert sessions.used_bytes == PARTITION_BYTES
+    client.fetch((), ["a"])
+    assert sessions.used_bytes == 0
+
+
+def test_a_session_that_grows_takes_no_further_slot() -> None:
+    sessions = make(max_slots=2)
+    growing, other = fill(sessions, 2, 2)
+    growing.fetch(["new"])
+    assert growing.session_id != 0
+    assert isinstance(other.begin(), FetchContext)
 
 
 def test_a_session_that_grows_beyond_the_bound_is_closed_and_asked_for_anew() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.machines.group import GroupState
 from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
+from fencepost.machines.group.membership import STRING_BYTES_MAX
 from fencepost.wire.errors import ErrorCode
 
 from .group_world import GroupWorld, subscription
@@ -154,6 +155,14 @@ def test_an_id_that_would_be_too_long_to_write_is_refused(said: dict[str, str]) 
     world = GroupWorld()
     assert world.error(world.join(**said)) is ErrorCode.INVALID_REQUEST
     assert not world.coordinator.groups
+
+
+def test_the_longest_id_that_can_be_written_is_given_out() -> None:
+    world = GroupWorld()
+    token = world.join(instance="i" * (STRING_BYTES_MAX - len("-u1")))
+    world.advance(0)
+    assert world.error(token) is ErrorCode.NONE
+    assert len(world.replies[token].member_id) == STRING_BYTES_MAX
 
 
 def test_a_pending_id_is_not_for_static_members() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fencepost.batch.records import build_batch
 from fencepost.machines.group import GroupMemory
 from fencepost.machines.group.membership import RECORD_ALLOWANCE_BYTES
 from fencepost.machines.group.memory import (
@@ -13,9 +14,12 @@ from fencepost.machines.group.memory import (
     MEMBER_BYTES,
     RESERVED_PART,
     SMALL_MEMBER_BYTES,
+    member_bytes,
 )
-from fencepost.machines.group.model import GroupState
+from fencepost.machines.group.model import GROUP_METADATA_VERSION, GroupState
+from fencepost.machines.group.rebalance import BATCH_OVERHEAD_BYTES, fits_in_record
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.group import GroupMetadataKey, encode_key, encode_value
 
 from .group_world import GroupWorld
 
@@ -89,6 +93,43 @@ def test_the_largest_assignment_that_can_be_written_is_written() -> None:
     assert world.group.state is GroupState.STABLE
 
 
+def test_what_fits_in_a_record_is_what_its_batch_takes_with_the_key() -> None:
+    """A group id may be as long as a record."""
+    world = world_of()
+    group_id = "g" * 10_000
+    world.form(2, group=group_id)
+    group = world.coordinator.groups[group_id]
+    key = encode_key(GroupMetadataKey(group=group_id))
+    value = encode_value(
+        group.as_record(dict.fromkeys(group.members, b"x"), -1), GROUP_METADATA_VERSION
+    )
+    size_bytes = len(build_batch([(key, value)]))
+    least = next(
+        most
+        for most in range(size_bytes, size_bytes + BATCH_OVERHEAD_BYTES)
+        if fits_in_record(group, dict.fromkeys(group.members, b"x"), most)
+    )
+    assert least == len(key) + len(value) + BATCH_OVERHEAD_BYTES
+
+
+def test_who_waits_for_an_assignment_that_is_refused_has_a_session_timeout_from_then_on() -> None:
+    world = world_of()
+    leader, follower = (world.new_id() for _ in range(2))
+    for member_id in (leader, follower):
+        world.join(member_id)
+    world.advance(0)
+    world.sync(follower, 1)
+    for _ in range(3):
+        world.advance(6_000)
+        world.heartbeat(leader, 1)
+    world.sync(leader, 1, {leader: b"x", follower: bytes(RECORD_BYTES)})
+    world.join(leader)
+    world.advance(10_000 - 1)
+    assert follower in world.group.members
+    world.advance(1)
+    assert follower not in world.group.members
+
+
 def test_a_static_member_that_comes_back_with_more_than_a_record_has_causes_a_rebalance() -> None:
     world = world_of()
     token = world.join(instance="i")
@@ -113,6 +154,79 @@ def test_a_group_has_room_for_so_much_and_no_more() -> None:
     world.advance(0)
     assert [world.error(token) for token in (first, second)] == [ErrorCode.NONE] * 2
     assert world.error(world.join(group="another", protocols=says(90_000))) == 79
+
+
+def test_a_group_may_be_as_large_as_the_bound_and_not_a_byte_larger() -> None:
+    def join_first(max_bytes: int) -> tuple[GroupWorld, ErrorCode | None]:
+        world = world_of(max_bytes=max_bytes)
+        token = world.join(protocols=says(5_000), version=3)
+        world.advance(0)
+        return world, world.error(token)
+
+    size_bytes = join_first(1 << 20)[0].memory.used_bytes
+    assert join_first(size_bytes)[1] is ErrorCode.NONE
+    assert join_first(size_bytes - 1)[1] is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_member_that_needs_no_more_than_it_has_may_join_a_group_that_is_over_the_bound() -> None:
+    """Assignments count too, and come later."""
+    world = world_of(max_bytes=40_000)
+    members = [world.new_id() for _ in range(2)]
+    for member_id in members:
+        world.join(member_id)
+    world.advance(0)
+    world.sync(members[0], 1, {member_id: bytes(45_000) for member_id in members})
+    assert world.group.size_bytes > 80_000
+    token = world.join(members[1])
+    assert world.error(token) is ErrorCode.NONE
+
+
+def test_all_that_a_member_says_counts() -> None:
+    def counted(name: str = "", data: bytes = b"", assigned: bytes = b"", text: str = "") -> int:
+        return member_bytes([(name, data)], assigned, text) - member_bytes([("", b"")], b"", "")
+
+    assert counted(name="n" * 1_000) == 1_000
+    assert counted(data=bytes(1_000)) == 1_000
+    assert counted(assigned=bytes(1_000)) == 1_000
+    assert counted(text="t" * 1_000) == 1_000
+
+
+def test_assignments_of_a_generation_that_is_over_are_let_go_of() -> None:
+    world = world_of()
+    members = [world.new_id() for _ in range(2)]
+    for member_id in members:
+        world.join(member_id)
+    world.advance(0)
+    world.sync(members[0], 1, {member_id: bytes(20_000) for member_id in members})
+    assert world.memory.used_bytes > 40_000
+    for member_id in members:
+        world.join(member_id, protocols={"range": b"other"})
+    assert world.group.state is GroupState.COMPLETING_REBALANCE
+    world.join(members[1], protocols={"range": b"another"})
+    assert world.group.state is GroupState.PREPARING_REBALANCE
+    assert world.memory.used_bytes < 20_000
+
+
+def test_what_a_group_is_counted_with_is_what_it_takes_whoever_came_and_went() -> None:
+    world = world_of()
+
+    def check() -> None:
+        counted = world.group.size_bytes
+        world.group.measure()
+        assert counted == world.group.size_bytes
+
+    member_id = world.new_id()
+    world.join(member_id)
+    check()
+    world.advance(0)
+    world.leave(world.new_id())
+    check()
+    for length in (1, 50):  # a static member under another id
+        world.join(instance="i", protocols={"range": bytes(length)})
+        assert world.group.static_members
+        while world.last_token < 10:
+            world.heartbeat(member_id, 1)
+        check()
 
 
 def test_all_protocols_of_a_member_count() -> None:

@@ -159,6 +159,13 @@ def test_acks_one_has_no_deadline() -> None:
     assert leader.error(token) is ErrorCode.NONE
 
 
+def test_acks_one_costs_no_timer() -> None:
+    leader = Leader((1, 2))
+    before = leader.world.timers_set
+    leader.produce(1)
+    assert leader.world.timers_set == before
+
+
 def test_an_in_sync_set_below_the_minimum_is_nothing_to_acks_one() -> None:
     leader = Leader((1, 2), config=PartitionConfig(min_insync_replicas=2))
     one, all_in_sync = leader.produce(1), leader.produce(-1)

@@ -147,11 +147,6 @@ class Partition(PartitionQueries):
             return []
         return self._steps[type(input_)](input_, now_ms)
 
-    @property
-    def waiting_produces(self) -> int:
-        """How many produce requests wait for their answers."""
-        return len(self._waiting) + len(self._waiting_for_disk)
-
     # Leading: produce
 
     def _step_produce(self, produce: Produce, now_ms: int) -> list[Effect]:
