@@ -8,10 +8,16 @@ import threading
 
 import pytest
 
+from fencepost.batch.errors import DecompressionError
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker import decompression
 from fencepost.broker.apis import list_offsets
-from fencepost.broker.decompression import INLINE_BYTES_MAX, MEDIUM_BYTES_MAX
+from fencepost.broker.decompression import (
+    INLINE_BYTES_MAX,
+    MEDIUM_BYTES_MAX,
+    QUEUED_BYTES_MAX,
+    Decompression,
+)
 from fencepost.log.reading import find_in_batch
 from fencepost.machines.partition.queries import MAX_TIMESTAMP
 from fencepost.wire.api import (
@@ -205,3 +211,45 @@ def test_every_large_batch_of_a_search_is_decompressed_in_a_thread(
     on_the_loop = [max_bytes for name, max_bytes in calls if not name.startswith("decompress")]
     assert in_threads == [MEDIUM_BYTES_MAX] * 2
     assert on_the_loop == [INLINE_BYTES_MAX] * 2
+
+
+def test_as_much_may_wait_as_the_bound_says_and_no_more():
+    decompressing = Decompression()
+    assert decompressing.reserve(QUEUED_BYTES_MAX)
+    assert not decompressing.reserve(1)
+    decompressing.release(1)
+    assert decompressing.reserve(1)
+    decompressing.close()
+
+
+def test_only_what_is_too_large_is_done_again():
+    decompressing = Decompression()
+    limits: list[int] = []
+
+    def damaged(max_bytes: int) -> None:
+        limits.append(max_bytes)
+        raise DecompressionError(ErrorCode.CORRUPT_MESSAGE, "damaged")
+
+    def finish() -> None:
+        for future in decompressing.run(damaged):
+            future.exception(DEADLINE_S)
+
+    with pytest.raises(DecompressionError, match="damaged"):
+        finish()
+    assert limits == [MEDIUM_BYTES_MAX]
+    decompressing.close()
+
+
+def test_what_takes_long_waits_for_its_like_alone():
+    decompressing = Decompression()
+    threads: list[str] = []
+
+    def large(max_bytes: int) -> None:
+        threads.append(threading.current_thread().name.rpartition("_")[0])
+        if max_bytes == MEDIUM_BYTES_MAX:
+            raise DecompressionError(ErrorCode.MESSAGE_TOO_LARGE, "more than that")
+
+    for future in decompressing.run(large):
+        future.exception(DEADLINE_S)
+    assert threads == ["decompress", "decompress-large"]
+    decompressing.close()

@@ -427,6 +427,21 @@ def test_connections_beyond_the_limit_are_refused(key, caplog):
     assert key.replace("_", ".") in caplog.text
 
 
+def test_connections_beyond_the_nodes_files_are_refused_and_counted_until_they_close(door, caplog):
+    caplog.set_level(logging.INFO, logger="fencepost")
+    door.listener.count.most = 2
+    with door.connect() as first:
+        with door.connect() as second:
+            assert [one.ask(ASK, 3).error_code for one in (first, second)] == [0, 0]
+            with door.connect() as third:
+                assert third.is_hung_up_on()
+        eventually(lambda: door.listener.count.open == 1, "the second to be let go of")
+        with door.connect() as fourth:
+            assert fourth.ask(ASK, 3).error_code == 0
+    assert "open files (ulimit -n) allow" in caplog.text
+    eventually(lambda: door.listener.count.open == 0, "all to be let go of")
+
+
 def test_idle_connections_are_closed_and_waiting_ones_are_not(caplog):
     caplog.set_level(logging.INFO, logger="fencepost")
     parking = Parking()

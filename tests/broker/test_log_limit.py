@@ -12,7 +12,9 @@ from fencepost.broker.log_limit import (
     CLIENTS_REMEMBERED,
     LINES_PER_S,
     NOTE_CHARACTERS,
+    SHOWN_CHARACTERS,
     ClientWarnings,
+    shown,
 )
 from fencepost.broker.refusals import Refusals
 
@@ -96,6 +98,31 @@ def test_clients_that_call_themselves_differently_all_the_time_fill_neither_log_
     assert max(map(len, lines)) < 400
     assert not any("\n" in line for line in lines)
     assert len(warnings._told) == CLIENTS_REMEMBERED
+
+
+def test_the_client_not_seen_for_longest_is_forgotten_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    warnings = ClientWarnings(clock)
+
+    def warn(number: int) -> None:
+        clock.now_s += 1
+        warnings.warn(f"{number}", "10.0.0.1", "wants this")
+
+    for number in range(CLIENTS_REMEMBERED):
+        warn(number)
+    for number in (0, CLIENTS_REMEMBERED):  # an old acquaintance, and one more than fit
+        warn(number)
+    caplog.clear()
+    for number in (0, 2, CLIENTS_REMEMBERED, 1):
+        warn(number)
+    assert lines_of(caplog) == ["client '1' at 10.0.0.1 wants this"]
+
+
+def test_names_are_cut_that_are_longer_than_what_is_shown() -> None:
+    assert shown("x" * SHOWN_CHARACTERS) == repr("x" * SHOWN_CHARACTERS)
+    assert shown("x" * (SHOWN_CHARACTERS + 1)).endswith(f"({SHOWN_CHARACTERS + 1} characters)")
 
 
 def test_a_client_whose_line_was_left_out_is_told_of_later(

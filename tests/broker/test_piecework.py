@@ -119,6 +119,30 @@ def test_who_waits_for_a_thread_lets_others_work(bench: Bench) -> None:
     assert bench.done == ["works", "waits"]
 
 
+def test_what_a_thread_has_done_already_is_not_waited_for(bench: Bench) -> None:
+    future: Future[None] = Future()
+    future.set_result(None)
+
+    def handler() -> Any:
+        yield future
+
+    context = RequestContext(None, Caller(), ROUTES[FetchRequest.api_key], 12, 1)  # type: ignore
+    assert bench.work.begin(context, handler(), pytest.fail), "it is done when it has begun"
+
+
+def test_a_handler_that_fails_in_a_later_piece_is_an_error_in_the_answer(bench: Bench) -> None:
+    def handler() -> Any:
+        bench.loop.now_s += PIECE_S
+        yield None
+        raise ValueError("unforeseen")
+
+    context = RequestContext(None, Caller(), ROUTES[FetchRequest.api_key], 12, 1)  # type: ignore
+    assert not bench.work.begin(context, handler(), lambda: bench.done.append("failed"))
+    bench.loop.turn()
+    assert bench.done == ["failed"]
+    assert context.answered
+
+
 def test_the_work_of_a_client_that_has_left_is_dropped(bench: Bench) -> None:
     bench.begin("leaver", 50)
     bench.callers["leaver"].closed = True

@@ -270,3 +270,11 @@ def test_recovery_threads_are_as_many_as_are_in_force_when_they_are_needed():
     openings = Openings(None, lambda: found.get("num.recovery.threads.per.data.dir"))
     found.apply(image(("", "num.recovery.threads.per.data.dir", "4")))
     assert openings.new_pool()._max_workers == 4
+
+
+def test_a_value_that_is_left_out_is_told_of_once(caplog):
+    """Every change of the metadata is followed, whatever it is about."""
+    found = settings()
+    for _ in range(3):
+        found.apply(image(("", "max.connections", "many")))
+    assert len(caplog.records) == 1

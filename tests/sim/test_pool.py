@@ -33,6 +33,14 @@ def leave() -> None:
     os._exit(7)
 
 
+def leave_as_if_done() -> None:
+    os._exit(0)
+
+
+def interrupt_itself() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.fixture
 def deadly(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
     """Has the process that runs DEADLY_SEED end as it is told to."""
@@ -78,8 +86,9 @@ def test_a_violation_in_another_process_ends_a_search(capsys: pytest.CaptureFixt
     [
         (kill_itself, "seed 2: the process that ran it was ended by signal 9 (Killed)"),
         (leave, "seed 2: the process that ran it ended with exit code 7"),
+        (leave_as_if_done, "seed 2: the process that ran it ended with exit code 0"),
     ],
-    ids=["killed", "left"],
+    ids=["killed", "left", "left-as-if-done"],
 )
 def test_a_process_that_dies_ends_the_run_with_its_seed(
     deadly: Callable[[Callable[[], None]], None], end: Callable[[], None], says: str
@@ -89,6 +98,32 @@ def test_a_process_that_dies_ends_the_run_with_its_seed(
         list(run_seeds(range(1, 1 << 40), QUIET, jobs=2))
     assert (caught.value.seed, str(caught.value)) == (DEADLY_SEED, says)
     assert multiprocessing.active_children() == [], "nobody goes on"
+
+
+def test_an_interrupt_is_for_the_process_that_started_the_others(
+    deadly: Callable[[Callable[[], None]], None],
+) -> None:
+    """A terminal sends it to all of them."""
+    deadly(interrupt_itself)
+    assert sorted(one.seed for one in run_seeds(range(1, 5), QUIET, jobs=2)) == [1, 2, 3, 4]
+
+
+def test_a_process_that_dies_before_it_begins_a_seed_is_told_with_it() -> None:
+    """Its end of the pipe is closed with the seed unread, which is another error."""
+    workers: list[pool._Worker] = []
+    worker = pool._Worker(QUIET, workers, 1)
+    try:
+        assert worker.outcome().seed == 1
+        pid = worker._process.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+        worker.run(5)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(WorkerDiedError, match=r"seed 5: .* signal 9"):
+            worker.outcome()
+    finally:
+        worker.end()
 
 
 def test_a_dead_process_is_an_exit_code_and_an_entry_of_the_ledger(

@@ -278,6 +278,16 @@ def test_levels_of_loggers(a_logger):
     assert a_logger.level == logging.NOTSET
 
 
+def test_the_root_loggers_level_can_be_set():
+    root = logging.getLogger("fencepost")
+    before = root.level
+    try:
+        assert alter(a_node(), resource(LOGGER, "1", ("root", SET, "FATAL"))) == [0]
+        assert root.level == logging.CRITICAL
+    finally:
+        root.setLevel(before)
+
+
 def test_without_a_controller_only_loggers_change(a_logger):
     node = a_node()
     node.controller.error = ErrorCode.NOT_CONTROLLER
