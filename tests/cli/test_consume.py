@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fencepost.batch.records import Record
+from fencepost.batch.records import Record, build_batch
 from fencepost.cli.main import main
 from fencepost.cli.record_format import FormatError, RecordFormat
+from fencepost.cli.record_printer import json_record, records_of
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
+from fencepost.client.fetcher import Fetched
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 
@@ -66,6 +68,19 @@ def test_what_format_strings_print(text: str, shown: bytes, nulls: bytes):
 def test_format_strings_that_cannot_be(text: str, complaint: str):
     with pytest.raises(FormatError, match=re.escape(complaint)):
         RecordFormat(text)
+
+
+def test_records_behind_the_end_are_not_printed():
+    """They were written after the command began, and may share a batch with those before it."""
+    batch = memoryview(build_batch([(None, b"%d" % number) for number in range(4)]))
+    fetched = Fetched(WHERE, batch, 4, 0, 4, 4, 0)
+    assert [record.offset for record in records_of(fetched, 1, 3)] == [1, 2]
+    assert [record.offset for record in records_of(fetched, 1, None)] == [1, 2, 3]
+
+
+def test_json_says_whose_clock_the_timestamp_is_of():
+    assert json_record(WHERE, RECORD)["timestamp_type"] == "create"
+    assert json_record(WHERE, RECORD._replace(timestamp_type=1))["timestamp_type"] == "append"
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -160,6 +175,16 @@ def test_a_group_commits_no_more_than_it_has_printed(produce, consume, group, co
     assert consume("--group", group, "--max-messages", "2")[1] == b"1\n2\n"
     assert committed() == {0: 2}
     assert consume("--group", group)[1] == b"3\n"
+
+
+def test_nothing_is_committed_of_a_partition_of_which_nothing_was_printed(
+    produce, consume, group, committed
+):
+    produce(b"1")
+    produce(b"2", partition=1)
+    code, out, _ = consume("--group", group, "--max-messages", "1")
+    assert (code, out.count(b"\n")) == (0, 1)
+    assert list(committed().values()) == [1]
 
 
 def test_a_group_starts_where_it_is_told_without_a_committed_offset(

@@ -12,7 +12,8 @@ import sys
 import termios
 import uuid
 from collections.abc import Callable, Iterator
-from typing import IO
+from types import SimpleNamespace
+from typing import IO, Any
 
 import pytest
 
@@ -20,11 +21,12 @@ from fencepost.batch.records import read_records
 from fencepost.cli.cluster_options import InputError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.lines import READ_BYTES, read_lines
-from fencepost.cli.produce import LineRecord, records_of
+from fencepost.cli.produce import LineRecord, _Sender, records_of
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.fetcher import Fetcher, FetchPosition
 from fencepost.client.metadata import TopicPartition
+from fencepost.client.producer import Producer
 
 from ..waiting import DEADLINE_S, eventually
 
@@ -175,6 +177,84 @@ def test_what_no_broker_acknowledged_is_not_called_written(start, values, topic)
     assert values() == [b"small"]
 
 
+def test_a_failure_ends_the_command_although_more_may_be_typed(start):
+    process, stdin = start("-X", "max.request.size=2000000")
+    with contextlib.suppress(BrokenPipeError):
+        stdin.write(b"x" * 1_500_000 + b"\n")
+    eventually(lambda: process.poll() is not None, "the end")
+    assert process.returncode == 1
+
+
+def test_what_comes_behind_failures_is_sent_when_the_command_ends(start, values, topic):
+    process, stdin = start("-X", "max.request.size=2000000", "-X", "batch.size=1")
+    with contextlib.suppress(BrokenPipeError):
+        stdin.write((b"x" * 1_500_000 + b"\n") * 3 + b"small\n")
+    stdin.close()
+    process.stdin = None
+    code, err = ended(process)
+    assert code == 1
+    count = len(values())
+    assert f"; {count} record(s) written to {topic}" in err
+
+
+class Flushes(Producer):
+    """Counts how often it was told to deliver all."""
+
+    count = 0
+
+    def flush(self, *said: Any, **how: Any) -> None:
+        self.count += 1
+        super().flush(*said, **how)
+
+
+@pytest.mark.parametrize(("interrupts", "flushes"), [(1, 1), (2, 0)])
+def test_a_second_interrupt_does_not_wait_for_deliveries(
+    cluster, topic, capsys, interrupts: int, flushes: int
+):
+    reader, writer = os.pipe()
+    producer = Flushes(cluster)
+    arguments = SimpleNamespace(topic=topic, header=[], key_separator=None, lines_json=False)
+    try:
+        with Interrupts() as pressed:
+            for _ in range(interrupts):
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                _Sender(arguments, producer).run(reader, pressed)
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert producer.count == flushes
+    assert "interrupted; 0 record(s) written" in capsys.readouterr().err
+
+
+def test_headers_of_the_command_line_come_first_and_a_lines_partition_wins(cluster, topic):
+    sent: list[tuple[Any, ...]] = []
+
+    class Noting(Producer):
+        def send(self, *said: Any, **how: Any) -> None:
+            sent.append((how["partition"], how["headers"]))
+
+    arguments = SimpleNamespace(topic=topic, header=["a=1"], partition=4)
+    sender = _Sender(arguments, Noting(cluster))
+    sender._send(1, LineRecord(b"v", headers=(("b", None),), partition=0))
+    sender._send(2, LineRecord(b"v"))
+    assert sent == [(0, (("a", b"1"), ("b", None))), (4, (("a", b"1"),))]
+
+
+def test_records_that_linger_are_looked_after_in_time(served, topic):
+    """The wait for input is told in seconds."""
+    with Cluster(served, linger_ms=50_000) as lingering:
+        producer = Producer(lingering)
+        sender = _Sender(SimpleNamespace(topic=topic, header=[], partition=None), producer)
+        assert sender._idle() is None
+        sender._send(1, LineRecord(b"v"))
+        wait_s = sender._idle()
+        assert wait_s is not None
+        assert wait_s <= 50
+        producer.flush()
+
+
 # -- lines -----------------------------------------------------------------------------------------
 
 
@@ -210,6 +290,33 @@ def test_a_line_without_an_end_takes_bounded_memory():
         lines_of(b"first\n", *[chunk] * 1000, line_bytes_max=100_000)
 
 
+def test_a_line_may_be_as_long_as_the_bound():
+    assert lines_of(b"x" * 10, line_bytes_max=10) == [b"x" * 10]
+    with pytest.raises(InputError, match="line 1 is longer than 10 bytes"):
+        lines_of(b"x" * 11, line_bytes_max=10)
+
+
+def test_input_that_another_process_took_is_waited_for_again():
+    """Two can read one terminal; what was there when it was looked at may be gone."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.write(writer, b"theirs\n")
+    left = [b"ours\n"]
+
+    @contextlib.contextmanager
+    def another_reads() -> Iterator[None]:
+        yield
+        if left:
+            assert os.read(reader, 100) == b"theirs\n"
+            os.write(writer, left.pop())
+            os.close(writer)
+
+    try:
+        assert list(read_lines(reader, 100, lambda: None, another_reads)) == [b"ours"]
+    finally:
+        os.close(reader)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_waits_until_nothing_is_half_done(number):
     before = signal.getsignal(number)
@@ -231,6 +338,12 @@ def test_lines_become_records():
         (1, LineRecord(b"a")),
         (2, LineRecord(b"")),
     ]
+    assert list(records_of([b"a"], "", False)) == [(1, LineRecord(b"a"))]
+    empty_lines = list(records_of([b"{}", b" ", b"{}"], None, True))
+    assert [number for number, _ in empty_lines] == [1, 3]
+    highest = b'{"partition": 2147483647, "timestamp": 9223372036854775807}'
+    ((_, last),) = records_of([highest], None, True)
+    assert (last.partition, last.timestamp_ms) == ((1 << 31) - 1, (1 << 63) - 1)
     with pytest.raises(InputError, match="line 2 has no key separator"):
         list(records_of([b"a=1\n", b"b\n"], "=", False))
     for text, complaint in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,11 +18,17 @@ from fencepost.batch.records import read_records
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.errors import BrokerError, ConfigError, OffsetOutOfRange
+from fencepost.client.fetcher import Fetched, FetchPosition
 from fencepost.client.group_consumer import GroupConsumer
 from fencepost.client.groups import CommittedOffset
 from fencepost.client.metadata import TopicPartition
+from fencepost.client.offsets import EpochEnd
 from fencepost.client.producer import Producer
+from fencepost.wire.api.heartbeat import HeartbeatRequest
+from fencepost.wire.api.join_group import JoinGroupRequest
+from fencepost.wire.api.offset_fetch import OffsetFetchRequest
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Request
 
 from ..waiting import eventually
 
@@ -147,14 +154,12 @@ def test_stored_offsets_are_committed_when_it_is_closed(join, produce, served, g
     produce(2)
     consumer = join()
     eventually(consumer.poll, "records")
-    consumer.store(TopicPartition(topic, 1), 1)
+    consumer.store(TopicPartition(topic, 1), 1, 0)
     consumer.store(TopicPartition("not-assigned", 0), 1)
     consumer.close()
     with Cluster(served) as cluster:
         committed = Admin(cluster).group_offsets(group)
-    assert {partition: at.offset for partition, at in committed.items()} == {
-        TopicPartition(topic, 1): 1
-    }
+    assert committed == {TopicPartition(topic, 1): CommittedOffset(1, 0, "")}
 
 
 def test_an_interrupt_commits_what_is_stored_and_leaves(join, produce, served, group, topic):
@@ -168,6 +173,67 @@ def test_an_interrupt_commits_what_is_stored_and_leaves(join, produce, served, g
     with Cluster(served) as cluster:
         assert {at.offset for at in Admin(cluster).group_offsets(group).values()} == {1}
         assert Admin(cluster).describe_group(group).state == "Empty"
+
+
+class Listening(Cluster):
+    """Notes what is sent to the coordinator, for how long answers are awaited, and how often
+    metadata are asked for."""
+
+    def __init__(self, *said: Any, **properties: Any) -> None:
+        super().__init__(*said, **properties)
+        self.sent: list[tuple[Any, float | None]] = []
+        self.described = 0
+
+    def request_coordinator(self, group: str, message: Any, *said: Any, **how: Any) -> Any:
+        def build(connection: Any) -> Any:
+            request = message if isinstance(message, Request) else message(connection)
+            self.sent.append((request, how.get("timeout_ms")))
+            return request
+
+        return super().request_coordinator(group, build, *said, **how)
+
+    def describe(self, *said: Any, **how: Any) -> Any:
+        self.described += 1
+        return super().describe(*said, **how)
+
+    def waits_ms(self, kind: type) -> set[float | None]:
+        return {wait_ms for request, wait_ms in self.sent if isinstance(request, kind)}
+
+
+def test_a_member_waits_for_a_rebalance_and_for_offsets_of_open_transactions(
+    produce, served, group, topic
+):
+    """The coordinator holds a JoinGroup as long as any member may take to join (KIP-62)."""
+    produce(1)
+    timeouts = {"request_timeout_ms": 20_000, "max_poll_interval_ms": 60_000}
+    settings = {"group_id": group, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1}
+    with Listening(served, **settings, **timeouts) as cluster:
+        with GroupConsumer(cluster, [topic]) as consumer:
+            read_until(consumer, 4)
+            asked = cluster.described
+            eventually(
+                lambda: consumer.poll(1) or cluster.waits_ms(HeartbeatRequest), "a heartbeat"
+            )
+            assert cluster.described == asked, "metadata are asked for when they are old"
+            assert {at.last_epoch for at in consumer.positions.values()} == {0}
+        assert min(cluster.waits_ms(JoinGroupRequest)) > 60_000
+        assert cluster.waits_ms(HeartbeatRequest) == {20_000}
+        fetches = [one for one, _ in cluster.sent if isinstance(one, OffsetFetchRequest)]
+        assert [one.require_stable for one in fetches] == [True]
+
+
+def test_where_the_log_was_cut_reading_goes_on_at_the_first_offset_that_differs(join, topic):
+    """KIP-320; and what has no records is nothing to read."""
+    consumer = join()
+    where = TopicPartition(topic, 0)
+    consumer.positions[where] = FetchPosition(9, 3)
+    empty = Fetched(where, memoryview(b""), 9, 3, 9, 9, 0)
+    assert not consumer._advance(empty)
+    assert consumer.positions[where] == FetchPosition(9, 3)
+    cut = replace(empty, diverging=EpochEnd(2, 5))
+    assert not consumer._advance(cut)
+    assert consumer.positions[where] == FetchPosition(5)
+    consumer.positions.clear()
 
 
 def test_two_members_share_and_the_one_that_stays_gets_all(join, produce, topic):

@@ -62,8 +62,6 @@ class _Member:
                 return
 
     def _print(self, fetched: Fetched, start_offset: int) -> None:
-        if self._printer.is_full:
-            return
         records = records_of(fetched, start_offset, None)
         printed = self._printer.print(fetched.partition, records)
         if not self._printer.is_full:

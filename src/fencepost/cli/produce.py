@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -23,7 +24,7 @@ from fencepost.cli.cluster_options import (
 )
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.lines import read_lines
-from fencepost.client.errors import ClientError, DeliveryFailed
+from fencepost.client.errors import ClientError
 
 if TYPE_CHECKING:
     from fencepost.client.producer import Producer
@@ -173,13 +174,8 @@ class _Sender:
 
     def _flush_rest(self) -> None:
         """What is not delivered now is counted, not raised: something else went wrong before."""
-        while True:
-            try:
-                return self._producer.flush()
-            except DeliveryFailed:
-                continue
-            except ClientError:
-                return None
+        with contextlib.suppress(ClientError):
+            self._producer.flush()
 
     def _told(self) -> str:
         missing = self._count - self._producer.acknowledged_count
