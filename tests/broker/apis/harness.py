@@ -193,6 +193,10 @@ class Caller:
         self.routes = routes_of(listener_name)
         self.answers: list[RequestContext] = []
         self.closed_because: str | None = None
+        self.held_bytes = 0
+
+    def hold(self, size_bytes: int) -> None:
+        self.held_bytes += size_bytes
 
     def settled(self, context: RequestContext) -> None:
         self.answers.append(context)
