@@ -32,7 +32,7 @@ from fencepost.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsTop
 from fencepost.wire.api.produce import PartitionProduceData
 from fencepost.wire.errors import ErrorCode
 
-from ..waiting import eventually
+from ..waiting import DEADLINE_S, eventually
 from .conftest import stopped_threads
 from .topic_requests import batch, fetch, make_topic, produce, produce_request, values
 
