@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import select
 import socket
 import struct
 import threading
@@ -10,7 +11,7 @@ import time
 import pytest
 
 import fencepost.broker.apis.api_versions  # noqa: F401 registers the handler under test
-from fencepost.broker import connection as bounds
+from fencepost.broker import connection as bounds, listener
 from fencepost.wire.api import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -270,6 +271,27 @@ def test_a_client_that_leaves_is_reported_to_those_who_wait(door):
         eventually(lambda: parking.abandoned == 2)
         assert all(context.disconnected for context in parking.contexts)
     assert door.connection_count() == 0
+
+
+@pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="this system does not tell")
+def test_a_client_that_leaves_while_it_is_not_read_from_is_noticed(monkeypatch):
+    """Behind more requests than may be in flight nobody reads that it has closed."""
+    monkeypatch.setattr(listener, "SWEEP_EVERY_S", 0.02)
+    parking = Parking()
+    most = bounds.MAX_REQUESTS_IN_FLIGHT
+    with (
+        open_door() as door,
+        route(FetchRequest, (4, 18), parking),
+        door.connect() as stays,
+        door.connect() as leaves,
+    ):
+        for client in (stays, leaves):
+            for _ in range(most + 10):
+                client.send(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
+        eventually(lambda: len(parking.contexts) == 2 * most)
+        leaves.close()
+        eventually(lambda: parking.abandoned == most)
+        assert door.connection_count() == 1
 
 
 def test_a_flood_of_requests_stops_at_the_bounds(door):

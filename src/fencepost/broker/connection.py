@@ -6,7 +6,7 @@ In. Bytes are received into a scratch buffer that all connections of a node shar
 whole in it are dispatched on the spot, synchronously, and only an unfinished tail is copied and
 kept by the connection. A frame too big for the scratch buffer gets a buffer of its own that at
 most doubles whenever it is full, up to the frame's end; so a length prefix costs nobody memory that
-has not been sent. No task, future or queue is involved in any of this.
+has not been sent.
 
 Out. Every request has a place in `_waiting`, in the order of arrival. An answer whose turn has come
 moves to `_out`; one that comes early waits in its place, which is what keeps responses in order
@@ -86,8 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener_name = listener_name
         self.client_host = "?"
         self.client_port = 0
-        self.closed = False
-        self.accepted = False
+        self.closed = self.accepted = False
         self.last_activity = 0.0
         self._transport: Any = None
         self._fd = -1
@@ -98,19 +97,17 @@ class Connection(asyncio.BufferedProtocol):
         self._own_view = memoryview(b"")
         self._filled = 0
         self._frame_began = 0.0
-        self._reading_paused = False
-        self._resume_scheduled = False
+        self._reading_paused = self._resume_scheduled = False
         self._dispatching = False
         self._stalled = False  # frames that are here already wait for room
         self._at_work = False  # a handler works in pieces
         self._waits = False  # too many connections came at once
         self._waits_for_turn = False  # a long frame waits while others are at work
-        self._has_turn = False
+        self._has_turn = False  # and may be decoded now
         self._headers = RememberedHeaders()
         # out
         self._waiting: deque[RequestContext] = deque()
-        self._waiting_bytes = 0
-        self._held_bytes = 0
+        self._waiting_bytes = self._held_bytes = 0
         self._out: deque[Buffer] = deque()
         self._out_bytes = 0
         self._out_moved = 0.0
@@ -207,8 +204,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def room_bytes(self) -> int:
-        """How large an answer should be at most, if that can be chosen."""
+        """See `Replier`."""
         return self._listener.held.room()
+
+    @property
+    def unread_fd(self) -> int:
+        """The socket's descriptor if nothing is read from it now, or -1."""
+        return self._fd if self._reading_paused and not self.closed else -1
 
     @property
     def held_bytes(self) -> int:

@@ -8,8 +8,9 @@ is touched, and no client is served before the node is ready for it.
 Connections beyond `max.connections` and `max.connections.per.ip` are refused at once, with a log
 line now and then instead of one each. Those beyond `max.connection.creation.rate` wait for their
 turn with nothing read from them. A connection on which nothing happened for
-`connections.max.idle.ms` and nobody waits for anything is closed. `limits` may be replaced at any
-time; connections that are open stay.
+`connections.max.idle.ms` and nobody waits for anything is closed, and so is one whose client has
+left while nothing was read from it. `limits` may be replaced at any time; connections that are open
+stay.
 
 A connection takes a file descriptor, and so does every segment of a log that is open. So no more
 connections stay than `file_limit` has a share for, on all listeners together. A connection has to
@@ -26,6 +27,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import select
 import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -221,12 +223,26 @@ class Listener:
             if connection.closed:
                 if quiet_s > SWEEP_EVERY_S:  # it was hung up on and does not take its output
                     connection.abort()
+            elif quiet_s > SWEEP_EVERY_S and _has_left(connection.unread_fd):
+                connection.abort()
             elif 0 <= idle_s < quiet_s and connection.idle:
                 connection.close(f"idle for {quiet_s:.0f} s (connections.max.idle.ms)")
             elif 0 <= idle_s < quiet_s and _stalled_s(connection, now) > idle_s:
                 connection.give_way(f"took no answer for {idle_s:.0f} s (connections.max.idle.ms)")
         every_s = min(SWEEP_EVERY_S, max(0.05, idle_s / 2)) if idle_s >= 0 else SWEEP_EVERY_S
         self._sweeper = self.loop.call_later(every_s, self._sweep)
+
+
+def _has_left(fd: int) -> bool:
+    """Whether the client behind a socket that is not read from has closed it.
+
+    The event loop tells of that when it reads; behind unread requests only the system knows.
+    """
+    if fd < 0 or not hasattr(select, "POLLRDHUP"):
+        return False
+    poll = select.poll()
+    poll.register(fd, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _stalled_s(connection: Connection, now: float) -> float:
