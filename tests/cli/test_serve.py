@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,8 @@ import pytest
 
 from fencepost.cli.main import main
 
-from ..waiting import DEADLINE_S
+from ..ports import address_of, refusing_port
+from ..waiting import DEADLINE_S, eventually
 
 
 def test_the_collector_works_again_after_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,16 +46,42 @@ def test_a_ready_file_that_cannot_be_removed_is_no_start(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_ready_file_of_an_earlier_run_is_gone_when_the_next_cannot_serve(
-    tmp_path: Path,
-) -> None:
+def test_the_ready_file_of_an_earlier_run_is_gone_while_a_start_waits(tmp_path: Path) -> None:
     """Whoever waits for it would go where nobody listens."""
-    path = tmp_path / "ready"
-    path.write_text("127.0.0.1:9092\n")
-    command = [sys.executable, "-m", "fencepost.cli.main", "serve", "--ready-file", str(path)]
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        command += ["--data-dir", str(tmp_path / "data")]
-        command += ["--listen", f"127.0.0.1:{taken.getsockname()[1]}"]
-        done = subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=False)
-    assert done.returncode == 1
-    assert not path.exists()
+    ready, config = tmp_path / "ready", tmp_path / "server.properties"
+    ready.write_text("127.0.0.1:9092\n")
+    with refusing_port() as nobody:
+        _check_it_goes(ready, config, address_of(nobody))
+
+
+def _check_it_goes(ready: Path, config: Path, controller: str) -> None:
+    config.write_text(
+        f"process.roles=broker\nnode.id=2\nlog.dirs={config.with_name('data')}\n"
+        "listeners=PLAINTEXT://127.0.0.1:0\ncontroller.listener.names=CONTROLLER\n"
+        f"controller.quorum.voters=1@{controller}\n"
+    )
+    fencepost = [sys.executable, "-m", "fencepost.cli.main"]
+    cluster_id = ["--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg"]
+    subprocess.run([*fencepost, "format", "--config", str(config), *cluster_id], check=True)
+    command = [*fencepost, "serve", "--config", str(config), "--ready-file", str(ready)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            eventually(lambda: not ready.exists())
+        finally:
+            process.terminate()
+
+
+@pytest.mark.slow
+def test_a_start_that_finds_the_directory_in_use_leaves_the_ready_file(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    command = [sys.executable, "-m", "fencepost.cli.main", "serve", "--listen", "127.0.0.1:0"]
+    command += ["--data-dir", str(tmp_path / "data"), "--ready-file", str(ready)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            eventually(ready.exists)
+            again = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert again.returncode == 1
+            assert f"in use by process {process.pid}" in again.stderr
+            assert ready.exists()
+        finally:
+            process.terminate()

@@ -53,12 +53,6 @@ def run(
     set_up_logging()
     for note in config.notes:
         log.warning("%s", note)
-    if ready_file is not None:
-        try:
-            ready_file.unlink(missing_ok=True)  # an earlier run's: nobody listens there any more
-        except OSError as error:
-            log.error("cannot start: %s", in_words(error))
-            return 1
     try:
         name, factory = loop_factory(config.get("fencepost.event.loop"))
     except EventLoopError as error:
@@ -138,7 +132,7 @@ async def _serve(
 
 async def _start(node: Node, ready_file: Path | None) -> None:
     """Start the node and tell whoever waits for it. Raises what `Node.start` does, OSError."""
-    await node.start()
+    await node.start(on_locked=lambda: _forget_earlier_run(ready_file))
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
@@ -160,6 +154,15 @@ def _stop_on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[str], None
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number)
+
+
+def _forget_earlier_run(ready_file: Path | None) -> None:
+    """Remove what an earlier run announced: whoever waits would go where nobody listens.
+
+    Not before the directories are locked: until then, that run may still be serving.
+    """
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)
 
 
 def _announce(ready_file: Path, node: Node) -> None:

@@ -21,7 +21,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Final, TypeVar
 
 from fencepost.broker import apis
@@ -242,11 +242,15 @@ class Node:
 
     # -- life ------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Start everything; StartError, BindError, LogError or OSError if that cannot be."""
+    async def start(self, on_locked: Callable[[], None] = lambda: None) -> None:
+        """Start everything; StartError, BindError, LogError or OSError if that cannot be.
+
+        `on_locked` is called when the log directories are ours and nobody is served yet.
+        """
         apis.load_all()
         self._bind()
         self.storage = self._storage = open_storage(self.config, self.files, self.now_ms())
+        on_locked()
         self.storage.descriptors.on_shortage = self._close_idle_files
         for one in self.storage.data_dirs:
             if one.is_online:
