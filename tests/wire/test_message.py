@@ -474,6 +474,8 @@ class TestDecoding:
             (0, "01 00000000 00", "label", 5, "takes 2 bytes, 1 are left"),
             (0, "01 000000", "points", 1, "takes 4 bytes, 3 are left"),
             (1, "01 0000 00000000 fffe", "label", 7, "negative"),
+            (1, "01 0000 00000000 fffe 00000000 00000000", "label", 7, "negative"),
+            (1, "01 0000 00000000 0000 fffffffe 00000000", "numbers", 9, "negative"),
             (1, "01 0000 00000000 0001ff", "label", 7, "UTF-8"),
             (1, "01 0000 00000000 0005 61", "label", 7, "takes 5 bytes, 1 are left"),
             (1, "01 0000 00000000 0000 ffffffff 00000001 0003 61", "names[0]", 17, "3 bytes"),
