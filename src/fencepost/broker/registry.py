@@ -35,6 +35,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fencepost.wire.errors import EncodeError, ErrorCode
@@ -59,7 +60,7 @@ API_VERSIONS_KEY = 18
 MAX_ELEMENTS = 100_000
 """Array elements a request may have, unless its handler says otherwise."""
 WHOLE_REQUEST_ELEMENTS_MAX = 20_000
-"""The same for requests that a coordinator or controller decides in one go, not in pieces."""
+"""The same for requests that are decided in one go, not in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +99,16 @@ def handles(
     *,
     versions: str,
     advertise_from: int | None = None,
-    max_elements: int = MAX_ELEMENTS,
+    max_elements: int | None = None,
     listeners: tuple[str, ...] = (BROKER,),
 ) -> Callable[[Handler], Handler]:
     """Register the decorated function as the handler of `request_class` in `versions`.
 
     `advertise_from` is a lower minimum to advertise than is served (Produce, KAFKA-18659).
     Clients whose requests have more than `max_elements` array elements are hung up on: nothing else
-    happens in the node while a request is being decoded and handled. `listeners` are the kinds of
+    happens in the node while a request is being decoded. Without it, that is MAX_ELEMENTS, but
+    WHOLE_REQUEST_ELEMENTS_MAX for what clients send to a handler that does not work in pieces:
+    nothing else happens until it has returned. `listeners` are the kinds of
     listeners that serve it.
     """
     min_version, max_version = parse_versions(versions)
@@ -114,6 +117,8 @@ def handles(
     assert api_key is not None
 
     def register(handler: Handler) -> Handler:
+        is_whole = BROKER in listeners and not isgeneratorfunction(handler)
+        usual_max = WHOLE_REQUEST_ELEMENTS_MAX if is_whole else MAX_ELEMENTS
         route = Route(
             api_key=api_key,
             name=request_class.__name__.removesuffix("Request"),
@@ -122,7 +127,7 @@ def handles(
             max_version=max_version,
             advertised_min_version=min_version if advertise_from is None else advertise_from,
             handler=handler,
-            max_elements=max_elements,
+            max_elements=usual_max if max_elements is None else max_elements,
         )
         for kind in listeners:
             if api_key in ROUTES_BY_KIND[kind]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost.broker.registry import WHOLE_REQUEST_ELEMENTS_MAX, RequestContext, handles
+from fencepost.broker.registry import RequestContext, handles
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.machines.image import ClusterImage, TopicImage
 from fencepost.wire.api.offset_commit import (
@@ -25,7 +25,7 @@ from fencepost.wire.errors import ErrorCode
 TOPIC_IDS_FROM: Final = 10
 
 
-@handles(OffsetCommitRequest, versions="2-10", max_elements=WHOLE_REQUEST_ELEMENTS_MAX)
+@handles(OffsetCommitRequest, versions="2-10")
 def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Refuse what does not exist; have the group's coordinator decide about the rest."""
     answers = _Answers(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.registry import WHOLE_REQUEST_ELEMENTS_MAX, RequestContext, handles
+from fencepost.broker.registry import RequestContext, handles
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.offset_delete import (
@@ -17,7 +17,7 @@ from fencepost.wire.api.offset_delete import (
 from fencepost.wire.errors import ErrorCode
 
 
-@handles(OffsetDeleteRequest, versions="0", max_elements=WHOLE_REQUEST_ELEMENTS_MAX)
+@handles(OffsetDeleteRequest, versions="0")
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
     """Refuse partitions that do not exist; have the coordinator decide about the rest."""
     if not request.group_id:
