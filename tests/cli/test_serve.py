@@ -39,6 +39,7 @@ def test_a_ready_file_that_cannot_be_written_is_no_start(tmp_path: Path) -> None
 def test_a_ready_file_that_cannot_be_removed_is_no_start(tmp_path: Path) -> None:
     """It would be taken for this run's."""
     command = [sys.executable, "-m", "fencepost.cli.main", "serve", "--ready-file", str(tmp_path)]
+    command += ["--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
