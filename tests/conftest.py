@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 
@@ -22,6 +23,14 @@ settings.load_profile("tests")
 
 
 LONGEST_ID_BYTES = 40
+
+
+def pytest_configure() -> None:
+    """A shell without job control starts what it runs in the background with SIGINT ignored, and
+    children inherit that; tests interrupt theirs.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
