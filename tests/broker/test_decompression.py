@@ -122,7 +122,15 @@ def test_small_batches_need_no_thread(node, client, topic):
             assert produce(client, topic, sent).error_code == 0
 
 
-def test_a_topic_that_is_deleted_while_its_batch_is_decompressed(node, client):
+@pytest.mark.parametrize(
+    ("is_made_anew", "error"),
+    [
+        (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        # Of that name, but with configs that the batch was not checked against.
+        (True, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_a_topic_that_is_deleted_while_its_batch_is_decompressed(node, client, is_made_anew, error):
     topic = make_topic(client)
     with stopped_threads(node) as go_on, node.connect() as producer:
         sent = batch(LARGE, compression="zstd")
@@ -131,8 +139,12 @@ def test_a_topic_that_is_deleted_while_its_batch_is_decompressed(node, client):
         gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=60_000)
         assert client.ask(gone, 6).responses[0].error_code == 0
         eventually(lambda: node.node.replicas.get(topic.name, 0) == 3, "the end of the topic")
+        if is_made_anew:
+            make_topic(client, name=topic.name)
         go_on.set()
-        assert answer_of(producer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert answer_of(producer).error_code == error
+    if is_made_anew:
+        assert appended(node, topic) == 0
 
 
 def test_batches_of_a_client_that_has_left_are_forgotten(node, client, topic):

@@ -216,11 +216,13 @@ class _ProduceJob:
         except BatchError as error:
             _refuse(batch.answer, error)
             return None
-        still = self._find(batch.topic, batch.index)  # it may have been deleted meanwhile
-        if isinstance(still, ErrorCode):
-            batch.answer.error_code = int(still)
+        now = self._find(batch.topic, batch.index)  # it may have been deleted meanwhile
+        if isinstance(now, ErrorCode):
+            batch.answer.error_code = int(now)
+        elif now is not hosted:  # another topic of that name, whose configs say something else
+            batch.answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
-            self._feed(still, batch, *passed)
+            self._feed(hosted, batch, *passed)
         return None
 
     def _admit(self, batch: _Batch) -> HostedPartition | None:
