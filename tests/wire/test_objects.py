@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fencepost.wire.api.metadata import MetadataResponse
-from fencepost.wire.errors import WireError
+from fencepost.wire.errors import DecodeError, WireError
 from fencepost.wire.message import Message, Struct, field
 from fencepost.wire.types import Int32, Int64, String
 
@@ -218,6 +218,16 @@ def test_numbers_of_every_size_come_back(used: str):
 def test_texts_of_every_kind_come_back(used: str, text: str):
     machine = codec(used, Offsets, 0)
     assert machine.decode(machine.encode(Offsets(name=text))).name == text
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 16, 20])
+def test_a_byte_that_is_no_text_is_noticed_wherever_it_stands(used: str, size: int):
+    machine = codec(used, Offsets, 0)
+    data = machine.encode(Offsets(name="a" * size))
+    begin = data.index(b"a" * size)
+    for at in range(begin, begin + size):
+        with pytest.raises(DecodeError, match="UTF-8"):
+            machine.decode(data[:at] + b"\x80" + data[at + 1 :])
 
 
 @pytest.mark.parametrize(("cls", "version"), NEWEST, ids=version_id)
