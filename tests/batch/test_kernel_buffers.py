@@ -142,6 +142,23 @@ def test_a_target_that_is_a_byte_too_short_is_refused(kernels: Any, part: str, s
         scanner.fill_pairs(*how, *targets)
 
 
+@pytest.mark.parametrize("part", ["keys", "values", "header keys", "header values", "lists"])
+def test_nothing_is_left_of_what_was_in_a_target(kernels: Any, part: str):
+    """Arrow's memory is not cleared, and a bit of validity that is left makes a value of a null."""
+    scanner = scanner_of(kernels)
+    rows = scanner.row_count
+    sizes = {**fill_sizes(scanner), "lists": (4 * (rows + 1), (rows + 7) // 8)}[part]
+    found = []
+    for byte in (b"\0", b"\xff"):
+        targets = [bytearray(byte * size) for size in sizes]
+        if part == "lists":
+            scanner.fill_lists(*targets)
+        else:
+            scanner.fill_pairs(part.startswith("header"), part.endswith("values"), *targets)
+        found.append(targets)
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("short", [0, 1, 2])
 def test_a_target_for_numbers_that_is_a_byte_too_short_is_refused(kernels: Any, short: int):
     scanner = scanner_of(kernels)

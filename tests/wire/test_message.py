@@ -275,6 +275,7 @@ class TestEncoding:
             ("boolean", 2),
             ("uuid", None),
             ("uuid", b"short"),
+            ("uuid", b"seventeen letters"),
             ("uuid", "sixteen letters!"),
             ("string", None),
             ("data", ["x"]),
@@ -446,6 +447,19 @@ class TestDecoding:
         padded = encoded + bytes(-len(encoded) % 4)
         wide = memoryview(padded).cast("I")
         assert Sample.read(wide, 0, 1) == (Sample(small=5, label="abc"), len(encoded))
+        holder = Sample(content=b"abcdefgh", blob=b"1").encode(2)
+        for code in "bc?":
+            got = Sample.decode(memoryview(holder).cast(code), 2).content
+            assert isinstance(got, memoryview)
+            assert (got.format, bytes(got)) == ("B", b"abcdefgh")
+        shaped = memoryview(holder).cast("B", (1, len(holder)))
+        got = Sample.decode(shaped, 2).content
+        assert isinstance(got, memoryview)
+        assert (got.shape, bytes(got)) == ((8,), b"abcdefgh")
+        wide = memoryview(holder + bytes(-len(holder) % 2)).cast("H")
+        got = Sample.read(wide, 0, 2)[0].content
+        assert isinstance(got, memoryview)
+        assert (got.format, len(got), bytes(got)) == ("B", 8, b"abcdefgh")
         doubled = bytes(byte for byte in encoded for _ in range(2))
         assert Sample.decode(memoryview(doubled)[::2], 1) == Sample(small=5, label="abc")
         with pytest.raises(TypeError):
