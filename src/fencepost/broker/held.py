@@ -29,7 +29,7 @@ from typing import Final, Protocol
 
 INCOMING_FRAMES: Final = 4
 OUTGOING_BYTES_MAX: Final = 256 * 1024 * 1024
-WAITING_BYTES_MAX: Final = 256 * 1024 * 1024
+WAITING_BYTES_MAX: Final = 512 * 1024 * 1024
 SMALLEST_ROOM_BYTES: Final = 64 * 1024
 SHARE: Final = 4
 """An answer is offered one part in so many of the room that is left."""
