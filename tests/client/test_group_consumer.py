@@ -239,14 +239,24 @@ def test_where_the_log_was_cut_reading_goes_on_at_the_first_offset_that_differs(
 def test_two_members_share_and_the_one_that_stays_gets_all(join, produce, topic):
     first, second = join(), join()
 
-    def poll_both() -> list[int]:
-        with_second = threading.Thread(target=second.poll)
-        with_second.start()  # both wait for each other in a rebalance
+    def both_share() -> bool:
         first.poll()
-        with_second.join()
-        return [len(first.assignment), len(second.assignment)]
+        return [len(first.assignment), len(second.assignment)] == [2, 2]
 
-    eventually(lambda: poll_both() == [2, 2], "two partitions for each")
+    # Each may wait for the other in a rebalance, so each has to poll until both are through.
+    stopped = threading.Event()
+
+    def poll_second() -> None:
+        while not stopped.is_set():
+            second.poll()
+
+    with_second = threading.Thread(target=poll_second)
+    with_second.start()
+    try:
+        eventually(both_share, "two partitions for each")
+    finally:
+        stopped.set()
+        with_second.join()
     assert sorted(first.assignment + second.assignment) == [
         TopicPartition(topic, number) for number in range(PARTITIONS)
     ]

@@ -297,7 +297,8 @@ def test_static_voters_do_not_change():
         path = str(fixed.controllers[1].config_path)
         added = fencepost("quorum", "add-voter", *at, "--config", path, code=1)
         for said in (removed, added):
-            assert "fixed: they are those that controller.quorum.voters names (1)" in said
+            assert "the voters of this cluster (1) are fixed" in said
+            assert "features upgrade kraft.version=1" in said
 
 
 def test_add_voter_wants_to_know_whom():

@@ -160,7 +160,7 @@ def test_sql_and_filters(spark: Any, cluster: Cluster, served: str, made: str):
 def test_errors_reach_the_user_in_plain_words(spark: Any, served: str, made: str):
     for options, words in (
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
-        ({"kafka.group.instance.id": "x"}, "option kafka.group.instance.id"),
+        ({"kafka.no.such.property": "x"}, "option kafka.no.such.property"),
         ({"subscribe": "surely-not-there"}, "surely-not-there: no such topic"),
         ({"kafka.bootstrap.servers": "nowhere"}, "'nowhere' is not HOST:PORT"),
     ):
