@@ -31,7 +31,7 @@ test-quick: setup ## the tests that need neither Spark nor foreign clients
 test-pure: setup ## codec and record batches again without the C extensions
 	FENCEPOST_PURE=1 $(PYTEST) $(PARALLEL) tests/wire tests/batch
 
-test-long: setup ## more seeds and longer lives of what `make test` tries with few
+test-long: setup ## more seeds, longer lives and larger worlds than `make test` has time for
 	$(PYTEST) $(PARALLEL) tests -m "long and not interop and not powerloss"
 
 check: setup ## format, lint, types (strict where it counts), import contract

@@ -135,7 +135,7 @@ def test_a_node_that_is_stopped_while_logs_are_checked_leaves_them_to_the_next(
     assert hosted(running) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_idle_partitions_fit_into_300_mb_and_few_files():
     with Cluster(offsets_topic_num_partitions=1) as cluster:
         with connect(cluster) as client, connect(cluster) as other:

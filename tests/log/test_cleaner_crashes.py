@@ -197,7 +197,7 @@ def test_a_crash_at_every_change(power: bool):
     assert_crashes_survived(0, power, range(1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(1, 9))
 @pytest.mark.parametrize("power", [True, False], ids=["power", "process"])
 def test_a_crash_at_every_change_of_other_logs(seed: int, power: bool):

@@ -35,8 +35,17 @@ SPACES = {
 }
 
 
+LARGEST = {"an election, and duels", "a client's record and late messages"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("bounds", SPACES.values(), ids=list(SPACES))
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        pytest.param(space, id=name, marks=[pytest.mark.long] if name in LARGEST else [])
+        for name, space in SPACES.items()
+    ],
+)
 def test_every_history_of_a_small_quorum_is_sound(bounds: Bounds) -> None:
     space, report = explore(bounds)
     assert report.covered

@@ -196,7 +196,7 @@ def test_the_canary_is_found() -> None:
 SEARCHED = [name for name in ablation_names() if load_ablation(name).is_found_by_search]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n for n in SEARCHED if load_ablation(n).search_within <= 40])
 def test_old_bugs_are_found_by_search_alone(name: str) -> None:
     assert seeds_until_found(name, load_ablation(name).search_within) is not None
