@@ -21,10 +21,12 @@ EPHEMERAL_FROM = 32_768
 ENOUGH = 1_000
 _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _DICE = random.SystemRandom()
+_given: set[int] = set()
+"""What this process was told already: a server may be about to listen there."""
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports that nobody has now.
+    """So many different ports that nobody has now, and that were not given out before.
 
     They are drawn, so that processes that ask at the same time get different ones. OSError if there
     are too few.
@@ -38,7 +40,9 @@ def free_ports(count: int) -> list[int]:
                 held.append(socket.create_server((LOOPBACK, port)))
         if len(held) < count:
             raise OSError(f"no {count} free ports on {LOOPBACK}")
-        return [sock.getsockname()[1] for sock in held]
+        found = [sock.getsockname()[1] for sock in held]
+        _given.update(found)
+        return found
     finally:
         for sock in held:
             sock.close()
@@ -46,7 +50,11 @@ def free_ports(count: int) -> list[int]:
 
 def _candidates() -> list[int]:
     """Ports in the order in which to try them; 0 is one of the system's choice."""
-    ports = range(LOWEST, _ephemeral_from())
+    below = range(LOWEST, _ephemeral_from())
+    ports = [port for port in below if port not in _given]
+    if len(ports) < ENOUGH <= len(below):  # long ago
+        _given.clear()
+        ports = list(below)
     if len(ports) < ENOUGH:
         return [0] * ENOUGH
     return _DICE.sample(ports, ENOUGH)
