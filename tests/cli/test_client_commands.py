@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE, print_table
+from fencepost.cli.cluster_options import BOOTSTRAP_VARIABLE
 from fencepost.cli.consume import parse_time_ms
 from fencepost.cli.groups import COLUMNS, _progress
 from fencepost.cli.main import main
+from fencepost.cli.output import print_table
 from fencepost.cli.record_printer import json_record
 from fencepost.client.cluster import Cluster
 from fencepost.client.group_consumer import GroupConsumer

@@ -18,7 +18,7 @@ from typing import IO, Any
 import pytest
 
 from fencepost.batch.records import read_records
-from fencepost.cli.cluster_options import InputError
+from fencepost.cli.failures import InputError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.lines import READ_BYTES, read_lines
 from fencepost.cli.produce import LineRecord, _Sender, records_of

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import UsageError, pair
+from fencepost.cli.cluster_options import pair
 from fencepost.cli.commands import add_actions
+from fencepost.cli.failures import UsageError
 from fencepost.log.errors import LogError, in_words
 from fencepost.log.meta import decode_properties
 from fencepost.log.names import META_PROPERTIES_FILE

@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster have in common: its address, properties, errors, tables.
+"""What the commands that talk to a cluster have in common: its address, properties, errors.
 
 `--bootstrap-server` (or FENCEPOST_BOOTSTRAP) says where, `--timeout` how long to try, `-X
 key=value` and `--client-config FILE` set client properties under Kafka's names. Exit codes: 0 done,
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any
 
+from fencepost.cli.failures import InputError, UsageError
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import (
@@ -42,14 +41,6 @@ INT64_MAX = (1 << 63) - 1
 BOOTSTRAP_VARIABLE = "FENCEPOST_BOOTSTRAP"
 
 Run = Callable[[argparse.Namespace], int]
-
-
-class UsageError(Exception):
-    """The command line says something that cannot be; exit code 2."""
-
-
-class InputError(Exception):
-    """The input is not what it should be; the text says where, exit code 1."""
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -90,11 +81,6 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= TIMEOUT_MAX_S:
         raise argparse.ArgumentTypeError(f"{text}: allowed is up to {TIMEOUT_MAX_S} seconds")
     return seconds
-
-
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Add --json."""
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def open_cluster(arguments: argparse.Namespace, **defaults: object) -> Cluster:
@@ -219,38 +205,3 @@ def partition_of(text: str, option: str) -> TopicPartition:
     if not colon or not topic or not number.isdecimal():
         raise UsageError(f"{option} {text!r}: must be TOPIC:PARTITION")
     return TopicPartition(topic, int(number))
-
-
-def print_json(value: Any) -> None:
-    """One JSON document, for people and for jq."""
-    json.dump(value, sys.stdout, indent=2)
-    sys.stdout.write("\n")
-
-
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as they need to be, two blanks apart; numbers, and what is not known among
-    them, to the right. Without rows nothing but a note on stderr."""
-    lines = [tuple(map(_cell, row)) for row in rows]
-    if not lines:
-        print("(none)", file=sys.stderr)
-        return
-    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
-    columns = [{line[i] for line in lines} - {"-"} for i in range(len(header))]
-    numeric = [
-        bool(cells) and all(cell.removeprefix("-").isdecimal() for cell in cells)
-        for cells in columns
-    ]
-    for line in (tuple(header), *lines):
-        cells = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, numeric, strict=True)
-        )
-        print("  ".join(cells).rstrip())
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, list | tuple | set | frozenset):
-        return ",".join(map(str, value)) or "-"
-    return str(value)

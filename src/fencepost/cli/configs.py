@@ -6,17 +6,15 @@ import argparse
 from typing import Any
 
 from fencepost.cli.cluster_options import (
-    UsageError,
     add_cluster_options,
-    add_json_option,
     command,
     config_hint,
     open_cluster,
     pair,
-    print_json,
-    print_table,
 )
 from fencepost.cli.commands import add_actions
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import add_json_option, print_json, print_table
 
 EXAMPLES = """\
 examples:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import (
     INT64_MAX,
-    UsageError,
     add_cluster_options,
     check_number,
     command,
     open_cluster,
 )
+from fencepost.cli.failures import UsageError
 
 if TYPE_CHECKING:
     from fencepost.batch.records import Record

@@ -6,7 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from fencepost.cli.cluster_options import UsageError, open_cluster
+from fencepost.cli.cluster_options import open_cluster
+from fencepost.cli.failures import UsageError
 from fencepost.cli.interrupts import terminated_like_interrupted
 from fencepost.cli.record_printer import Printer, records_of
 from fencepost.client.errors import BrokerError

@@ -9,15 +9,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import (
-    UsageError,
-    add_cluster_options,
-    add_json_option,
-    command,
-    open_cluster,
-    print_json,
-    print_table,
-)
+from fencepost.cli.cluster_options import add_cluster_options, command, open_cluster
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import add_json_option, print_json, print_table
 
 EPILOG = """\
 Every leader notes the offset at which its epoch begins before it takes a write. A table in which

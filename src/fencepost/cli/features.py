@@ -5,17 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import (
-    UsageError,
-    add_cluster_options,
-    add_json_option,
-    command,
-    open_cluster,
-    pair,
-    print_json,
-    print_table,
-)
+from fencepost.cli.cluster_options import add_cluster_options, command, open_cluster, pair
 from fencepost.cli.commands import add_actions
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import add_json_option, print_json, print_table
 
 METADATA_VERSION = "metadata.version"
 LEVEL_MAX = (1 << 15) - 1

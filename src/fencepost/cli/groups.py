@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import (
     INT64_MAX,
-    UsageError,
     add_cluster_options,
-    add_json_option,
     check_number,
     command,
     open_cluster,
-    print_json,
-    print_table,
 )
 from fencepost.cli.commands import add_actions
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import add_json_option, print_json, print_table
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.wire.errors import ErrorCode
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Final
 
-from fencepost.cli.cluster_options import InputError
+from fencepost.cli.failures import InputError
 
 READ_BYTES: Final = 64 * 1024
 

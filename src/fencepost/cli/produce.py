@@ -13,17 +13,15 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 from fencepost.cli.cluster_options import (
     INT32_MAX,
     INT64_MAX,
-    InputError,
-    UsageError,
     add_cluster_options,
-    add_json_option,
     command,
     open_cluster,
     pair,
-    print_json,
 )
+from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.lines import read_lines
+from fencepost.cli.output import add_json_option, print_json
 from fencepost.client.errors import ClientError
 
 if TYPE_CHECKING:

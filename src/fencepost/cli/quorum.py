@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import (
     CONNECT_TIMEOUT_MS,
-    UsageError,
     add_cluster_options,
-    add_json_option,
     client_config,
     command,
     connect_limit_ms,
-    print_json,
-    print_table,
 )
 from fencepost.cli.commands import add_actions
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import add_json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from fencepost.client.errors import ClientError

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fencepost.batch.records import read_records
-from fencepost.cli.cluster_options import UsageError
-from fencepost.cli.json_values import json_bytes
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import json_bytes
 from fencepost.cli.record_format import FormatError, RecordFormat
 from fencepost.client.transactions import committed_slices
 

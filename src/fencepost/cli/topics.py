@@ -8,17 +8,15 @@ from typing import Any
 from fencepost.cli.cluster_options import (
     INT16_MAX,
     INT32_MAX,
-    UsageError,
     add_cluster_options,
-    add_json_option,
     check_number,
     command,
     open_cluster,
     pair,
-    print_json,
-    print_table,
 )
 from fencepost.cli.commands import add_actions
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import add_json_option, print_json, print_table
 
 EXAMPLES = """\
 examples:

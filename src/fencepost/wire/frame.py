@@ -44,6 +44,8 @@ from fencepost.wire.message import Message, Request
 from fencepost.wire.runtime import ENCODE_FAILURES
 from fencepost.wire.types import ELEMENTS_UNLIMITED, FIXED_CODES, Buffer
 
+LENGTH_BYTES: Final = 4
+"""The length before a frame; it does not count itself."""
 MAX_FRAME_BYTES: Final = 0x7FFFFFFF
 MAX_HEADER_TAGS: Final = 100
 """More tagged fields than this in a header are refused: on the wire they take three bytes each."""

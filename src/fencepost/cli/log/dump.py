@@ -7,10 +7,9 @@ import os
 import sys
 from collections.abc import Iterator
 
-from fencepost.cli.cluster_options import UsageError
+from fencepost.cli.failures import UsageError, offline_command
 from fencepost.cli.log.formats import BYTES_FORMATS, decoder_of, json_line, text_line
-from fencepost.cli.wire.bytes_input import Progress
-from fencepost.cli.wire.failures import wire_command
+from fencepost.cli.progress import Progress
 from fencepost.log.dump import kinds
 from fencepost.log.dump.batches import Readable
 from fencepost.log.dump.files import PlainFile, dump, files_of
@@ -72,7 +71,7 @@ def register_dump(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.set_defaults(run=run_dump)
 
 
-@wire_command
+@offline_command
 def run_dump(arguments: argparse.Namespace) -> int:
     """Print the items of all files."""
     if arguments.limit is not None and arguments.limit < 0:

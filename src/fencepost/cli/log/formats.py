@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from fencepost.cli.cluster_options import InputError
-from fencepost.cli.json_values import json_bytes
-from fencepost.cli.wire import stored
+from fencepost.cli.failures import InputError
+from fencepost.cli.output import json_bytes
+from fencepost.cli.wire.convert import stored
 from fencepost.log.dump.items import Item
 from fencepost.log.dump.segments import RecordDecoder
 from fencepost.wire.errors import DecodeError

@@ -9,10 +9,9 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from fencepost.cli.cluster_options import UsageError
+from fencepost.cli.failures import UsageError, offline_command
 from fencepost.cli.log.holder import holder_of
-from fencepost.cli.wire.bytes_input import Progress
-from fencepost.cli.wire.failures import wire_command
+from fencepost.cli.progress import Progress
 from fencepost.log.names import LOG_SUFFIX
 from fencepost.log.verify.directory import NotALogDirectoryError, Verifier
 from fencepost.log.verify.files import PlainFiles
@@ -48,7 +47,7 @@ def register_verify(actions: argparse._SubParsersAction[argparse.ArgumentParser]
     parser.set_defaults(run=run_verify)
 
 
-@wire_command
+@offline_command
 def run_verify(arguments: argparse.Namespace) -> int:
     """Print the problems and a summary."""
     directories = [path.rstrip("/") or "/" for path in arguments.directories]

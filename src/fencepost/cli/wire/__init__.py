@@ -1,15 +1,11 @@
 """`fencepost wire`: what is on the wire, for people who write clients, proxies and dissectors.
 
-* `apis` lists the APIs, `show` the fields of a message (`names` finds it by name or number),
-  `error_codes` has the command `errors`;
-* `decode` turns bytes into JSON documents and `encode` turns these into the same bytes:
-  `documents` does it for messages and frames, `stored` for records of Kafka's own logs, `batches`
-  shows record batches, `frames` goes through frames, `bytes_input` reads files, pipes and hex
-  (`hex_text`), `output` adds what is for people;
-* `capture` reads packets from a file. What it stands on does no I/O: `packets` finds TCP in a
-  packet, `connections` keeps both directions of each connection, `reassembly` puts one of them in
-  order, `framing` cuts it into frames, which look as `signs` says, `conversation` tells requests,
-  responses and SASL tokens apart.
+One module per command here: `apis`, `show`, `error_codes` (the command is `errors`), `decode` and
+`encode`. What they do stands in rooms that import only downwards:
+
+* `capture`: messages in captured packets (`decode --pcap`);
+* `convert`: bytes into JSON documents and back;
+* `lookup`: messages and structs by name.
 
 Nothing here talks to a broker.
 """

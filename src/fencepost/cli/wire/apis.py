@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import add_json_option, print_json, print_table
-from fencepost.cli.wire.failures import wire_command
+from fencepost.cli.failures import offline_command
+from fencepost.cli.output import add_json_option, print_json, print_table
+from fencepost.cli.wire.lookup.headers import request_header_of, response_header_of
 from fencepost.wire import api
 from fencepost.wire.api.facts import API_FACTS
-from fencepost.wire.header import request_header_version, response_header_version
 from fencepost.wire.message import Message
 
 EPILOG = """\
@@ -36,7 +36,7 @@ def register_apis(actions: Any) -> None:
     parser.set_defaults(run=list_apis)
 
 
-@wire_command
+@offline_command
 def list_apis(arguments: argparse.Namespace) -> int:
     """All APIs, by key."""
     entries = [describe_api(key) for key in sorted(api.API_NAMES)]
@@ -70,18 +70,6 @@ def describe_api(key: int) -> dict[str, Any]:
         "forwardable": facts.forwardable,
         "cluster_action": facts.cluster_action,
     }
-
-
-def request_header_of(cls: type[Message], version: int) -> int:
-    """The version of the header before requests of `cls`' API at `version`."""
-    assert cls.api_key is not None
-    return request_header_version(cls.api_key, version, is_flexible=cls.is_flexible(version))
-
-
-def response_header_of(cls: type[Message], version: int) -> int:
-    """The version of the header before responses of `cls`' API at `version`."""
-    assert cls.api_key is not None
-    return response_header_version(cls.api_key, is_flexible=cls.is_flexible(version))
 
 
 def _headers(cls: type[Message], header_of: Any) -> list[dict[str, int]]:

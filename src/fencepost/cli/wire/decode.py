@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import InputError, UsageError, print_json
-from fencepost.cli.wire import stored
-from fencepost.cli.wire.bytes_input import FRAME_BYTES_MAX, open_bytes, read_all
-from fencepost.cli.wire.documents import decode_body
-from fencepost.cli.wire.failures import wire_command
-from fencepost.cli.wire.frames import decode_frames
-from fencepost.cli.wire.hex_text import parse_hex
-from fencepost.cli.wire.json_parts import check_version
-from fencepost.cli.wire.names import find_message
-from fencepost.cli.wire.output import Wishes, add_output_options, shown, warn_if_different
+from fencepost.cli.failures import InputError, UsageError, offline_command
+from fencepost.cli.output import print_json
+from fencepost.cli.wire.convert import stored
+from fencepost.cli.wire.convert.annotate import (
+    OutputOptions,
+    add_output_options,
+    shown,
+    warn_if_different,
+)
+from fencepost.cli.wire.convert.bytes_input import FRAME_BYTES_MAX, open_bytes, read_all
+from fencepost.cli.wire.convert.documents import decode_body
+from fencepost.cli.wire.convert.frames import decode_frames
+from fencepost.cli.wire.convert.hex_text import parse_hex
+from fencepost.cli.wire.convert.json_parts import check_version
+from fencepost.cli.wire.lookup.names import find_message
 from fencepost.wire.errors import DecodeError
 
 EPILOG = """\
@@ -80,12 +85,12 @@ def register_decode(actions: Any) -> None:
     parser.set_defaults(run=decode)
 
 
-@wire_command
+@offline_command
 def decode(arguments: argparse.Namespace) -> int:
     """Print the documents."""
     _check_options(arguments)
     if arguments.pcap is not None:
-        from fencepost.cli.wire.capture import decode_capture
+        from fencepost.cli.wire.capture.command import decode_capture
 
         return decode_capture(arguments, tuple(arguments.port or [KAFKA_PORT]))
     if arguments.record is not None:
@@ -94,7 +99,7 @@ def decode(arguments: argparse.Namespace) -> int:
         cls = find_message(arguments.message)
         check_version(cls, arguments.version)
         decoded = decode_body(cls, arguments.version, _read(arguments))
-        print_json(shown(decoded, Wishes.of(arguments)))
+        print_json(shown(decoded, OutputOptions.of(arguments)))
         warn_if_different(decoded, cls.__name__)
     else:
         decode_frames(arguments)
@@ -123,7 +128,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     ):
         if value is not None and not is_allowed:
             raise UsageError(f"{option} is for {place}")
-    Wishes.of(arguments)
+    OutputOptions.of(arguments)
     if arguments.max_frame_bytes < 1:
         raise UsageError("--max-frame-bytes must be at least 1")
 

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from fencepost.cli.cluster_options import InputError, UsageError
-from fencepost.cli.wire.documents import Part, encode_document
-from fencepost.cli.wire.failures import wire_command
+from fencepost.cli.failures import InputError, UsageError, offline_command
+from fencepost.cli.wire.convert.documents import Part, encode_document
 from fencepost.wire.errors import WireError
 from fencepost.wire.json_form import JsonFormError
 
@@ -45,7 +44,7 @@ def register_encode(actions: Any) -> None:
     parser.set_defaults(run=encode)
 
 
-@wire_command
+@offline_command
 def encode(arguments: argparse.Namespace) -> int:
     """Write the bytes of every document."""
     with _open_text(arguments.file) as source, _open_output(arguments.output) as raw:

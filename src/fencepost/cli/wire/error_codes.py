@@ -6,8 +6,8 @@ import argparse
 from difflib import get_close_matches
 from typing import Any
 
-from fencepost.cli.cluster_options import InputError, add_json_option, print_json, print_table
-from fencepost.cli.wire.failures import wire_command
+from fencepost.cli.failures import InputError, offline_command
+from fencepost.cli.output import add_json_option, print_json, print_table
 from fencepost.wire.error_meanings import meaning
 from fencepost.wire.errors import ErrorCode, is_retriable
 
@@ -35,7 +35,7 @@ def register_errors(actions: Any) -> None:
     parser.set_defaults(run=list_errors)
 
 
-@wire_command
+@offline_command
 def list_errors(arguments: argparse.Namespace) -> int:
     """All error codes, or one."""
     chosen = None if arguments.error is None else _find(arguments.error)

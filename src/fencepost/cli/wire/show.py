@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from fencepost.cli.cluster_options import InputError, UsageError, add_json_option, print_json
-from fencepost.cli.wire.failures import wire_command
-from fencepost.cli.wire.names import find, unknown
-from fencepost.cli.wire.structs import find_structs, struct_names
+from fencepost.cli.failures import InputError, UsageError, offline_command
+from fencepost.cli.output import add_json_option, print_json
+from fencepost.cli.wire.lookup.names import find, unknown
+from fencepost.cli.wire.lookup.structs import find_structs, struct_names
 from fencepost.wire import describe
 from fencepost.wire.describe import Row
 from fencepost.wire.message import Message, Struct, VersionRange
@@ -49,7 +49,7 @@ def register_show(actions: Any) -> None:
     parser.set_defaults(run=show)
 
 
-@wire_command
+@offline_command
 def show(arguments: argparse.Namespace) -> int:
     """One message, the two of an API, or all messages with a struct of the name."""
     version = arguments.version

@@ -1,0 +1,58 @@
+"""How commands fail: one line on stderr, exit code 1, or 2 for the command line.
+
+`offline_command` is for those that read files (`wire`, `log`); `cluster_options.command` for those
+that talk to a cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable
+
+from fencepost.wire.errors import WireError
+from fencepost.wire.json_form import JsonFormError
+
+Run = Callable[[argparse.Namespace], int]
+
+
+class UsageError(Exception):
+    """The command line says something that cannot be; exit code 2."""
+
+
+class InputError(Exception):
+    """The input is not what it should be; the text says where, exit code 1."""
+
+
+def offline_command(function: Run) -> Run:
+    """Have a command's expected errors end it with one line on stderr and the right exit code."""
+
+    @functools.wraps(function)
+    def run(arguments: argparse.Namespace) -> int:
+        try:
+            return function(arguments)
+        except UsageError as error:
+            return _fail(arguments, error, 2)
+        except (InputError, WireError, JsonFormError, OSError) as error:
+            return _fail(arguments, error, 1)
+
+    return run
+
+
+def _fail(arguments: argparse.Namespace, error: Exception, code: int) -> int:
+    sys.stdout.flush()
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    print(f"fencepost {arguments.command} {arguments.action}: {_escaped(text)}", file=sys.stderr)
+    return code
+
+
+def _escaped(text: str) -> str:
+    """`text` without what a terminal would act on: it can quote the input, which is anybody's."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
