@@ -140,7 +140,7 @@ DOTTED = re.compile(r"`(fencepost(?:\.\w+)+)`")
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
 def test_python_names_exist(path: Path):
-    from fencepost.broker.config_keys import BROKER_CONFIGS
+    from fencepost.broker.config.keys import BROKER_CONFIGS
 
     for dotted in sorted(set(DOTTED.findall(path.read_text())) - BROKER_CONFIGS.keys()):
         module_name, _, attribute = dotted.rpartition(".")
@@ -220,7 +220,7 @@ def accepted(words: list[str]) -> bool:
 
 def test_apis_that_are_said_to_be_missing_are(docs_tables: ModuleType):
     from fencepost.broker import apis
-    from fencepost.broker.registry import ROUTES
+    from fencepost.broker.net.registry import ROUTES
 
     apis.load_all()
     served = {route.name for route in ROUTES.values()}

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from fencepost.broker import apis
-from fencepost.broker.registry import ROUTES
+from fencepost.broker.net.registry import ROUTES
 from fencepost.wire import records
 from fencepost.wire.api import API_NAMES, request_class, response_class
 from fencepost.wire.describe import Row, rows

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from fencepost.broker import apis
-from fencepost.broker.config_keys import (
+from fencepost.broker.config.keys import (
     ALIASES,
     BROKER_CONFIGS,
     DIFFERENT_DEFAULTS,
@@ -29,7 +29,7 @@ from fencepost.broker.config_keys import (
     REFUSED,
     REMOVED,
 )
-from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES, Route
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route
 from fencepost.cli.commands import COMMANDS
 from fencepost.client.config import KNOWN, ClientConfig
 from fencepost.client.security import Security

@@ -27,7 +27,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks import peers
-from fencepost.broker.metadata_replay import load_snapshot
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
 from fencepost.log.partition_log import PartitionLog
@@ -35,6 +34,7 @@ from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotStore
 from fencepost.log.snapshots.opening import open_snapshots
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.machines.image.records import image_values
+from fencepost.runtime.metadata.replay import load_snapshot
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records
 from fencepost.wire.types import Uuid

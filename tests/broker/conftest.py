@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.node import Node
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.node.node import Node
 
 from ..waiting import DEADLINE_S
 from .door import Client, LoopThread

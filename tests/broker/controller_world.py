@@ -9,12 +9,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from fencepost.broker.controller_host import ControllerHost, Periods
-from fencepost.broker.metadata import METADATA_KEY, MetadataHost
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.quorum import AppendRecords, answered, messages, received
 from fencepost.machines.quorum.voters import VoterSet
+from fencepost.runtime.controller_host import ControllerHost, Periods
+from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.wire.api import begin_quorum_epoch as begin
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest, Feature

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.broker.endpoints import ConnectionLimits, Endpoint
-from fencepost.broker.listener import Listener
-from fencepost.broker.registry import ROUTES, Route
+from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
+from fencepost.broker.net.listener import Listener
+from fencepost.broker.net.registry import ROUTES, Route
 from fencepost.testing import Cluster
 from fencepost.wire.api import response_class
 from fencepost.wire.frame import decode_response, encode_request

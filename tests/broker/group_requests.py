@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.group_shard import GroupShard
+from fencepost.broker.groups.group_shard import GroupShard
 from fencepost.wire.api import (
     FindCoordinatorRequest,
     JoinGroupRequest,

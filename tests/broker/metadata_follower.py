@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.metadata import METADATA_KEY
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.quorum import (
     FetchBounds,
@@ -16,6 +15,7 @@ from fencepost.machines.quorum import (
 )
 from fencepost.machines.quorum.inputs import SnapshotBounds
 from fencepost.machines.quorum.voters import VoterSet
+from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest
 from fencepost.wire.errors import ErrorCode

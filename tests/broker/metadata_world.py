@@ -7,16 +7,16 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from fencepost.batch.records import build_batch
-from fencepost.broker.machine_ports import MachinePorts
-from fencepost.broker.metadata import METADATA_KEY, MetadataHost
-from fencepost.broker.metadata_log import MetadataLogSettings, open_metadata
-from fencepost.broker.snapshotting import SnapshotRules
 from fencepost.log.config import LogConfig
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.machines.image import ClusterImage, ImageDelta
 from fencepost.machines.quorum import AppendRecords, QuorumConfig
 from fencepost.machines.quorum.voters import VoterSet
+from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.metadata.log import MetadataLogSettings, open_metadata
+from fencepost.runtime.metadata.snapshot_generation import SnapshotRules
+from fencepost.runtime.ports import MachinePorts
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message

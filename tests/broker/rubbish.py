@@ -6,7 +6,7 @@ import random
 import struct
 from collections.abc import Iterator, Mapping
 
-from fencepost.broker.registry import Route
+from fencepost.broker.net.registry import Route
 from fencepost.wire.api import request_class
 from fencepost.wire.frame import encode_request
 

@@ -18,7 +18,7 @@ import pytest
 from fencepost.batch.compression import CODECS
 from fencepost.batch.header import stamp_crc
 from fencepost.batch.records import build_batch
-from fencepost.broker.log_limit import BURST_LINES, LINES_PER_S
+from fencepost.broker.net.log_limit import BURST_LINES, LINES_PER_S
 from fencepost.testing import Cluster
 from fencepost.wire.api import (
     CreateTopicsRequest,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker import clock
+from fencepost.runtime import clock
 from fencepost.wire.api import (
     DescribeGroupsRequest,
     FetchRequest,

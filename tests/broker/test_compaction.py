@@ -10,7 +10,7 @@ import pytest
 
 from fencepost.batch.header import measure
 from fencepost.batch.records import build_batch, read_records
-from fencepost.broker.config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.client.admin import Admin, ConfigChange
 from fencepost.client.cluster import Cluster as Client
 from fencepost.client.groups import CommittedOffset

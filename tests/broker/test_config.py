@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig, ConfigError
-from fencepost.broker.config_keys import BROKER_CONFIGS, REFUSED, REMOVED
+from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
+from fencepost.broker.config.keys import BROKER_CONFIGS, REFUSED, REMOVED
 
 
 def load(**overrides: str) -> BrokerConfig:
@@ -158,7 +158,7 @@ def test_every_interface_is_exposed_and_told_by_name():
 
 
 def test_port_zero_is_told_as_bound():
-    from fencepost.broker.endpoints import Endpoint
+    from fencepost.broker.config.endpoints import Endpoint
 
     config = load(listeners="PLAINTEXT://127.0.0.1:0")
     told = config.advertised_endpoints([Endpoint("PLAINTEXT", "127.0.0.1", 4711)])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker import controller_channel
-from fencepost.broker.controller_channel import ControllerChannel, says_not_controller
+from fencepost.broker.cluster import controller_channel
+from fencepost.broker.cluster.controller_channel import ControllerChannel, says_not_controller
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from fencepost.wire.api.create_topics import CreatableTopicResult, CreateTopicsResponse

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from fencepost.batch.records import build_batch, read_records
-from fencepost.broker import controller_host
-from fencepost.broker.controller_host import ControllerHost, Periods
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime import controller_host
+from fencepost.runtime.controller_host import ControllerHost, Periods
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records import metadata as records

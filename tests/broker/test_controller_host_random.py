@@ -15,8 +15,8 @@ from dataclasses import replace
 import pytest
 
 from fencepost.batch.records import build_batch, read_records
-from fencepost.broker.controller_host import ControllerHost
 from fencepost.machines.image import ClusterImage, apply_records
+from fencepost.runtime.controller_host import ControllerHost
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records import metadata as records

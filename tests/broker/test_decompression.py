@@ -10,9 +10,9 @@ import pytest
 
 from fencepost.batch.errors import DecompressionError
 from fencepost.batch.records import BatchBuilder
-from fencepost.broker import decompression
 from fencepost.broker.apis import list_offsets
-from fencepost.broker.decompression import (
+from fencepost.broker.storage import decompression
+from fencepost.broker.storage.decompression import (
     INLINE_BYTES_MAX,
     MEDIUM_BYTES_MAX,
     QUEUED_BYTES_MAX,

@@ -10,9 +10,10 @@ import pytest
 
 from fencepost.batch.header import read_header
 from fencepost.batch.records import build_batch
-from fencepost.broker import group_shard, piecework
-from fencepost.broker.decompression import INLINE_BYTES_MAX
-from fencepost.broker.group_shard import RECORDS_PER_PIECE, GroupShard
+from fencepost.broker.groups import group_shard
+from fencepost.broker.groups.group_shard import RECORDS_PER_PIECE, GroupShard
+from fencepost.broker.net import piecework
+from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.group import (
     OffsetCommitKey,

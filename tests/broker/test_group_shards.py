@@ -12,9 +12,9 @@ import pytest
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.header import read_header
 from fencepost.batch.records import build_batch
-from fencepost.broker.group_host import GroupHost
-from fencepost.broker.group_shard import BATCHES_PER_READ, GroupShard
-from fencepost.broker.log_limit import BURST_LINES, NOTE_CHARACTERS
+from fencepost.broker.groups.group_host import GroupHost
+from fencepost.broker.groups.group_shard import BATCHES_PER_READ, GroupShard
+from fencepost.broker.net.log_limit import BURST_LINES, NOTE_CHARACTERS
 from fencepost.machines.group import Decision
 from fencepost.machines.group.memory import MEMBER_BYTES
 from fencepost.wire.api import (

@@ -6,8 +6,8 @@ from inspect import isgeneratorfunction
 
 import pytest
 
-from fencepost.broker import controller_service
-from fencepost.broker.registry import ROUTES, WHOLE_REQUEST_ELEMENTS_MAX
+from fencepost.broker.cluster import controller_service
+from fencepost.broker.net.registry import ROUTES, WHOLE_REQUEST_ELEMENTS_MAX
 from fencepost.wire.api import DescribeGroupsRequest, LeaveGroupRequest
 from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import fencepost.broker.apis.api_versions  # noqa: F401 registers the handler under test
-from fencepost.broker import connection as bounds, listener
+from fencepost.broker.net import connection as bounds, listener
 from fencepost.wire.api import (
     ApiVersionsRequest,
     ApiVersionsResponse,

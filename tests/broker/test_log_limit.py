@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from fencepost.broker.log_limit import (
+from fencepost.broker.net.disconnect_log import Refusals
+from fencepost.broker.net.log_limit import (
     BURST_LINES,
     CLIENTS_REMEMBERED,
     LINES_PER_S,
@@ -16,7 +17,6 @@ from fencepost.broker.log_limit import (
     ClientWarnings,
     shown,
 )
-from fencepost.broker.refusals import Refusals
 
 
 class Clock:

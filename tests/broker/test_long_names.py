@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fencepost.broker.registry import ROUTES
+from fencepost.broker.net.registry import ROUTES
 from fencepost.wire.api import ApiVersionsRequest, CreatePartitionsRequest, DescribeConfigsRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsTopic
 from fencepost.wire.api.describe_configs import DescribeConfigsResource

@@ -10,8 +10,8 @@ import threading
 import psutil
 import pytest
 
-from fencepost.broker.node import StartError
-from fencepost.broker.turns import STEPS_AT_ONCE, STEPS_PER_TURN
+from fencepost.broker.net.turns import STEPS_AT_ONCE, STEPS_PER_TURN
+from fencepost.broker.node.node import StartError
 from fencepost.log.log_dir import OpenJob
 from fencepost.testing import Cluster
 from fencepost.wire.api import ApiVersionsRequest, CreateTopicsRequest

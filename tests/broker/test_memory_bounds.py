@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from fencepost.broker.held import (
+from fencepost.broker.net.memory_budget import (
     INCOMING_FRAMES,
     OUTGOING_BYTES_MAX,
     RELIEVE_EVERY_S,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from fencepost.broker.memory_trim import TRIM_FROM_BYTES, MemoryTrim
+from fencepost.broker.node.memory_trim import TRIM_FROM_BYTES, MemoryTrim
 
 MIB = 1 << 20
 BLOCK_BYTES = 20_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.batch.records import build_batch
-from fencepost.broker import metadata
+from fencepost.runtime.metadata import host as metadata
 from fencepost.wire.records.metadata import encode_record
 
 from .metadata_follower import EPOCH, Follower

@@ -10,8 +10,6 @@ import pytest
 
 from fencepost.batch.header import iter_headers
 from fencepost.batch.records import build_batch
-from fencepost.broker.metadata import METADATA_KEY
-from fencepost.broker.snapshotting import SnapshotRules
 from fencepost.log.durable_end import decode_durable_end
 from fencepost.log.errors import CorruptFileError, DurableDataLostError
 from fencepost.log.quorum_state import QuorumStateFile
@@ -19,6 +17,8 @@ from fencepost.machines.effects import TimerFired
 from fencepost.machines.quorum import QuorumState, Role, inputs, messages
 from fencepost.machines.quorum.inputs import answered, received
 from fencepost.machines.quorum.voters import VoterSet
+from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.metadata.snapshot_generation import SnapshotRules
 from fencepost.sim.disk import Crash
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid

@@ -16,9 +16,9 @@ import pytest
 from fencepost.batch.control import build_control_batch
 from fencepost.batch.header import HEADER_BYTES
 from fencepost.batch.records import build_batch
-from fencepost.broker.snapshot_keeper import FREE_KEPT_BYTES
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.snapshots import SnapshotHeader, SnapshotStore
+from fencepost.runtime.metadata.snapshot_fetching import FREE_KEPT_BYTES
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest
@@ -275,7 +275,7 @@ def test_what_nobody_has_foreseen_is_told_and_no_end(caplog, monkeypatch):
         raise RecursionError("unforeseen")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fencepost.broker.snapshot_keeper.load_snapshot", fail)
+        patched.setattr("fencepost.runtime.metadata.snapshot_fetching.load_snapshot", fail)
         look_aside(follower)
     assert "unforeseen" in refused(caplog)[0]
     assert any(one.exc_info for one in caplog.records)

@@ -8,9 +8,6 @@ from dataclasses import replace
 import pytest
 
 from fencepost.batch.control import build_control_batch
-from fencepost.broker.metadata import METADATA_KEY
-from fencepost.broker.metadata_log import quorum_state_of, stored_quorum_state
-from fencepost.broker.snapshotting import SnapshotRules, header_at, history_of
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.quorum_state import QuorumStateFile
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotId, SnapshotStore
@@ -18,6 +15,9 @@ from fencepost.machines.quorum import QuorumState
 from fencepost.machines.quorum.inputs import LogDamaged
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.metadata.log import quorum_state_of, stored_quorum_state
+from fencepost.runtime.metadata.snapshot_generation import SnapshotRules, header_at, history_of
 from fencepost.wire.records.control import (
     ControlType,
     SnapshotFooterRecord,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.broker.metadata import METADATA_KEY
-from fencepost.broker.snapshotting import SnapshotRules
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotStore
 from fencepost.log.snapshots.opening import SnapshotMissingError
 from fencepost.machines.effects import InstallSnapshot, StoreSnapshot
@@ -14,6 +12,8 @@ from fencepost.machines.quorum.inputs import (
     SnapshotInstalled,
     SnapshotRefused,
 )
+from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.metadata.snapshot_generation import SnapshotRules
 from fencepost.sim.disk import Crash, SimDisk
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.control import Voter, VotersRecord

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fencepost.batch.records import build_batch
-from fencepost.broker.metadata import METADATA_KEY
 from fencepost.machines.image import ReplayError
 from fencepost.machines.quorum import AppendRecords, Role, messages
 from fencepost.machines.quorum.inputs import FetchBounds, received
+from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.errors import ErrorCode
 
 from .metadata_world import MetadataWorld, topic_records

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from fencepost.batch.records import build_batch
-from fencepost.broker.metadata import METADATA_KEY
 from fencepost.machines.quorum import (
     FetchBounds,
     QuorumState,
@@ -15,6 +14,7 @@ from fencepost.machines.quorum import (
     received,
 )
 from fencepost.machines.quorum.voters import VoterSet
+from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.errors import ErrorCode
 
 from .metadata_world import MetadataWorld

@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from fencepost.broker import apis
-from fencepost.broker.registry import ROUTES
+from fencepost.broker.net.registry import ROUTES
 from fencepost.testing import Cluster
 from fencepost.wire.api import CreateTopicsRequest
 from fencepost.wire.api.create_topics import CreatableTopic

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.metadata import METADATA_KEY
-from fencepost.broker.node import Node, StartError
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.node.node import Node, StartError
 from fencepost.log.errors import LogError
 from fencepost.machines.controller import Decision
 from fencepost.machines.partition import CONTROLLER, AlterPartition, RecoveryState
+from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.api import DeleteTopicsRequest, InitProducerIdRequest
 from fencepost.wire.api.delete_topics import DeleteTopicState
 from fencepost.wire.errors import ErrorCode
@@ -123,8 +123,8 @@ def test_a_metadata_log_that_makes_no_sense_ends_the_node(node_factory):
     def write():
         # What no controller decides: past it, straight into the log.
         from fencepost.batch.records import build_batch
-        from fencepost.broker.metadata import METADATA_KEY
         from fencepost.machines.quorum import AppendRecords
+        from fencepost.runtime.metadata.host import METADATA_KEY
         from fencepost.wire.records.metadata import encode_record
 
         appended = AppendRecords(
@@ -368,7 +368,7 @@ def test_what_is_written_down_is_written_when_its_own_interval_says(node_factory
 
 
 def test_a_deleted_partition_is_emptied_after_the_delay(node_factory, monkeypatch):
-    monkeypatch.setattr("fencepost.broker.housekeeping.DELETED_FILES_INTERVAL_MS", 1)
+    monkeypatch.setattr("fencepost.broker.node.housekeeping.DELETED_FILES_INTERVAL_MS", 1)
     for delay_ms, is_kept in ((1_000_000, True), (0, False)):
         running = node_factory(log_segment_delete_delay_ms=delay_ms)
         with running.connect() as client:

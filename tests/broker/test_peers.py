@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from fencepost.broker import peers
-from fencepost.broker.peers import MAX_CONNECTIONS, Peers, Refused, Unserved
+from fencepost.broker.cluster import peers
+from fencepost.broker.cluster.peers import MAX_CONNECTIONS, Peers, Refused, Unserved
 from fencepost.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.api.vote import (
     TopicDataRequest,

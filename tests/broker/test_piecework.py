@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker import piecework
-from fencepost.broker.piecework import Piecework
-from fencepost.broker.registry import ROUTES, RequestContext
-from fencepost.broker.replicas import HostedPartition
+from fencepost.broker.net import piecework
+from fencepost.broker.net.piecework import Piecework
+from fencepost.broker.net.registry import ROUTES, RequestContext
+from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.wire.api import (
     ApiVersionsRequest,
     DescribeGroupsRequest,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.broker.ports import AsyncPorts
+from fencepost.broker.loop.ports import AsyncPorts
 
 from ..waiting import DEADLINE_S
 

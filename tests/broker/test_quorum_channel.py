@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.broker.peers import Refused, Unserved
-from fencepost.broker.quorum_channel import QuorumChannel
-from fencepost.broker.quorum_config import Server
+from fencepost.broker.cluster.peers import Refused, Unserved
+from fencepost.broker.cluster.quorum_channel import QuorumChannel
+from fencepost.broker.config.quorum_config import Server
 from fencepost.machines.quorum import FetchAnswered, RequestFailed, VoteAnswered
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.node import Node
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.node.node import Node
 from fencepost.client.connection import Connection
 from fencepost.testing.quorum_cluster import QuorumCluster
 from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker import registration as module
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.endpoints import Endpoint
-from fencepost.broker.registration import Registration, RegistrationError
+from fencepost.broker.cluster import registration as module
+from fencepost.broker.cluster.registration import Registration, RegistrationError
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.endpoints import Endpoint
 from fencepost.machines.image import BrokerImage, ClusterImage, PersistentMap
 from fencepost.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from fencepost.broker.registry import ROUTES
+from fencepost.broker.net.registry import ROUTES
 from fencepost.wire.api import ApiVersionsRequest
 from fencepost.wire.frame import encode_request
 

@@ -10,10 +10,10 @@ import pytest
 
 import fencepost.broker.apis.api_versions  # noqa: F401 registers the handler under test
 from fencepost.batch.records import build_batch
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.endpoints import parse_host_limits
-from fencepost.broker.openings import Openings
-from fencepost.broker.settings import Settings
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.endpoints import parse_host_limits
+from fencepost.broker.config.settings import Settings
+from fencepost.broker.storage.log_recovery_pool import Openings
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.wire.api import ApiVersionsRequest, ProduceRequest
 from fencepost.wire.api.incremental_alter_configs import (

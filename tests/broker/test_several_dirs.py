@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.batch.records import build_batch
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.data_dirs import open_data_dirs
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.storage.data_dirs import open_data_dirs
 from fencepost.log.disk import OsDisk, OsFile
 from fencepost.log.errors import LogError
 from fencepost.log.meta import format_log_dir, read_meta_properties

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from fencepost.broker.clock import Clock
-from fencepost.broker.flusher import Flusher
-from fencepost.broker.timers import SWEEP_AT_LEAST, Timers
+from fencepost.broker.loop.flusher import Flusher
+from fencepost.broker.loop.timers import SWEEP_AT_LEAST, Timers
+from fencepost.runtime.clock import Clock
 
 from ..waiting import DEADLINE_S
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from concurrent.futures import Future
 
-from fencepost.broker.turns import STEPS_AT_ONCE, STEPS_PER_TURN, Turns
+from fencepost.broker.net.turns import STEPS_AT_ONCE, STEPS_PER_TURN, Turns
 
 from ..waiting import DEADLINE_S
 

@@ -5,9 +5,9 @@ import gc
 
 import pytest
 
-from fencepost.broker import connection as bounds, held
 from fencepost.broker.apis import fetch as fetch_api
 from fencepost.broker.apis.fetch import PARTITION_BYTES
+from fencepost.broker.net import connection as bounds, memory_budget as held
 from fencepost.wire.api import FetchRequest, FetchResponse
 from fencepost.wire.api.fetch import FetchableTopicResponse, PartitionData
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.formatting import FormatPlan, format_directories
-from fencepost.broker.metadata_log import read_bootstrap
-from fencepost.broker.release_versions import level_of, name_of
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.release_versions import level_of, name_of
+from fencepost.broker.storage.formatting import FormatPlan, format_directories
 from fencepost.cli.main import main
 from fencepost.log.disk import OsDisk
 from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import read_meta_properties
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotReader, SnapshotStore
 from fencepost.machines.quorum.voters import VoterSet
+from fencepost.runtime.metadata.log import read_bootstrap
 from fencepost.sim.disk import Crash, SimDisk
 from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.types import Uuid

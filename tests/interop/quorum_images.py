@@ -13,11 +13,11 @@ from pathlib import Path
 
 from fencepost.batch.header import BatchHeader, iter_headers
 from fencepost.batch.records import read_batch
-from fencepost.broker.metadata_replay import batch_records
 from fencepost.log.disk import OsDisk
 from fencepost.log.snapshots import SnapshotReader
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.machines.image.records import image_values
+from fencepost.runtime.metadata.replay import batch_records
 from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import decode_record
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from fencepost.broker.config_keys import BROKER_CONFIGS, DIFFERENT_DEFAULTS, DYNAMIC_ONLY
-from fencepost.broker.config_keys.definition import BrokerConfigDef
+from fencepost.broker.config.keys import BROKER_CONFIGS, DIFFERENT_DEFAULTS, DYNAMIC_ONLY
+from fencepost.broker.config.keys.definition import BrokerConfigDef
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
 

@@ -22,7 +22,7 @@ from fencepost.wire.records.metadata import (
     UnregisterBrokerRecord,
 )
 
-from .controller_bench import SESSION_MS, Bench, check_invariants, uuid
+from .controller_fixtures import SESSION_MS, Bench, check_invariants, uuid
 
 MV = Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)
 

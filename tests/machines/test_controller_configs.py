@@ -21,7 +21,7 @@ from fencepost.wire.api.incremental_alter_configs import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import ConfigRecord
 
-from .controller_bench import Bench, cluster
+from .controller_fixtures import Bench, cluster
 
 Given = list[tuple[str, str | None]]
 TABLES = {

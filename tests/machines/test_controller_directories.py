@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.registration import assignment_request
+from fencepost.broker.cluster.registration import assignment_request
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-from .controller_bench import Bench, check_invariants, uuid
+from .controller_fixtures import Bench, check_invariants, uuid
 
 FIRST, SECOND, ELSEWHERE = uuid(601), uuid(602), uuid(999)
 

@@ -21,7 +21,7 @@ from fencepost.wire.api.update_features import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records import metadata as records
 
-from .controller_bench import Bench, uuid
+from .controller_fixtures import Bench, uuid
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 REFUSED = int(ErrorCode.INVALID_UPDATE_VERSION)

@@ -27,7 +27,7 @@ from fencepost.wire.records.metadata import (
     decode_record,
 )
 
-from .controller_bench import Bench, uuid
+from .controller_fixtures import Bench, uuid
 
 LEVELS = (7, 8, 11, 12, 16, 17, 22, 23, 30)
 

@@ -9,7 +9,7 @@ import pytest
 from fencepost.wire.api import broker_registration as of_brokers, controller_registration as of_both
 from fencepost.wire.errors import ErrorCode
 
-from .controller_bench import Bench, uuid
+from .controller_fixtures import Bench, uuid
 
 LONG = "x" * 256
 

@@ -24,7 +24,7 @@ from fencepost.wire.api.create_partitions import CreatePartitionsRequest, Create
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.types import Uuid
 
-from .controller_bench import SESSION_MS, Bench, check_invariants
+from .controller_fixtures import SESSION_MS, Bench, check_invariants
 
 BROKERS = st.integers(1, 4)
 TOPICS = st.sampled_from(["a", "b.c", "b_c", "d"])

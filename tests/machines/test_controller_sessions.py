@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.machines.controller.sessions import Sessions
 
-from .controller_bench import Bench
+from .controller_fixtures import Bench
 
 TIMEOUT_MS = 100
 SINCE_MS = 1_000

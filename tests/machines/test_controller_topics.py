@@ -40,7 +40,7 @@ from fencepost.wire.records.metadata import (
 )
 from fencepost.wire.types import Uuid
 
-from .controller_bench import Bench, check_invariants, cluster, topic, uuid
+from .controller_fixtures import Bench, check_invariants, cluster, topic, uuid
 
 # -- CreateTopics ------------------------------------------------------------------------------
 

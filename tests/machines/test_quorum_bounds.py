@@ -24,7 +24,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.control import ControlType, KRaftVersionRecord, VotersRecord
 from fencepost.wire.types import Uuid
 
-from .quorum_bench import CONFIG, EPOCH, NODE, Bench, follower
+from .quorum_fixtures import CONFIG, EPOCH, NODE, Bench, follower
 from .quorum_log import ListLog
 from .voters_stage import STAGES, add, ask, update
 

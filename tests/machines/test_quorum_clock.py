@@ -10,7 +10,7 @@ from fencepost.machines.effects import Persisted, Reply, TimerFired
 from fencepost.machines.quorum import ClockSet, FetchBounds, Role, inputs, received
 from fencepost.wire.errors import ErrorCode
 
-from .quorum_bench import CONFIG, EPOCH, LATER, ROLES, Bench, describe, fetch_request, leader
+from .quorum_fixtures import CONFIG, EPOCH, LATER, ROLES, Bench, describe, fetch_request, leader
 from .voters_stage import asking
 
 HOUR_MS = 3_600_000

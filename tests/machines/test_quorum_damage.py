@@ -18,7 +18,7 @@ from fencepost.machines.quorum import (
 )
 from fencepost.wire.errors import ErrorCode
 
-from .snapshots_bench import (
+from .snapshot_fixtures import (
     BARE,
     CONFIG,
     DROPPED,

@@ -30,7 +30,7 @@ from fencepost.wire.errors import ErrorCode
 
 from .quorum_checks import Violation
 from .quorum_world import World
-from .snapshots_bench import CONFIG, DROPPED, END, EPOCH, LATER, WHOLE, Bench, leader, take, works
+from .snapshot_fixtures import CONFIG, DROPPED, END, EPOCH, LATER, WHOLE, Bench, leader, take, works
 
 BARE: dict[str, Any] = {"epochs": (1, 1, 2, 3, 3)}
 

@@ -29,7 +29,7 @@ from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import EncodeError
 from fencepost.wire.message import Message
 
-from .quorum_bench import describe
+from .quorum_fixtures import describe
 from .quorum_log import ListLog
 from .quorum_world import KEY
 from .voters_stage import ask, describe_request, follower, led

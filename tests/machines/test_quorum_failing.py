@@ -9,7 +9,7 @@ from fencepost.machines.effects import Append, Persisted
 from fencepost.machines.quorum import QuorumMachine, QuorumState, Start
 from fencepost.wire.errors import ErrorCode
 
-from .quorum_bench import CONFIG
+from .quorum_fixtures import CONFIG
 from .quorum_log import ListLog
 from .quorum_world import World
 

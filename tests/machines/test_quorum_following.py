@@ -30,7 +30,7 @@ from fencepost.machines.quorum.voters import Endpoint, ReplicaKey
 from fencepost.wire.api import end_quorum_epoch
 from fencepost.wire.errors import ErrorCode
 
-from .quorum_bench import CONFIG, EPOCH, FETCH_TIMEOUT_MS, FOUR, Bench, answer_to_fetch, follower
+from .quorum_fixtures import CONFIG, EPOCH, FETCH_TIMEOUT_MS, FOUR, Bench, answer_to_fetch, follower
 from .quorum_world import World
 
 # -- following ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from fencepost.machines.effects import Reply, SetTimer, TimerFired
 from fencepost.machines.quorum import RequestFailed, Role, inputs, messages, received
 from fencepost.machines.quorum.transitions import SUCCESSION_STEP_MS
 
-from .quorum_bench import CONFIG, EPOCH, NODE, Bench, fetched, follower
+from .quorum_fixtures import CONFIG, EPOCH, NODE, Bench, fetched, follower
 from .quorum_world import World
 
 LEADER = 2

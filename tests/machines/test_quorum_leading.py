@@ -25,7 +25,7 @@ from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-from .quorum_bench import (
+from .quorum_fixtures import (
     CONFIG,
     EPOCH,
     NODE,

@@ -23,7 +23,7 @@ from fencepost.machines.quorum.messages import vote_request
 from fencepost.machines.quorum.state import EPOCH_MAX, EPOCH_STEP_MAX, EPOCHS_KEPT_BACK
 from fencepost.wire.errors import ErrorCode
 
-from .quorum_bench import (
+from .quorum_fixtures import (
     CONFIG,
     EPOCH,
     LATER,

@@ -25,7 +25,7 @@ from fencepost.machines.quorum.voters import VoterSet
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 
-from .snapshots_bench import (
+from .snapshot_fixtures import (
     CONFIG,
     DATA,
     EPOCH,

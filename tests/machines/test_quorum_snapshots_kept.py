@@ -12,7 +12,7 @@ from fencepost.machines.effects import DropPrefix, TimerFired
 from fencepost.machines.quorum import QuorumMachine, QuorumState, Role, Start, inputs
 
 from .quorum_log import ListLog
-from .snapshots_bench import BARE, CONFIG, EPOCH, NODE, Bench, keeping, leader, take, works
+from .snapshot_fixtures import BARE, CONFIG, EPOCH, NODE, Bench, keeping, leader, take, works
 
 # -- starting, taking, retaining -----------------------------------------------------------------
 

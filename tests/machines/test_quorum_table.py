@@ -1,7 +1,7 @@
 """Every input in every role: what becomes of the node, and what it does.
 
 The rows are the machine's behaviour as a table, one for each pair of role and input; the test fails
-if a pair has no row. The node is that of `quorum_bench.py`.
+if a pair has no row. The node is that of `quorum_fixtures.py`.
 
 An expectation reads: role and epoch afterwards, then the effects in short. `state` is a durable
 state write, `yes` and `no` are votes, a number after `!` is an error code.
@@ -31,7 +31,7 @@ from fencepost.wire.api.add_raft_voter import AddRaftVoterResponse
 from fencepost.wire.api.api_versions import ApiVersionsResponse
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterResponse
 
-from .quorum_bench import (
+from .quorum_fixtures import (
     CONFIG,
     EPOCH,
     FOUR,

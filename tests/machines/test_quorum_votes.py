@@ -20,7 +20,7 @@ from fencepost.wire.api import begin_quorum_epoch, end_quorum_epoch, vote as wir
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-from .quorum_bench import (
+from .quorum_fixtures import (
     CONFIG,
     EPOCH,
     LATER,

@@ -25,7 +25,6 @@ from typing import Any, BinaryIO, Final
 
 import pytest
 
-from fencepost.broker.snapshotting import SnapshotRules
 from fencepost.log.disk import Disk, OsDisk
 from fencepost.log.errors import LogError
 from fencepost.log.quorum_state import QuorumStateFile
@@ -33,6 +32,7 @@ from fencepost.log.snapshots import SnapshotHeader, SnapshotId, SnapshotStore
 from fencepost.machines.effects import InstallSnapshot, StoreSnapshot
 from fencepost.machines.image import apply_records
 from fencepost.machines.image.records import image_values
+from fencepost.runtime.metadata.snapshot_generation import SnapshotRules
 from fencepost.sim.disk import SimDisk
 
 from ..broker.metadata_world import MetadataWorld, topic_records

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fencepost.batch.header import iter_headers
-from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES
 from fencepost.wire.api import (
     AddRaftVoterRequest,
     ApiVersionsRequest,

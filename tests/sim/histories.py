@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.sim.truth import Entry, NodeView, Truth
+from fencepost.sim.oracle import Entry, NodeView, Truth
 from fencepost.wire.types import Uuid
 
 

@@ -29,7 +29,7 @@ from fencepost.sim.checks.i29_voter_changes import VoterChanges
 from fencepost.sim.checks.i30_images import Images
 from fencepost.sim.checks.i31_roles import Roles
 from fencepost.sim.checks.i51_recovery import Recovery
-from fencepost.sim.truth import Violation
+from fencepost.sim.oracle import Violation
 from fencepost.wire.types import Uuid
 
 from .histories import disk_of, entry, leader, truth_of, view

@@ -16,24 +16,24 @@ from typing import Any
 import pytest
 
 import fencepost
-from fencepost.broker.controller_host import ControllerHost
-from fencepost.broker.metadata import MetadataHost
 from fencepost.log import quorum_state
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.persistent import PersistentMap
 from fencepost.machines.quorum import QuorumMachine, QuorumState
-from fencepost.sim import watch
+from fencepost.runtime.controller_host import ControllerHost
+from fencepost.runtime.metadata.host import MetadataHost
+from fencepost.sim import observer as watch
 from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.faults import fault_classes
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options
+from fencepost.sim.oracle import Truth, Violation
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Plan, run_seed
 from fencepost.sim.tape import Tape
-from fencepost.sim.truth import Truth, Violation
 from fencepost.sim.world import World
 
 from .histories import entry, leader, truth_of, view

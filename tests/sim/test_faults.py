@@ -12,14 +12,14 @@ from fencepost.log.names import CLEAN_SHUTDOWN_FILE
 from fencepost.machines.quorum import QuorumState
 from fencepost.machines.quorum.inputs import ImageFailed, RequestFailed
 from fencepost.sim import damage
-from fencepost.sim.earlier import Earlier, content_now, forgets_nothing
+from fencepost.sim.disk_snapshots import Earlier, content_now, forgets_nothing
 from fencepost.sim.faults import Fault, fault_classes
 from fencepost.sim.faults.partition import Partition
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options
+from fencepost.sim.oracle import Violation
 from fencepost.sim.script import play
 from fencepost.sim.tape import Tape
-from fencepost.sim.truth import Violation
 from fencepost.sim.world import World
 
 STATE = f"{damage.DIRECTORY}/quorum-state"

@@ -8,8 +8,8 @@ from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotId
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.sim.ablations import load_ablation
 from fencepost.sim.checks.i27_snapshots import Snapshots
+from fencepost.sim.oracle import Entry, Truth, Violation
 from fencepost.sim.run import Plan, run_seed
-from fencepost.sim.truth import Entry, Truth, Violation
 from fencepost.wire.records.metadata import FeatureLevelRecord
 
 HEADER = SnapshotHeader(1000)

@@ -16,9 +16,9 @@ from fencepost.cli.main import main
 from fencepost.sim import pool
 from fencepost.sim.ablations import load_ablation
 from fencepost.sim.options import Options
+from fencepost.sim.oracle import Violation
 from fencepost.sim.pool import WorkerDiedError, run_seeds
 from fencepost.sim.run import Outcome, Plan, run_seed
-from fencepost.sim.truth import Violation
 
 SHORT = Options(voters=1, observers=0, faults=(), warm_up_ms=2_000, safety_ms=100)
 QUIET = Plan(base=SHORT, draws_options=False)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.log.errors import LogError
+from fencepost.sim.oracle import Violation
 from fencepost.sim.product_log import unforeseen_errors_fail
-from fencepost.sim.truth import Violation
 
 PRODUCT = logging.getLogger("fencepost")
 PART = logging.getLogger("fencepost.part")

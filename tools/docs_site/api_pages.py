@@ -18,7 +18,7 @@ from docs_site.tables import (
     table,
 )
 from fencepost.broker import apis
-from fencepost.broker.registry import ROUTES
+from fencepost.broker.net.registry import ROUTES
 from fencepost.wire.api import API_NAMES, request_class, response_class
 from fencepost.wire.api.facts import API_FACTS
 from fencepost.wire.describe import heading

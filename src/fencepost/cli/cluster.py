@@ -116,7 +116,7 @@ def register(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Start, say where, watch, stop."""
-    from fencepost.broker.config import ConfigError
+    from fencepost.broker.config.broker_config import ConfigError
     from fencepost.testing.node_process import ClusterError
 
     stopping = threading.Event()

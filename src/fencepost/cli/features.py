@@ -116,7 +116,7 @@ def change(arguments: argparse.Namespace) -> int:
 
 def levels_of(texts: list[str]) -> dict[str, int]:
     """The levels by feature of NAME=LEVEL. UsageError."""
-    from fencepost.broker.release_versions import level_of
+    from fencepost.broker.config.release_versions import level_of
 
     levels: dict[str, int] = {}
     for text in texts:
@@ -137,7 +137,7 @@ def levels_of(texts: list[str]) -> dict[str, int]:
 
 def level_text(name: str, level: int) -> str:
     """A level as people know it: levels of metadata.version have names."""
-    from fencepost.broker.release_versions import name_of
+    from fencepost.broker.config.release_versions import name_of
 
     named = name_of(level)
     return f"{level} ({named})" if name == METADATA_VERSION and named != str(level) else str(level)

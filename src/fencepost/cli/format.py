@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.broker.config import BrokerConfig
-    from fencepost.broker.formatting import FormatPlan
+    from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.storage.formatting import FormatPlan
     from fencepost.machines.quorum.voters import VoterSet
     from fencepost.wire.types import Uuid
 
@@ -115,8 +115,8 @@ def _add_voters(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check everything, then format."""
-    from fencepost.broker.config import BrokerConfig, ConfigError
-    from fencepost.broker.formatting import FormatError, format_directories, random_id
+    from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
+    from fencepost.broker.storage.formatting import FormatError, format_directories, random_id
     from fencepost.cli.serve import UsageError, overrides_of
     from fencepost.log.disk import OsDisk
     from fencepost.log.errors import LogError, in_words
@@ -159,7 +159,12 @@ def _is_uuid(text: str) -> bool:
 
 def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
     """What the options and the configuration come to. FormatError, UsageError."""
-    from fencepost.broker.formatting import FormatError, FormatPlan, choose_features, random_id
+    from fencepost.broker.storage.formatting import (
+        FormatError,
+        FormatPlan,
+        choose_features,
+        random_id,
+    )
 
     if not arguments.cluster_id:
         raise FormatError(f"--cluster-id is missing; {RANDOM} for a new one")
@@ -198,7 +203,7 @@ def plan_of(arguments: argparse.Namespace, config: BrokerConfig) -> FormatPlan:
 
 def _voters(arguments: argparse.Namespace, config: BrokerConfig) -> tuple[VoterSet | None, Uuid]:
     """The first voters, if they are in the log, and the id of the metadata log's directory."""
-    from fencepost.broker.formatting import (
+    from fencepost.broker.storage.formatting import (
         FormatError,
         check_own_voter,
         is_reserved,
@@ -234,9 +239,9 @@ def _voters(arguments: argparse.Namespace, config: BrokerConfig) -> tuple[VoterS
 
 def _levels(features: list[str], release: str | None) -> dict[str, int]:
     """The feature levels that are asked for."""
-    from fencepost.broker.features import METADATA_VERSION
-    from fencepost.broker.formatting import FormatError
-    from fencepost.broker.release_versions import level_of
+    from fencepost.broker.config.features import METADATA_VERSION
+    from fencepost.broker.config.release_versions import level_of
+    from fencepost.broker.storage.formatting import FormatError
 
     levels: dict[str, int] = {}
     for text in features:

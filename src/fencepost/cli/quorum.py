@@ -246,7 +246,7 @@ def _new_voter(arguments: argparse.Namespace) -> tuple[int, Uuid, list[VoterList
 
 
 def _voter_of_files(path: Path) -> tuple[int, Uuid, list[VoterListener]]:
-    from fencepost.broker.config import BrokerConfig, ConfigError
+    from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
     from fencepost.client.quorum import VoterListener
     from fencepost.log.disk import OsDisk
     from fencepost.log.errors import LogError, in_words

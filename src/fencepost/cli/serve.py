@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from fencepost.broker.config import BrokerConfig, ConfigError
-    from fencepost.broker.main import run as serve
+    from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
+    from fencepost.broker.node.main import run as serve
 
     try:
         overrides = overrides_of(arguments)

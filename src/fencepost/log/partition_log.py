@@ -36,6 +36,7 @@ from fencepost.batch.header import (
     stamp,
     stamp_log_append_time,
 )
+from fencepost.log.batch_repair import mend
 from fencepost.log.cleaner.job import Cleaning, Copied
 from fencepost.log.cleaner.owner import CleaningOwner
 from fencepost.log.cleaner.plan import Dirt, measure_dirt
@@ -50,7 +51,6 @@ from fencepost.log.errors import (
     UnexpectedOffsetError,
 )
 from fencepost.log.flush import FlushJob
-from fencepost.log.mending import mend
 from fencepost.log.names import deleted_dir
 from fencepost.log.offset_index import RELATIVE_MAX
 from fencepost.log.producers import PRODUCER_ID_EXPIRATION_MS

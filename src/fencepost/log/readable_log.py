@@ -13,13 +13,13 @@ from typing import Final
 
 from fencepost.batch.header import BatchHeader
 from fencepost.log.aborted import find_aborted, has_aborted
+from fencepost.log.batch_repair import first_damaged, is_framed
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Buffer, Disk
 from fencepost.log.durability import Durability
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.log.errors import OffsetOutOfRange
 from fencepost.log.health import Health
-from fencepost.log.mending import first_damaged, is_framed
 from fencepost.log.producers import ProducerStates
 from fencepost.log.reading import (
     ReadResult,

@@ -44,7 +44,7 @@ from fencepost.log.errors import (
     InconsistentTopicIdError,
 )
 from fencepost.log.index_builder import IndexBuilder
-from fencepost.log.leftovers import settle
+from fencepost.log.interrupted_cleanup import settle
 from fencepost.log.meta import encode_partition_metadata, read_partition_metadata
 from fencepost.log.names import (
     LEADER_EPOCH_FILE,

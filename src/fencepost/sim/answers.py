@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.metadata import MetadataHost
 from fencepost.machines.quorum import FetchBounds, fetch_response
 from fencepost.machines.quorum.inputs import DraftBounds, SnapshotBounds
 from fencepost.machines.quorum.messages import (
@@ -16,6 +15,7 @@ from fencepost.machines.quorum.messages import (
     quorum_records_response,
     unreadable,
 )
+from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.wire.api.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,

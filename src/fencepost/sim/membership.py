@@ -9,7 +9,7 @@ from fencepost.machines.quorum import AppendOutcome, received
 from fencepost.machines.quorum.endpoints import listeners
 from fencepost.machines.quorum.inputs import UpgradeKRaftVersion
 from fencepost.machines.quorum.voters import ReplicaKey
-from fencepost.sim.opening import CLUSTER_ID, endpoint_of
+from fencepost.sim.boot import CLUSTER_ID, endpoint_of
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, Listener
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
 from fencepost.wire.errors import ErrorCode

@@ -11,22 +11,22 @@ import sys
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.controller_host import ControllerHost
-from fencepost.broker.metadata import METADATA_KEY, MetadataHost
-from fencepost.broker.metadata_replay import snapshot_records
 from fencepost.log.errors import LogError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.machines.quorum import ClockSet, QuorumMachine, Role
+from fencepost.runtime.controller_host import ControllerHost
+from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.metadata.replay import snapshot_records
 from fencepost.sim.answers import compose
+from fencepost.sim.boot import CLUSTER_ID, directory_of, open_node
 from fencepost.sim.clock import NodeClock
 from fencepost.sim.disk import SimDisk
-from fencepost.sim.opening import CLUSTER_ID, directory_of, open_node
+from fencepost.sim.oracle import NodeView, Violation
 from fencepost.sim.ports import NodeTimers, SimPorts
 from fencepost.sim.product_log import FORESEEN
-from fencepost.sim.truth import NodeView, Violation
 from fencepost.wire.api.vote import VoteResponse
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid

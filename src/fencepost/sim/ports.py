@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.batch.header import read_header
-from fencepost.broker.machine_ports import MachinePorts
 from fencepost.machines.effects import (
     Append,
     DropPrefix,
@@ -19,7 +18,8 @@ from fencepost.machines.effects import (
     Truncate,
 )
 from fencepost.machines.quorum import AppendOutcome
-from fencepost.sim.truth import Entry
+from fencepost.runtime.ports import MachinePorts
+from fencepost.sim.oracle import Entry
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

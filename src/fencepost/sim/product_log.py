@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from fencepost.log.errors import LogError
-from fencepost.sim.truth import Violation
+from fencepost.sim.oracle import Violation
 
 FORESEEN: Final = (LogError, OSError)
 """What faults bring about; what a node makes of it, other checks judge."""

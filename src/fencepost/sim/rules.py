@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.broker.controller_host import ControllerHost
 from fencepost.machines.controller import Controller
 from fencepost.machines.quorum import QuorumMachine
+from fencepost.runtime.controller_host import ControllerHost
 
 
 @dataclass(frozen=True)

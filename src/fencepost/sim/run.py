@@ -16,10 +16,10 @@ from fencepost.machines import probes
 from fencepost.sim.faults import Fault, fault_classes
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options, draw_options
+from fencepost.sim.oracle import Violation
 from fencepost.sim.product_log import unforeseen_errors_fail
 from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
-from fencepost.sim.truth import Violation
 from fencepost.sim.world import World
 
 

@@ -24,17 +24,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fencepost.sim.earlier import Earlier
+from fencepost.sim.disk_snapshots import Earlier
 from fencepost.sim.naming import unknown
 from fencepost.sim.network import Call
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import MOST_NODES, Options
+from fencepost.sim.oracle import Violation
 from fencepost.sim.product_log import unforeseen_errors_fail
 from fencepost.sim.queue import Event
+from fencepost.sim.render import describe, ends_of, kind_of
 from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
-from fencepost.sim.truth import Violation
-from fencepost.sim.words import describe, ends_of, kind_of
 from fencepost.sim.world import World
 
 MESSAGES = ("request", "response", "failure")

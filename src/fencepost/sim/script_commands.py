@@ -7,17 +7,17 @@ from dataclasses import fields
 from typing import Any
 
 from fencepost.batch.records import build_batch
-from fencepost.broker.metadata import METADATA_KEY
 from fencepost.machines.quorum import AppendOutcome, AppendRecords
 from fencepost.machines.quorum.inputs import Resign
+from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.sim.clock import PAR
 from fencepost.sim.damage import DIRECTORY, flip_batch, flip_snapshot
 from fencepost.sim.disk import Crash
-from fencepost.sim.earlier import Earlier
+from fencepost.sim.disk_snapshots import Earlier
 from fencepost.sim.options import Options
+from fencepost.sim.oracle import Violation
 from fencepost.sim.script import MESSAGES, Script, ScriptError
 from fencepost.sim.script_table import command, node_of, options_of
-from fencepost.sim.truth import Violation
 from fencepost.sim.workload import Asked
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import ConfigRecord, encode_record
@@ -424,7 +424,7 @@ def show(script: Script, words: list[str]) -> list[str]:
 @command
 def messages(script: Script, words: list[str]) -> list[str]:
     """`messages`: everything that is on its way."""
-    from fencepost.sim.words import describe
+    from fencepost.sim.render import describe
 
     return [describe(event.about, event.kind) for event in script.flights()]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fencepost.machines.quorum import QuorumConfig, QuorumState
 from fencepost.machines.quorum.messages import begin_request
 from fencepost.sim import membership
-from fencepost.sim.opening import CLUSTER_ID
+from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.options import Options
+from fencepost.sim.oracle import Violation
 from fencepost.sim.script import Script
 from fencepost.sim.script_table import command, node_of, options_of
-from fencepost.sim.truth import Violation
 from fencepost.wire.errors import ErrorCode
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.image import ClusterImage
-from fencepost.sim.opening import CLUSTER_ID
-from fencepost.sim.truth import Violation
+from fencepost.sim.boot import CLUSTER_ID
+from fencepost.sim.oracle import Violation
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import (
     BrokerRegistrationRequest,

@@ -15,15 +15,15 @@ from typing import Any
 from fencepost.sim.disk import Crash
 from fencepost.sim.network import Call, Network
 from fencepost.sim.node import SimNode
+from fencepost.sim.observer import Watch
 from fencepost.sim.options import Options
+from fencepost.sim.oracle import Violation
 from fencepost.sim.product_log import FORESEEN
 from fencepost.sim.queue import Event, EventQueue
+from fencepost.sim.render import describe
 from fencepost.sim.rules import Rules
 from fencepost.sim.tape import Tape
 from fencepost.sim.trace import Trace
-from fencepost.sim.truth import Violation
-from fencepost.sim.watch import Watch
-from fencepost.sim.words import describe
 from fencepost.sim.workload import Workload
 
 MOST_AT_ONCE = 20_000

@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.formatting import (
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.storage.formatting import (
     FormatPlan,
     choose_features,
     format_directories,

@@ -14,14 +14,14 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.config_keys import BROKER_CONFIGS
-from fencepost.broker.controller_channel import ControllerChannel
-from fencepost.broker.controller_service import ControllerService
-from fencepost.broker.forwarding import Forwarder
-from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES, RequestContext, Route
-from fencepost.broker.settings import Settings
-from fencepost.broker.topic_creation import AutoTopicCreation, fill_in_configs
+from fencepost.broker.cluster.controller_channel import ControllerChannel
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.cluster.topic_creation import AutoTopicCreation, fill_in_configs
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.keys import BROKER_CONFIGS
+from fencepost.broker.config.settings import Settings
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, RequestContext, Route
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
 from fencepost.wire.api import response_class

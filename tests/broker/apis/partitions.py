@@ -14,9 +14,9 @@ from typing import Any
 
 from fencepost.batch.header import read_header
 from fencepost.batch.records import BatchBuilder
-from fencepost.broker.data_dirs import DataDir
-from fencepost.broker.decompression import Decompression
-from fencepost.broker.replicas import HostedPartition
+from fencepost.broker.replicas.replica_manager import HostedPartition
+from fencepost.broker.storage.data_dirs import DataDir
+from fencepost.broker.storage.decompression import Decompression
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.disk import OsDisk

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.wire.api.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,

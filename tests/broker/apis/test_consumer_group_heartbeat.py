@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fencepost.broker.apis.consumer_group_heartbeat import NOT_OFFERED
-from fencepost.broker.log_limit import SHOWN_CHARACTERS
+from fencepost.broker.net.log_limit import SHOWN_CHARACTERS
 from fencepost.wire.api import ConsumerGroupHeartbeatRequest, FindCoordinatorRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import encode_request

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.registry import CONTROLLER_ROUTES, ROUTES
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES
 from fencepost.machines.quorum import AppendOutcome
 from fencepost.wire.api import alter_configs
 from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
@@ -327,7 +327,7 @@ def test_before_controllers_register_there_is_nothing_to_describe() -> None:
 
 @pytest.mark.parametrize("version", served_versions(DeleteTopicsRequest, C))
 def test_topics_are_not_deleted_where_that_is_switched_off(version: int) -> None:
-    from fencepost.broker.config import BrokerConfig
+    from fencepost.broker.config.broker_config import BrokerConfig
 
     node = StillNode(config=BrokerConfig.load(None, {"delete.topic.enable": "false"}))
     request = (

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.config_keys import DYNAMIC_BROKER_KEYS, DYNAMIC_ONLY
-from fencepost.broker.config_view import topic_log_config
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.keys import DYNAMIC_BROKER_KEYS, DYNAMIC_ONLY
+from fencepost.broker.config.view import topic_log_config
 from fencepost.log.config import TOPIC_CONFIGS
 from fencepost.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from fencepost.wire.records.metadata import ConfigRecord
@@ -220,15 +220,15 @@ def test_the_empty_broker_name_is_what_all_brokers_share():
 
 
 def test_loggers_and_their_levels():
-    quiet = logging.getLogger("fencepost.broker.listener")
+    quiet = logging.getLogger("fencepost.broker.net.listener")
     before = quiet.level
     quiet.setLevel(logging.ERROR)
     try:
         configs = {config.name: config for config in describe(a_node(), LOGGER, "1").configs}
     finally:
         quiet.setLevel(before)
-    assert configs["fencepost.broker.listener"].value == "ERROR"
-    assert configs["fencepost.broker.listener"].config_source == 6
+    assert configs["fencepost.broker.net.listener"].value == "ERROR"
+    assert configs["fencepost.broker.net.listener"].config_source == 6
     assert configs["root"].value in {"FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"}
     (only,) = describe(a_node(), LOGGER, "1", "root").configs
     assert only.name == "root"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fencepost.broker.apis.envelope import FORWARDED
-from fencepost.broker.controller_channel import ControllerChannel
-from fencepost.broker.forwarding import ANONYMOUS, Envelope, Forwarder, packed_address
-from fencepost.broker.registry import CONTROLLER_ROUTES
+from fencepost.broker.cluster.controller_channel import ControllerChannel
+from fencepost.broker.cluster.forwarding import ANONYMOUS, Envelope, Forwarder, packed_address
+from fencepost.broker.net.registry import CONTROLLER_ROUTES
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire import api
 from fencepost.wire.api.alter_client_quotas import AlterClientQuotasRequest

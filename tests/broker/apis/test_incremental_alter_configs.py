@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.config_keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
 from fencepost.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -5,7 +5,7 @@ The offsets are those Apache Kafka 4.3 gave for the same records, but for the de
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

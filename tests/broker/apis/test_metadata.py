@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost.broker import topic_creation
-from fencepost.broker.config import BrokerConfig
+from fencepost.broker.cluster import topic_creation
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,

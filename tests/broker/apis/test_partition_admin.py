@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.wire.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

@@ -5,7 +5,7 @@ The error codes are those Apache Kafka 4.3 gave to the same requests.
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

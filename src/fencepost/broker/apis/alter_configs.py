@@ -25,15 +25,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.config_changes import (
+from fencepost.broker.cluster.config_changes import (
     ResourceRefused,
     all_refused,
     check_broker_values,
     check_own_id,
     decide_by_resource,
 )
-from fencepost.broker.controller_requests import decide_here
-from fencepost.broker.registry import (
+from fencepost.broker.cluster.controller_requests import decide_here
+from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
     WHOLE_REQUEST_ELEMENTS_MAX,
@@ -51,7 +51,7 @@ from fencepost.wire.api.alter_configs import (
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.node.node import Node
 
 _REPLACEABLE = RESOURCE_TYPES - {RESOURCE_BROKER_LOGGER}
 

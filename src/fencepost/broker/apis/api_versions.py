@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from fencepost.broker.features import SUPPORTED_FEATURES
-from fencepost.broker.registry import (
+from fencepost.broker.config.features import SUPPORTED_FEATURES
+from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
     RequestContext,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost.broker.quorum_requests import ask_machine
-from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.cluster.quorum_requests import ask_machine
+from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
 
 

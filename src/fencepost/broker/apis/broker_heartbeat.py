@@ -6,8 +6,8 @@ unfence the broker, or let it stop. A controller that is not the active one answ
 
 from __future__ import annotations
 
-from fencepost.broker.controller_requests import decide_here
-from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.cluster.controller_requests import decide_here
+from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 
 

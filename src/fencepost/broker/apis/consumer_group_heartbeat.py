@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.net.registry import RequestContext, handles
 from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

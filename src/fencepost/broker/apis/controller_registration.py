@@ -6,8 +6,8 @@ not the active one answers 41.
 
 from __future__ import annotations
 
-from fencepost.broker.controller_requests import decide_here
-from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.cluster.controller_requests import decide_here
+from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 
 

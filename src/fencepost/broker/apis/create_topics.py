@@ -19,8 +19,8 @@ ones.
 
 from __future__ import annotations
 
-from fencepost.broker.controller_requests import decide_here, take_to_controller
-from fencepost.broker.registry import (
+from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
     WHOLE_REQUEST_ELEMENTS_MAX,

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fencepost.broker.cluster_view import INTERNAL_TOPICS
-from fencepost.broker.registry import Pieces, RequestContext, handles
+from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
+from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.wire.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -32,7 +32,7 @@ from fencepost.wire.api.delete_records import (
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.node.node import Node
 
 
 @handles(DeleteRecordsRequest, versions="0-2")

@@ -9,8 +9,8 @@ controller that is not the active one answers 41 for every topic. `timeout_ms` i
 
 from __future__ import annotations
 
-from fencepost.broker.controller_requests import decide_here, take_to_controller
-from fencepost.broker.registry import (
+from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
     WHOLE_REQUEST_ELEMENTS_MAX,

@@ -13,13 +13,13 @@ The broker named as controller is this one while it is live; Kafka names any liv
 
 from __future__ import annotations
 
-from fencepost.broker.cluster_view import (
+from fencepost.broker.cluster.cluster_view import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,
     admin_broker_id,
     live_brokers,
 )
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.features import CONTROLLER_REGISTRATION_LEVEL
 from fencepost.wire.api.describe_cluster import (

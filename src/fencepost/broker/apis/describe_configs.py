@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 
-from fencepost.broker import loggers
-from fencepost.broker.config_view import (
+from fencepost.broker.config import loggers
+from fencepost.broker.config.view import (
     ConfigEntry,
     ConfigSource,
     broker_entries,
     shared_broker_entries,
     topic_entries,
 )
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
 from fencepost.wire.api.describe_configs import (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost.broker.cluster_view import GROUP_OPERATIONS
-from fencepost.broker.registry import Pieces, RequestContext, handles
+from fencepost.broker.cluster.cluster_view import GROUP_OPERATIONS
+from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.wire.api.describe_groups import (
     DescribedGroup,

@@ -16,8 +16,8 @@ import os
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from fencepost.broker.data_dirs import DataDir
-from fencepost.broker.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -28,7 +28,7 @@ from fencepost.wire.api.describe_log_dirs import (
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.node.node import Node
 
 UNKNOWN_SIZE = -1
 

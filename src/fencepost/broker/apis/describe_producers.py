@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.net.registry import RequestContext, handles
 from fencepost.log.names import is_valid_topic
 from fencepost.wire.api.describe_producers import (
     DescribeProducersRequest,
@@ -25,7 +25,7 @@ from fencepost.wire.api.describe_producers import (
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.node.node import Node
 
 
 @handles(DescribeProducersRequest, versions="0")

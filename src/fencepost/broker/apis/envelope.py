@@ -26,8 +26,8 @@ import ipaddress
 import logging
 from typing import Final
 
-from fencepost.broker.controller_channel import says_not_controller
-from fencepost.broker.registry import (
+from fencepost.broker.cluster.controller_channel import says_not_controller
+from fencepost.broker.net.registry import (
     CONTROLLER,
     Buffer,
     Pieces,

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fencepost.batch.header import measure
-from fencepost.broker.fetching import SessionKey
-from fencepost.broker.leaders import LeaderHints
-from fencepost.broker.registry import Pieces, RequestContext, handles
-from fencepost.broker.replicas import HostedPartition
+from fencepost.broker.cluster.leader_hints import LeaderHints
+from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.replicas.delayed_fetch import SessionKey
+from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.log.errors import LogError, OffsetOutOfRange
 from fencepost.log.reading import ReadResult
 from fencepost.machines.fetch import FetchContext, FetchOutcome, FetchWanted, PendingFetch

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fencepost.broker.metadata import METADATA_KEY
-from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.machines.quorum import received
 from fencepost.machines.quorum.inputs import SnapshotBounds
 from fencepost.machines.quorum.messages import fetch_snapshot_response
 from fencepost.machines.quorum.versions import fit
+from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.node.node import Node
 
 
 @handles(FetchSnapshotRequest, versions="0-1", listeners=(CONTROLLER,))

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from fencepost.broker.cluster_view import endpoint_of
-from fencepost.broker.registry import Pieces, RequestContext, handles
-from fencepost.broker.topic_creation import OFFSETS_TOPIC
+from fencepost.broker.cluster.cluster_view import endpoint_of
+from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC
+from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

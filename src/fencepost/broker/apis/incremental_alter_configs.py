@@ -26,15 +26,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fencepost.broker import loggers
-from fencepost.broker.config_changes import (
+from fencepost.broker.cluster.config_changes import (
     ResourceRefused,
     check_broker_values,
     check_own_id,
     decide_by_resource,
 )
-from fencepost.broker.config_keys import BROKER_CONFIGS
-from fencepost.broker.registry import (
+from fencepost.broker.config import loggers
+from fencepost.broker.config.keys import BROKER_CONFIGS
+from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
     WHOLE_REQUEST_ELEMENTS_MAX,
@@ -53,7 +53,7 @@ from fencepost.wire.api.incremental_alter_configs import (
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.node.node import Node
 
 
 @handles(

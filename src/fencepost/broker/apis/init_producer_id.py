@@ -8,7 +8,7 @@ Kafka 4.3 and not advertised.
 
 from __future__ import annotations
 
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.net.registry import RequestContext, handles
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.errors import ErrorCode
 

@@ -32,7 +32,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from fencepost.batch.errors import BatchError
-from fencepost.broker.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.reading import TimestampedOffset, find_in_batch
 from fencepost.machines.partition.inputs import (
@@ -58,8 +58,8 @@ from fencepost.wire.api.list_offsets import (
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-    from fencepost.broker.replicas import HostedPartition
+    from fencepost.broker.node.node import Node
+    from fencepost.broker.replicas.replica_manager import HostedPartition
 
 log = logging.getLogger(__name__)
 

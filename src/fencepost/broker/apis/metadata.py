@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 
-from fencepost.broker.cluster_view import (
+from fencepost.broker.cluster.cluster_view import (
     CLUSTER_OPERATIONS,
     INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED_FOR,
@@ -32,7 +32,7 @@ from fencepost.broker.cluster_view import (
     offline_replicas,
     reachable,
 )
-from fencepost.broker.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from fencepost.wire.api.metadata import (

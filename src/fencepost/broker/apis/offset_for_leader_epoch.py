@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fencepost.broker.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -31,7 +31,7 @@ from fencepost.wire.api.offset_for_leader_epoch import (
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.node.node import Node
 
 
 @handles(OffsetForLeaderEpochRequest, versions="2-4")

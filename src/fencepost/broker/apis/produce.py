@@ -20,12 +20,12 @@ from time import perf_counter
 from fencepost.batch.errors import BatchError, DecompressionError
 from fencepost.batch.header import BatchHeader, is_compressed
 from fencepost.batch.validate import RefusedRecordsError, validate_produced
-from fencepost.broker.cluster_view import INTERNAL_TOPICS
-from fencepost.broker.decompression import INLINE_BYTES_MAX
-from fencepost.broker.leaders import LeaderHints
-from fencepost.broker.recompression import KEEP, maybe_recompress
-from fencepost.broker.registry import Pieces, RequestContext, handles
-from fencepost.broker.replicas import HostedPartition
+from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
+from fencepost.broker.cluster.leader_hints import LeaderHints
+from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.replicas.recompression import KEEP, maybe_recompress
+from fencepost.broker.replicas.replica_manager import HostedPartition
+from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import is_shortage
 from fencepost.machines.partition import Produce, ProduceResult

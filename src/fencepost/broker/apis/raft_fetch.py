@@ -14,16 +14,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fencepost.broker.metadata import METADATA_KEY
-from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.log.errors import LogError
 from fencepost.machines.quorum import FetchBounds, Role, fetch_response, received, unreadable
 from fencepost.machines.quorum.versions import fit
+from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.node.node import Node
 
 
 @handles(FetchRequest, versions="4-18", listeners=(CONTROLLER,))

@@ -6,8 +6,8 @@ that does not lead says so; a broker takes the request to the leader.
 
 from __future__ import annotations
 
-from fencepost.broker.quorum_requests import ask_machine, forward
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.cluster.quorum_requests import ask_machine, forward
+from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from fencepost.wire.errors import ErrorCode
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.registry import RequestContext, handles
+from fencepost.broker.net.registry import RequestContext, handles
 from fencepost.machines.group import Caller, Decision, GroupCoordinator
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode

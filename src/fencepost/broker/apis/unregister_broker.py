@@ -7,8 +7,8 @@ active one answers 41; a broker looks for the active one and answers 7 if it fin
 
 from __future__ import annotations
 
-from fencepost.broker.controller_requests import decide_here, take_to_controller
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 
 

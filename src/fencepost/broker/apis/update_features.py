@@ -10,8 +10,8 @@ if it finds none in a minute.
 
 from __future__ import annotations
 
-from fencepost.broker.controller_requests import decide_here, take_to_controller
-from fencepost.broker.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.wire.api.update_features import UpdateFeaturesRequest
 
 

@@ -6,8 +6,8 @@ leaves only when the vote is on the disk.
 
 from __future__ import annotations
 
-from fencepost.broker.quorum_requests import ask_machine
-from fencepost.broker.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.cluster.quorum_requests import ask_machine
+from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.wire.api.vote import VoteRequest
 
 

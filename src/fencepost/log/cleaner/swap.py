@@ -14,9 +14,9 @@ follow in `run`, which any thread may call, in Kafka's order, each step durable 
 | `.swap` of the segment file goes          | the new one; its indexes follow at the start  |
 | `.swap` of its indexes goes               | the new one                                      |
 
-`fencepost.log.leftovers` settles what a crash leaves. Amid the first renames both kinds of suffix
-are there, which means the old segments; so whatever an abandoned copy has left must be gone for
-good before the old segments go, and the sync behind the second step sees to it.
+`fencepost.log.interrupted_cleanup` settles what a crash leaves. Amid the first renames both kinds
+of suffix are there, which means the old segments; so whatever an abandoned copy has left must be
+gone for good before the old segments go, and the sync behind the second step sees to it.
 
 The log's owner must not touch names of these segments meanwhile: `PartitionLog` calls `run` itself
 first, which waits for the other thread, or does the work.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker import snapshot_keeper
 from fencepost.log.snapshots import SnapshotReader, store
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.metadata import snapshot_fetching as snapshot_keeper
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.broker.controller_host import ControllerHost
+from fencepost.runtime.controller_host import ControllerHost
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 

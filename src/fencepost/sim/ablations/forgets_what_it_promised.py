@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.broker import metadata_damage
+from fencepost.runtime.metadata import damage as metadata_damage
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 

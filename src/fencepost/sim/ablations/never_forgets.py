@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fencepost.broker.controller_host import ControllerHost
 from fencepost.machines.controller import Controller
+from fencepost.runtime.controller_host import ControllerHost
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 

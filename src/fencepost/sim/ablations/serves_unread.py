@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.broker import metadata
+from fencepost.runtime.metadata import host as metadata
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.broker import snapshotting
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.metadata import snapshot_generation as snapshotting
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fencepost.broker import metadata_log
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import SnapshotStore
 from fencepost.machines.quorum import QuorumMachine
+from fencepost.runtime.metadata import log as metadata_log
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 

@@ -15,7 +15,7 @@ import pkgutil
 from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
-from fencepost.sim.truth import NodeView, Truth
+from fencepost.sim.oracle import NodeView, Truth
 
 
 class Check:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.truth import DiskTruth, Truth, Violation
+from fencepost.sim.oracle import DiskTruth, Truth, Violation
 
 
 class LogMatching(Check):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.sim.checks import Check
-from fencepost.sim.truth import Truth, Violation
+from fencepost.sim.oracle import Truth, Violation
 from fencepost.wire.types import Uuid
 
 

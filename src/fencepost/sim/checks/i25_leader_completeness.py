@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.truth import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Truth, Violation
 
 
 class LeaderCompleteness(Check):

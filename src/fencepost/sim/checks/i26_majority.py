@@ -9,7 +9,7 @@ as it has promised, durably, to elect nobody who lacks it: its leader may count 
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.truth import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Truth, Violation
 
 
 class Majority(Check):

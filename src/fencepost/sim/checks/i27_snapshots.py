@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotId
 from fencepost.sim.checks import Check
-from fencepost.sim.truth import Truth, Violation
+from fencepost.sim.oracle import Truth, Violation
 
 KEPT = 1024
 """Offsets whose images are kept for comparison, and snapshots; older ones are forgotten."""

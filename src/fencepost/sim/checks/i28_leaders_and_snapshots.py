@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.truth import Truth, Violation
+from fencepost.sim.oracle import Truth, Violation
 
 
 class LeadersAndSnapshots(Check):

@@ -6,7 +6,7 @@ The leader that changes them has committed something in its own epoch (KIP-853).
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.truth import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Truth, Violation
 from fencepost.wire.types import Uuid
 
 

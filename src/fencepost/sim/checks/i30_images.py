@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.sim.checks import Check
-from fencepost.sim.truth import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Truth, Violation
 
 KEPT = 256
 """Offsets whose images are kept for comparison; older ones are forgotten."""

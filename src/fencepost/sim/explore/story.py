@@ -8,7 +8,7 @@ from fencepost.sim.explore.flights import Flight, Kind
 from fencepost.sim.explore.search import Report
 from fencepost.sim.explore.space import Action, Space
 from fencepost.sim.explore.steps import Event, View
-from fencepost.sim.words import details_of
+from fencepost.sim.render import details_of
 from fencepost.wire.api.vote import VoteRequest
 from fencepost.wire.message import Message
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.sim.earlier import Earlier, forgets_nothing
+from fencepost.sim.disk_snapshots import Earlier, forgets_nothing
 from fencepost.sim.faults import Fault
 from fencepost.sim.node import SimNode
 

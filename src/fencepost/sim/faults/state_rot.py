@@ -5,7 +5,7 @@ from __future__ import annotations
 from fencepost.sim.damage import flip_state
 from fencepost.sim.faults import Damage
 from fencepost.sim.node import SimNode
-from fencepost.sim.truth import Violation
+from fencepost.sim.oracle import Violation
 
 
 class StateRot(Damage):

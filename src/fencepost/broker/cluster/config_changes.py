@@ -1,0 +1,191 @@
+"""Changes of configs on their way to the controller: what a node checks and does itself.
+
+IncrementalAlterConfigs and AlterConfigs share this. A node looks at each resource first: it may
+refuse it, do what is asked alone (levels of its own loggers), or leave it to the active controller.
+What is left goes there as one request, and the results come back into their places. A request with
+nothing left in it goes nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.broker.config.broker_config import check_pairs
+from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
+from fencepost.broker.net.registry import RequestContext
+from fencepost.log.config import LogConfig
+from fencepost.log.configdef import ConfigError
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.broker.node.node import Node
+
+Ask = Callable[[Message, Callable[[ErrorCode, Any], None]], None]
+"""Has the controller decide over a request."""
+
+
+FIXED_WHILE_RUNNING: Final = frozenset({"listeners", "listener.security.protocol.map"})
+"""Dynamic configs that may be set to what they are, and to nothing else.
+
+Kafka changes listeners of KRaft brokers only where clients are not told of them.
+"""
+
+REFUSING_EVERYBODY: Final = {"max.connections": 0, "max.connection.creation.rate": 0}
+"""Values with which nobody could connect to take them back, not even after a restart.
+
+Kafka accepts them. In a file they are allowed, which can be edited.
+"""
+
+THREAD_KEYS: Final = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    }
+)
+"""Numbers of threads: one change may at most halve or double them, as in Kafka."""
+
+
+class ResourceRefused(Exception):
+    """The resource stays as it is."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def decide_by_resource(
+    context: RequestContext,
+    request: Any,
+    is_done_here: Callable[[Any], bool],
+    make_result: Callable[..., Any],
+    make_response: Callable[..., Message],
+    ask: Ask,
+) -> None:
+    """Answer a request of resources: `is_done_here` does or checks one, or raises ResourceRefused.
+
+    A resource that is named twice is refused both times. `make_result` and `make_response` are the
+    API's classes for one resource and for all.
+    """
+    named = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    results: list[Any] = []
+    left: list[Any] = []
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        result = make_result(resource_type=kind, resource_name=name, error_message=None)
+        try:
+            if named[kind, name] > 1:
+                raise ResourceRefused(
+                    ErrorCode.INVALID_REQUEST, "The resource is named more than once."
+                )
+            if not is_done_here(resource):
+                left.append(resource)
+                result = None
+        except ResourceRefused as refused:
+            result.error_code, result.error_message = int(refused.code), refused.message
+        results.append(result)
+    if not left:
+        context.reply(make_response(responses=results))
+        return
+
+    def on_reply(error: ErrorCode, reply: Any) -> None:
+        if error is not ErrorCode.NONE:
+            decided = iter(all_refused(left, error, make_result))
+        else:
+            decided = iter(reply.responses)
+        responses = [next(decided) if result is None else result for result in results]
+        context.reply(make_response(responses=responses))
+
+    ask(type(request)(resources=left, validate_only=request.validate_only), on_reply)
+
+
+def all_refused(
+    resources: Iterable[Any], error: ErrorCode, make_result: Callable[..., Any]
+) -> list[Any]:
+    """The same error for every resource."""
+    return [
+        make_result(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_code=int(error),
+            error_message=None,
+        )
+        for resource in resources
+    ]
+
+
+def check_own_id(node: Node, name: str) -> None:
+    """Refuse what is meant for another node."""
+    own = str(node.config.node_id)
+    if name != own:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"This is broker {own}; what is meant for {name!r} has to be sent elsewhere.",
+        )
+
+
+def check_broker_values(
+    node: Node, name: str, values: Mapping[str, str | None], kept: Mapping[str, str]
+) -> None:
+    """Refuse dynamic configs that this broker could not put into force while it runs.
+
+    `name` is the resource's, empty for all brokers. `values` are the new ones, `kept` what the
+    resource has besides. None is a value that the controller will refuse.
+    """
+    given = {key: text for key, text in values.items() if text is not None}
+    for key, text in given.items():
+        _check_value(node, name, key, text)
+    shared = node.image.broker_configs() if name else {**kept, **given}
+    own = {**kept, **given} if name else node.image.broker_configs(node.config.node_id)
+    typed: dict[str, Any] = {}
+    for key, text in {**shared, **own}.items():
+        if key in DYNAMIC_BROKER_KEYS:
+            with contextlib.suppress(ConfigError):  # of another version, and not in force
+                typed[key] = BROKER_CONFIGS[key].parse(text)
+    try:
+        check_pairs(lambda key: typed[key] if key in typed else node.config.get(key))
+        LogConfig.from_props({}, {**node.config.topic_defaults, **typed})
+    except ConfigError as error:
+        raise ResourceRefused(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _check_value(node: Node, name: str, key: str, text: str) -> None:
+    """Refuse a dynamic config that may not be set to this."""
+    definition = BROKER_CONFIGS.get(key)
+    if definition is None or not definition.is_dynamic:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST, f"{key} cannot change while a broker runs."
+        )
+    if definition.mode is UpdateMode.PER_BROKER and not name:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST, f"{key} is set for one broker, not for all of them."
+        )
+    try:
+        value = definition.parse(text)
+    except ConfigError as error:
+        raise ResourceRefused(ErrorCode.INVALID_REQUEST, str(error)) from None
+    present = node.settings.get(key)
+    if key in FIXED_WHILE_RUNNING and value != present:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"{key} cannot change while a broker of a KRaft cluster runs: its listeners are"
+            " registered with the controller. Restart it with the new value.",
+        )
+    if REFUSING_EVERYBODY.get(key) == value:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"{key}={value} would refuse every connection, also those that could take it back.",
+        )
+    if key in THREAD_KEYS and not max(1, present // 2) <= value <= present * 2:
+        raise ResourceRefused(
+            ErrorCode.INVALID_REQUEST,
+            f"{key}={value} must be at least half and at most double of the {present} there are.",
+        )

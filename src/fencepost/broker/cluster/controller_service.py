@@ -1,0 +1,296 @@
+"""Requests that only the active controller can serve: which decision each of them is.
+
+Brokers in other processes send these requests to the controller's listener, the broker in this
+process asks directly, and clients' requests come forwarded in envelopes. All of them end here, so
+what a request means does not depend on how it came. What a controller may not draw for itself is
+added here: time, topic ids, and the place where placement begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from fencepost.broker.cluster.topic_creation import new_topic_ids, placement_start
+from fencepost.machines.controller import Controller, Decision
+from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
+from fencepost.machines.quorum import AppendOutcome
+from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
+from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from fencepost.wire.api.alter_configs import AlterConfigsRequest
+from fencepost.wire.api.alter_partition import AlterPartitionRequest
+from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
+from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
+from fencepost.wire.api.create_partitions import CreatePartitionsRequest
+from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from fencepost.wire.api.delete_topics import DeleteTopicsRequest
+from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
+from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
+from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
+from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from fencepost.wire.errors import ErrorCode, error_name
+from fencepost.wire.message import Message
+
+OnReply = Callable[[ErrorCode, Any], None]
+"""Told (NONE, the response) or (an error, None). The response may hold errors of its own."""
+
+FillInConfigs = Callable[[CreateTopicsRequest, CreateTopicsResponse], None]
+
+AskQuorum = Callable[[Message, Callable[[Message], None]], None]
+"""Takes a request and whom to tell the response."""
+
+FIRST_CREATE_TOPICS_WITH_CONFIGS = 5
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""What a user's request may come to in the metadata log, as Kafka has it: it is one batch there,
+and the other nodes have to take it as a whole."""
+FOREVER_MS = 1 << 31
+NEWEST = 1 << 15
+"""As an API version: whatever the newest is."""
+
+_WHY_NOT = {
+    ErrorCode.INVALID_UPDATE_VERSION: "some voter cannot, or has not said yet that it can, which"
+    " the voters of a new leader do within seconds",
+    ErrorCode.REQUEST_TIMED_OUT: "another change of the voters is under way",
+}
+"""Why the quorum refuses another level of kraft.version."""
+
+
+TIMED = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
+"""The requests whose `timeout_ms` Kafka's controllers heed."""
+
+
+def client_timeout_ms(request: Message) -> int:
+    """How long a client waits for the answer, in milliseconds."""
+    return request.timeout_ms if isinstance(request, TIMED) else FOREVER_MS
+
+
+class Host(Protocol):
+    """What is needed of a `ControllerHost`."""
+
+    @property
+    def controller(self) -> Controller | None:
+        """The controller while it is active."""
+        ...
+
+    def submit(
+        self,
+        decide: Callable[[Controller], Decision],
+        on_reply: OnReply,
+        max_batch_bytes: int | None = None,
+    ) -> None:
+        """Decide now, answer when that is committed; POLICY_VIOLATION if it is too much."""
+        ...
+
+    def upgrade_kraft_version(
+        self, level: int, is_dry_run: bool, on_outcome: Callable[[AppendOutcome], None]
+    ) -> None:
+        """Have the quorum itself run at another level."""
+        ...
+
+
+class Quorum(Protocol):
+    """What is needed of the quorum machine."""
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        """The ids of the voters."""
+        ...
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of `kraft.version` in force."""
+        ...
+
+
+class ControllerService:
+    """Serves controller requests by their class; `now_ms` is the node's clock.
+
+    `fill_in_configs` completes the answer to CreateTopics with the configs in force. `ask_quorum`
+    has the quorum machine answer what is about the quorum itself.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        now_ms: Callable[[], int],
+        fill_in_configs: FillInConfigs,
+        ask_quorum: AskQuorum,
+        quorum: Quorum,
+    ) -> None:
+        self._host = host
+        self._now_ms = now_ms
+        self._fill_in_configs = fill_in_configs
+        self._ask_quorum = ask_quorum
+        self._quorum = quorum
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the active controller is in this process."""
+        return self._host.controller is not None
+
+    def serve(self, request: Message, on_reply: OnReply, api_version: int = NEWEST) -> None:
+        """Decide over `request`; call back when that is committed, perhaps at once.
+
+        `api_version` is the one the response will have. The error is NOT_CONTROLLER if another node
+        is the active controller. It is REQUEST_TIMED_OUT, and nothing happens, if a client gave
+        the request no time. Raises KeyError for a request that no controller serves.
+        """
+        if client_timeout_ms(request) <= 0:
+            on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
+            return
+        if type(request) in OF_THE_QUORUM:
+            self._ask_quorum(request, lambda response: on_reply(ErrorCode.NONE, response))
+            return
+        if isinstance(request, UpdateFeaturesRequest):
+            FeatureUpdate(self._host, self._quorum, request, on_reply, api_version).begin()
+            return
+        make = _DECISIONS[type(request)]
+        if (
+            isinstance(request, CreateTopicsRequest)
+            and api_version >= FIRST_CREATE_TOPICS_WITH_CONFIGS
+        ):
+            on_reply = self._with_configs(request, on_reply)
+        self._host.submit(
+            lambda controller: make(controller, request, self._now_ms()),
+            on_reply,
+            MAX_BATCH_BYTES if type(request) in OF_USERS else None,
+        )
+
+    def _with_configs(self, request: CreateTopicsRequest, on_reply: OnReply) -> OnReply:
+        def filled(error: ErrorCode, response: CreateTopicsResponse | None) -> None:
+            if response is not None:
+                self._fill_in_configs(request, response)
+            on_reply(error, response)
+
+        return filled
+
+
+class FeatureUpdate:
+    """One UpdateFeatures request: checked, then `kraft.version`, then the records of the others.
+
+    The quorum keeps `kraft.version` in records of its own, so it cannot change in one step with the
+    rest. It goes first: it is the one that can still be refused, by voters that are not known well
+    enough, and then nothing at all has changed.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        quorum: Quorum,
+        request: UpdateFeaturesRequest,
+        on_reply: OnReply,
+        api_version: int,
+    ) -> None:
+        self._host = host
+        self._quorum = quorum
+        self._request = request
+        self._on_reply = on_reply
+        self._api_version = api_version
+
+    def begin(self) -> None:
+        """Decide, with whatever it takes; `on_reply` when all is committed."""
+        names = [update.feature for update in self._request.feature_updates]
+        if KRAFT_VERSION_FEATURE not in names:
+            self._decide(self._request, self._finish)
+            return
+        check = UpdateFeaturesRequest(
+            feature_updates=self._request.feature_updates, validate_only=True
+        )
+        self._decide(check, self._checked)
+
+    def _decide(self, request: UpdateFeaturesRequest, on_reply: OnReply) -> None:
+        self._host.submit(
+            lambda controller: controller.decide_update_features(
+                request, self._api_version, self._quorum.voters, self._quorum.kraft_version
+            ),
+            on_reply,
+        )
+
+    def _checked(self, error: ErrorCode, reply: Any) -> None:
+        if error is not ErrorCode.NONE or reply[0].error_code or reply[1] is None:
+            self._finish(error, reply)
+            return
+        response, level = reply
+
+        def on_outcome(outcome: AppendOutcome) -> None:
+            self._upgraded(outcome, response, level)
+
+        self._host.upgrade_kraft_version(level, self._request.validate_only, on_outcome)
+
+    def _upgraded(
+        self, outcome: AppendOutcome, response: UpdateFeaturesResponse, level: int
+    ) -> None:
+        if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._on_reply(ErrorCode.NOT_CONTROLLER, None)
+            return
+        others = [
+            one for one in self._request.feature_updates if one.feature != KRAFT_VERSION_FEATURE
+        ]
+        if outcome.error is not ErrorCode.NONE:
+            self._on_reply(
+                ErrorCode.NONE,
+                UpdateFeaturesResponse(
+                    error_code=outcome.error,
+                    error_message=f"The quorum cannot run at kraft.version {level} now:"
+                    f" {_WHY_NOT.get(outcome.error, error_name(outcome.error))}.",
+                ),
+            )
+        elif self._request.validate_only or not others:
+            self._on_reply(ErrorCode.NONE, response)
+        else:
+            rest = UpdateFeaturesRequest(feature_updates=others)
+            self._decide(
+                rest,
+                lambda error, reply: self._finish(
+                    error, reply if reply is None or reply[0].error_code else (response, None)
+                ),
+            )
+
+    def _finish(self, error: ErrorCode, reply: Any) -> None:
+        self._on_reply(error, None if reply is None else reply[0])
+
+
+_Make = Callable[[Controller, Any, int], Decision]
+
+_DECISIONS: dict[type[Message], _Make] = {
+    BrokerRegistrationRequest: Controller.decide_register_broker,
+    BrokerHeartbeatRequest: Controller.decide_broker_heartbeat,
+    ControllerRegistrationRequest: lambda c, request, _: c.decide_register_controller(request),
+    UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
+    AlterPartitionRequest: lambda c, request, _: c.decide_alter_partition(request),
+    AllocateProducerIdsRequest: lambda c, request, _: c.decide_allocate_producer_ids(request),
+    AssignReplicasToDirsRequest: lambda c, request, _: c.decide_assign_replicas_to_dirs(request),
+    CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
+        request, new_topic_ids(), placement_start()
+    ),
+    DeleteTopicsRequest: lambda c, request, _: c.decide_delete_topics(request),
+    CreatePartitionsRequest: lambda c, request, _: c.decide_create_partitions(
+        request, placement_start()
+    ),
+    AlterConfigsRequest: lambda c, request, _: c.decide_alter_configs(request),
+    IncrementalAlterConfigsRequest: lambda c, request, _: c.decide_incremental_alter_configs(
+        request
+    ),
+}
+
+OF_USERS: frozenset[type[Message]] = frozenset(
+    {
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        CreatePartitionsRequest,
+        AlterConfigsRequest,
+        IncrementalAlterConfigsRequest,
+    }
+)
+"""Those that may ask for as much as they like, and get no more than MAX_BATCH_BYTES."""
+
+OF_THE_QUORUM: frozenset[type[Message]] = frozenset(
+    {DescribeQuorumRequest, AddRaftVoterRequest, RemoveRaftVoterRequest}
+)
+"""Those that the quorum machine answers by itself."""
+
+SERVED: frozenset[type[Message]] = frozenset(_DECISIONS) | OF_THE_QUORUM | {UpdateFeaturesRequest}
+"""The requests that `serve` knows."""

@@ -1,0 +1,159 @@
+"""Automatic topic creation: topics that are created because a client asked for them.
+
+Metadata creates the topics clients ask for, FindCoordinator the one that groups live in. Both give
+names; what a topic of that name looks like is decided here: the internal ones as their owner needs
+them, all others by the broker's defaults. The request goes to the active controller, in this
+process or another. Ids and the place where placement begins are drawn here, because the controller
+has no randomness.
+
+As in Kafka (`AutoTopicCreationManager`) nobody waits for the controller: the client is told that
+the topic is unknown and finds it when it asks again. A topic is asked for once at a time, however
+many clients want it. What the controller refuses is logged and told to nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from fencepost.broker.config.view import topic_entries
+from fencepost.machines.image import ClusterImage
+from fencepost.wire.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.broker.cluster.controller_channel import ControllerChannel
+    from fencepost.broker.config.broker_config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+LOGGED_EVERY_MS: Final = 10_000
+IN_FLIGHT_MAX: Final = 1_000
+"""Topics that are being created at a time; what is asked for beyond them is to be asked for again.
+"""
+_PLACEMENT_STARTS = 1 << 30
+WITHOUT_CONFIGS = 4
+"""The last version of CreateTopics whose answer is without the configs in force."""
+
+
+def new_topic_ids() -> Iterator[Uuid]:
+    """Ids no topic has had, without end."""
+    while True:
+        yield Uuid.random()
+
+
+def placement_start() -> int:
+    """Where to begin placing replicas, so that not every topic begins at the same broker."""
+    return random.randrange(_PLACEMENT_STARTS)
+
+
+def topic_as_needed(config: BrokerConfig, name: str) -> CreatableTopic:
+    """The topic of that name as it is created when nobody says how."""
+    if name != OFFSETS_TOPIC:
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.get("num.partitions"),
+            replication_factor=config.get("default.replication.factor"),
+        )
+    configs = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.get("offsets.topic.segment.bytes")),
+    }
+    return CreatableTopic(
+        name=name,
+        num_partitions=config.get("offsets.topic.num.partitions"),
+        replication_factor=config.get("offsets.topic.replication.factor"),
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+
+
+class AutoTopicCreation:
+    """Asks the active controller for topics, each once at a time."""
+
+    def __init__(
+        self, config: BrokerConfig, channel: ControllerChannel, now_ms: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._channel = channel
+        self._now_ms = now_ms
+        self._in_flight: set[str] = set()
+        self._logged_at_ms: int | None = None
+
+    def create(self, names: Iterable[str]) -> None:
+        """Have those of the topics created that are not being created already.
+
+        The names must be valid. Returns at once: the image has the topics once it has.
+        """
+        wanted = []
+        for name in names:
+            if len(self._in_flight) >= IN_FLIGHT_MAX:
+                break
+            if name not in self._in_flight:
+                self._in_flight.add(name)
+                wanted.append(topic_as_needed(self._config, name))
+        if not wanted:
+            return
+
+        def on_reply(error: ErrorCode, reply: CreateTopicsResponse | None) -> None:
+            self._in_flight.difference_update(topic.name for topic in wanted)
+            if reply is None:
+                self._log(wanted, error.name)
+                return
+            fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            refused = [topic for topic in reply.topics if topic.error_code not in fine]
+            if refused:
+                first = refused[0]
+                self._log(refused, f"{ErrorCode(first.error_code).name}, {first.error_message}")
+
+        request = CreateTopicsRequest(topics=wanted)
+        self._channel.ask(request, on_reply, api_version=WITHOUT_CONFIGS, purpose="creation")
+
+    def _log(self, topics: Sequence[CreatableTopic | CreatableTopicResult], reason: str) -> None:
+        """Say why topics were not created; clients ask again and again, so not every time."""
+        now_ms = self._now_ms()
+        if self._logged_at_ms is not None and 0 <= now_ms - self._logged_at_ms < LOGGED_EVERY_MS:
+            return
+        self._logged_at_ms = now_ms
+        more = f" and {len(topics) - 1} more topics" if len(topics) > 1 else ""
+        log.warning("automatic creation of %s%s failed: %s", topics[0].name, more, reason)
+
+
+def fill_in_configs(
+    config: BrokerConfig,
+    image: ClusterImage,
+    request: CreateTopicsRequest,
+    reply: CreateTopicsResponse,
+) -> None:
+    """Tell the configs in force of the topics that were created (CreateTopics v5 and later)."""
+    asked = {topic.name: topic for topic in request.topics}
+    for result in reply.topics:
+        if result.error_code == ErrorCode.NONE:
+            result.configs = _configs(config, image, asked[result.name])
+
+
+def _configs(
+    config: BrokerConfig, image: ClusterImage, topic: CreatableTopic
+) -> list[CreatableTopicConfigs]:
+    own = {item.name: item.value for item in topic.configs if item.value is not None}
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.text,
+            read_only=entry.read_only,
+            config_source=int(entry.source),
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in topic_entries(config, image, own)
+    ]

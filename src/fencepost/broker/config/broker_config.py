@@ -1,0 +1,398 @@
+"""`BrokerConfig`: a `server.properties` file and overrides, checked, typed and immutable.
+
+Every key is looked up in `config_keys`. A key that is unknown or refused, and a value that is not
+allowed, raise ConfigError with key, value, what would be right, and the line of the file; so do
+values that contradict each other. Keys that are set and have no effect are named in `notes`, in one
+line for the log.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fencepost.broker.config.endpoints import (
+    WILDCARDS,
+    ConnectionLimits,
+    Endpoint,
+    is_loopback,
+    parse_host_limits,
+)
+from fencepost.broker.config.keys import ALIASES, BROKER_CONFIGS, REFUSED, REMOVED
+from fencepost.broker.config.quorum_config import (
+    NAMES_KEY,
+    SERVERS_KEY,
+    VOTERS_KEY,
+    QuorumPart,
+    check_advertised,
+    check_listeners,
+    quorum_part,
+)
+from fencepost.log.config import TOPIC_CONFIGS, LogConfig
+from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType, closest
+from fencepost.log.errors import CorruptFileError
+from fencepost.log.meta import read_properties
+
+__all__ = ["BrokerConfig", "ConfigError"]
+
+PORT_MAX = 65535
+CONFIG_FILE_MAX_BYTES = 1024 * 1024
+PROTOCOLS_KEY = "listener.security.protocol.map"
+CLEANER_MAP_BYTES_MIN = 1024 * 1024
+
+
+class BrokerConfig:
+    """The configuration of one node; `get` takes Kafka's key names."""
+
+    def __init__(self, explicit: Mapping[str, Any], notes: tuple[str, ...] = ()) -> None:
+        self.explicit: dict[str, Any] = dict(explicit)
+        """Typed values of the keys that were set."""
+        self.notes = notes
+        """What the operator should know of: keys accepted without effect."""
+        self.node_id: int = self.get("node.id")
+        self.log_dirs = self._check_log_dirs()
+        """Where partitions are kept."""
+        self.metadata_log_dir = self._check_metadata_log_dir()
+        """Where the metadata log is kept: `metadata.log.dir`, or the first of `log_dirs`."""
+        self.quorum: QuorumPart = quorum_part(
+            self.node_id,
+            self.get("process.roles"),
+            self.get(NAMES_KEY) or (),
+            self.get(VOTERS_KEY),
+            self.get(SERVERS_KEY),
+        )
+        """This node's roles, the voters, and whom to ask for the leader."""
+        self._opened = self._check_listeners()
+        self._told = self._check_advertised()
+        check_pairs(self.get)
+        self.topic_defaults = self._topic_defaults()
+
+    @classmethod
+    def load(cls, path: Path | str | None, overrides: Mapping[str, str]) -> BrokerConfig:
+        """Read the file at `path` (None: no file) and put `overrides` over it. ConfigError."""
+        lines: dict[str, int] = {}
+        written: dict[str, str] = {}
+        if path is not None:
+            for line, name, text in _read_file(Path(path)):
+                written[name] = text
+                lines[ALIASES.get(name, name)] = line
+        named = _by_name(overrides)
+        try:
+            return cls._checked({**_by_name(written), **named})
+        except ConfigError as error:
+            key = ALIASES.get(error.key, error.key)
+            if key in named or key not in lines:
+                raise
+            raise error.at(f"line {lines[key]} of {path}") from None
+
+    @classmethod
+    def _checked(cls, texts: Mapping[str, str]) -> BrokerConfig:
+        explicit: dict[str, Any] = {}
+        without_effect: list[str] = []
+        for name, text in texts.items():
+            if name in REMOVED:
+                without_effect.append(name)
+                continue
+            definition = BROKER_CONFIGS.get(name)
+            if definition is None:
+                raise _unknown(name, text)
+            explicit[name] = definition.parse(text)
+            if not definition.has_effect and explicit[name] != definition.default:
+                without_effect.append(name)
+        return cls(explicit, _notes(without_effect))
+
+    def get(self, key: str) -> Any:
+        """The typed value of `key`, set or default; KeyError for a key that does not exist."""
+        key = ALIASES.get(key, key)
+        if key in self.explicit:
+            return self.explicit[key]
+        return BROKER_CONFIGS[key].default
+
+    def is_set(self, key: str) -> bool:
+        """Whether the file or the command line sets `key`."""
+        return ALIASES.get(key, key) in self.explicit
+
+    def log_config(self, overrides: Mapping[str, object]) -> LogConfig:
+        """A topic's configs: its own `overrides` over this broker's over the defaults."""
+        return LogConfig.from_props(overrides, self.topic_defaults)
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this node holds topics."""
+        return self.quorum.is_broker
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node may vote and decide."""
+        return self.quorum.is_controller
+
+    @property
+    def formats_itself(self) -> bool:
+        """Whether empty directories may be made this node's: it is the whole of its cluster.
+
+        The nodes of any other cluster have to agree on its id, so somebody has to format them.
+        """
+        return self.quorum.is_lone
+
+    @property
+    def listeners(self) -> list[Endpoint]:
+        """Where clients are listened for; none on a node that is only a controller."""
+        return self._of_clients(self._opened)
+
+    @property
+    def controller_listeners(self) -> list[Endpoint]:
+        """Where the quorum is listened for; none on a node that is only a broker."""
+        return self._of_controllers(self._opened)
+
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """What clients are told of `listeners`."""
+        return self._of_clients(self._told)
+
+    @property
+    def flush_before_ack(self) -> bool:
+        """Whether appends count only when fsynced."""
+        return bool(self.get("log.flush.before.ack"))
+
+    def exposed_listeners(self) -> list[Endpoint]:
+        """Listeners that other machines can reach, in plain text."""
+        return [endpoint for endpoint in self._opened if not is_loopback(endpoint.host)]
+
+    def advertised_endpoints(self, bound: list[Endpoint]) -> list[Endpoint]:
+        """What clients are told, given where the listeners were `bound` (port 0 is then known)."""
+        return _with_ports(self.advertised, bound)
+
+    def advertised_controllers(self, bound: list[Endpoint]) -> list[Endpoint]:
+        """What the quorum is told of this controller's listeners; likewise."""
+        return _with_ports(self._of_controllers(self._told), bound)
+
+    def _of_clients(self, endpoints: list[Endpoint]) -> list[Endpoint]:
+        return [one for one in endpoints if one.name not in self.quorum.listener_names]
+
+    def _of_controllers(self, endpoints: list[Endpoint]) -> list[Endpoint]:
+        return [one for one in endpoints if one.name in self.quorum.listener_names]
+
+    # -- checks ----------------------------------------------------------------------------
+
+    def _check_log_dirs(self) -> list[Path]:
+        key = "log.dirs" if self.get("log.dirs") else "log.dir"
+        found = [_directory(key, name) for name in self.get(key)]
+        if len(set(found)) != len(found):
+            raise ConfigError(key, ",".join(self.get(key)), "each directory once")
+        return found
+
+    def _check_metadata_log_dir(self) -> Path:
+        name = self.get("metadata.log.dir")
+        return self.log_dirs[0] if name is None else _directory("metadata.log.dir", name)
+
+    def _check_listeners(self) -> list[Endpoint]:
+        found = [_endpoint("listeners", text) for text in self.get("listeners")]
+        _check_distinct("listeners", found)
+        self._check_protocols(found)
+        if self.is_set("listeners") or not self.quorum.is_lone:
+            check_listeners(self.quorum, found)
+        if self.is_broker and not self._of_clients(found):
+            raise ConfigError(
+                "listeners",
+                ",".join(self.get("listeners")),
+                "at least one listener that controller.listener.names does not name",
+            )
+        return found
+
+    def _check_protocols(self, endpoints: list[Endpoint]) -> None:
+        protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}
+        for pair in self.get(PROTOCOLS_KEY).split(","):
+            name, colon, protocol = (part.strip() for part in pair.partition(":"))
+            if not colon:
+                raise ConfigError(PROTOCOLS_KEY, pair, "NAME:PROTOCOL")
+            protocols[name.upper()] = protocol.upper()
+        controllers = self.quorum.listener_names
+        for endpoint in endpoints:
+            default = "PLAINTEXT" if endpoint.name in controllers else None
+            protocol = protocols.get(endpoint.name, default)
+            if protocol is None or (protocol != "PLAINTEXT" and not self.is_set(PROTOCOLS_KEY)):
+                raise ConfigError(
+                    "listeners",
+                    f"{endpoint.name}://{endpoint}",
+                    "PLAINTEXT, or a name that listener.security.protocol.map maps to PLAINTEXT",
+                )
+            if protocol != "PLAINTEXT":
+                raise ConfigError(
+                    PROTOCOLS_KEY,
+                    f"{endpoint.name}:{protocol}",
+                    "PLAINTEXT; TLS and SASL are not offered",
+                )
+
+    def _check_advertised(self) -> list[Endpoint]:
+        texts = self.get("advertised.listeners")
+        if texts is None:
+            return [self._reachable(endpoint) for endpoint in self._opened]
+        told = [_endpoint("advertised.listeners", text) for text in texts]
+        _check_distinct("advertised.listeners", told)
+        check_advertised(self.quorum, told)
+        names = {endpoint.name for endpoint in self._opened}
+        for endpoint in told:
+            if endpoint.name not in names:
+                raise ConfigError(
+                    "advertised.listeners",
+                    f"{endpoint.name}://{endpoint}",
+                    f"one of the listeners {', '.join(sorted(names))}",
+                )
+            if endpoint.host in WILDCARDS:
+                raise ConfigError(
+                    "advertised.listeners",
+                    f"{endpoint.name}://{endpoint}",
+                    "an address that clients can connect to",
+                )
+        told_names = {endpoint.name for endpoint in told}
+        told += [self._reachable(e) for e in self._opened if e.name not in told_names]
+        return told
+
+    def _reachable(self, endpoint: Endpoint) -> Endpoint:
+        """The address to tell clients about a listener that is not advertised explicitly."""
+        if endpoint.host in WILDCARDS:
+            return Endpoint(endpoint.name, socket.getfqdn(), endpoint.port)
+        return endpoint
+
+    def _topic_defaults(self) -> dict[str, Any]:
+        """The set keys that topic configs fall back to."""
+        keys = {synonym.key for topic in TOPIC_CONFIGS.values() for synonym in topic.synonyms}
+        defaults = {key: value for key, value in self.explicit.items() if key in keys}
+        LogConfig.from_props({}, defaults)
+        return defaults
+
+
+def check_pairs(get: Callable[[str], Any]) -> None:
+    """Whether values that have to go together do; `get` gives typed ones. ConfigError."""
+    map_key = "log.cleaner.dedupe.buffer.size"
+    if get(map_key) < get("log.cleaner.threads") * CLEANER_MAP_BYTES_MIN:
+        allowed = "at least 1 MiB for each of log.cleaner.threads"
+        raise ConfigError(map_key, get(map_key), allowed)
+    low, high = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+    if get(low) > get(high):
+        raise ConfigError(low, get(low), f"not over {high}={get(high)}")
+    per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
+        raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")
+    for key in ("default.replication.factor", "offsets.topic.replication.factor"):
+        if get(key) > 1:
+            raise ConfigError(key, get(key), "1: one node can hold one replica")
+
+
+CONNECTION_KEYS = (
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "max.connection.creation.rate",
+)
+"""Configs of `connection_limits` that may change while a node runs."""
+
+
+def connection_limits(get: Callable[[str], Any]) -> ConnectionLimits:
+    """The bounds of the front door; `get` gives typed values."""
+    return ConnectionLimits(
+        max_frame_bytes=get("socket.request.max.bytes"),
+        max_connections=get("max.connections"),
+        max_connections_per_ip=get("max.connections.per.ip"),
+        max_idle_ms=get("connections.max.idle.ms"),
+        backlog=get("socket.listen.backlog.size"),
+        send_buffer_bytes=get("socket.send.buffer.bytes"),
+        receive_buffer_bytes=get("socket.receive.buffer.bytes"),
+        max_connections_of=parse_host_limits(get("max.connections.per.ip.overrides")),
+        max_created_per_s=get("max.connection.creation.rate"),
+    )
+
+
+class ConfigFileError(ConfigError):
+    """The file of `--config` is none that a configuration can be read from."""
+
+    def __init__(self, path: Path, flaw: str) -> None:
+        ValueError.__init__(self, f"--config {path}: {flaw}")
+        self.key = "--config"
+        self.value = str(path)
+        self.allowed = "a readable properties file"
+
+
+def _by_name(texts: Mapping[str, str]) -> dict[str, str]:
+    """The entries, with a key that has two names under the first. ConfigError if they differ."""
+    named: dict[str, str] = {}
+    for key, text in texts.items():
+        name = ALIASES.get(key, key)
+        if named.setdefault(name, text) != text:
+            raise ConfigError(key, text, f"{name} says {named[name]}, and they are one key")
+    return named
+
+
+def _read_file(path: Path) -> list[tuple[int, str, str]]:
+    """Line, key and value of each entry. ConfigFileError."""
+    try:
+        with path.open("rb") as file:  # a pipe or a device does not say how much it has
+            data = file.read(CONFIG_FILE_MAX_BYTES + 1)
+        if len(data) > CONFIG_FILE_MAX_BYTES:
+            raise ConfigFileError(path, f"it may have at most {CONFIG_FILE_MAX_BYTES} bytes")
+        return list(read_properties(str(path), data))
+    except OSError as error:
+        raise ConfigFileError(path, f"it cannot be read: {error.strerror}") from None
+    except CorruptFileError as error:
+        raise ConfigFileError(path, f"it is no properties file: it {error.reason}") from None
+
+
+def _directory(key: str, name: str) -> Path:
+    if not name:
+        raise ConfigError(key, name, "the name of a directory")
+    return Path(name).expanduser().absolute()
+
+
+def _notes(without_effect: list[str]) -> tuple[str, ...]:
+    if not without_effect:
+        return ()
+    return (f"these keys have no effect here: {', '.join(sorted(without_effect))}",)
+
+
+def _unknown(key: str, text: str) -> ConfigError:
+    """What to say of a key that is none; a value that may be a secret is not repeated."""
+    hidden = ConfigDef(key, ConfigType.PASSWORD, None, "").redacted(text)
+    for prefix, reason in REFUSED:
+        if key.startswith(prefix):
+            return ConfigError(key, hidden, reason)
+    if key in TOPIC_CONFIGS:
+        keys = [synonym.key for synonym in TOPIC_CONFIGS[key].synonyms]
+        hint = f"; the broker's is {' or '.join(keys)}" if keys else ""
+        return ConfigError(key, text, f"this is a topic config{hint}")
+    near = closest(key, BROKER_CONFIGS)
+    hint = f"; did you mean {near}?" if near else ""
+    is_secret = near is not None and BROKER_CONFIGS[near].type is ConfigType.PASSWORD
+    told = hidden if is_secret else text
+    return ConfigError(key, told, f"there is no broker config of this name{hint}")
+
+
+def _endpoint(key: str, text: str) -> Endpoint:
+    """ "NAME://HOST:PORT", with brackets around an IPv6 address."""
+    allowed = "NAME://HOST:PORT"
+    name, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not separator or not colon or not name or not port.isdecimal():
+        raise ConfigError(key, text, allowed)
+    if int(port) > PORT_MAX:
+        raise ConfigError(key, text, f"{allowed} with a port from 0 to {PORT_MAX}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host or "/" in host or "[" in host:
+        raise ConfigError(key, text, allowed + ", with an IPv6 address in brackets")
+    return Endpoint(name.upper(), host, int(port))
+
+
+def _with_ports(told: list[Endpoint], bound: list[Endpoint]) -> list[Endpoint]:
+    ports = {endpoint.name: endpoint.port for endpoint in bound}
+    return [Endpoint(one.name, one.host, one.port or ports[one.name]) for one in told]
+
+
+def _check_distinct(key: str, endpoints: list[Endpoint]) -> None:
+    names = [endpoint.name for endpoint in endpoints]
+    if len(set(names)) != len(names):
+        raise ConfigError(key, ",".join(names), "each listener name once")
+    taken = [(e.host, e.port) for e in endpoints if e.port]
+    if len(set(taken)) != len(taken):
+        raise ConfigError(key, ", ".join(str(e) for e in endpoints), "each address once")

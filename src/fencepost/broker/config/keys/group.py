@@ -1,0 +1,285 @@
+"""The group coordinator: offsets, classic groups, consumer groups (KIP-848) and streams groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.broker.config.keys.definition import (
+    CLUSTER_WIDE,
+    INT,
+    LIST,
+    LONG,
+    SHORT,
+    STRING,
+    BrokerConfigDef,
+    honoured,
+    unused,
+)
+from fencepost.log.configdef import INT_MAX, at_least, between, distinct, each_of, one_of_any_case
+from fencepost.machines.group.memory import DEFAULT_GROUP_BYTES_MAX, DEFAULT_NODE_BYTES_MAX
+
+_GROUPS = (
+    honoured("offsets.topic.num.partitions", INT, 50, at_least(1), "Of __consumer_offsets."),
+    honoured("offsets.topic.replication.factor", SHORT, 1, at_least(1), "Of __consumer_offsets."),
+    honoured(
+        "offsets.topic.segment.bytes", INT, 104_857_600, at_least(1), "Of __consumer_offsets."
+    ),
+    honoured("offsets.topic.compression.codec", INT, 0, between(0, 4), "Of __consumer_offsets."),
+    honoured(
+        "offsets.retention.minutes",
+        INT,
+        10_080,
+        at_least(1),
+        "How long offsets of a group without members are kept.",
+    ),
+    honoured(
+        "offsets.retention.check.interval.ms",
+        LONG,
+        600_000,
+        at_least(1),
+        "How often expired offsets are looked for.",
+    ),
+    honoured("offset.metadata.max.bytes", INT, 4096, at_least(0), "Longest note on an offset."),
+    honoured("offsets.commit.timeout.ms", INT, 5000, at_least(1), "How long a commit may take."),
+    honoured("group.min.session.timeout.ms", INT, 6000, at_least(0), "Least session timeout."),
+    honoured("group.max.session.timeout.ms", INT, 1_800_000, at_least(0), "Most session timeout."),
+    honoured(
+        "group.initial.rebalance.delay.ms",
+        INT,
+        3000,
+        at_least(0),
+        "How long the first rebalance of a group waits for more members.",
+    ),
+    honoured("group.max.size", INT, INT_MAX, at_least(1), "Most members of a classic group."),
+    honoured(
+        "fencepost.group.max.bytes",
+        LONG,
+        DEFAULT_GROUP_BYTES_MAX,
+        at_least(1),
+        "Most memory for what the members of one classic group say: ids, metadata, assignments.",
+    ),
+    honoured(
+        "fencepost.groups.max.bytes",
+        LONG,
+        DEFAULT_NODE_BYTES_MAX,
+        at_least(1),
+        "The same for all groups of this node; the last quarter is for members of at most 16 KiB.",
+    ),
+)
+
+_CONSUMER = (
+    unused(
+        "group.consumer.assignment.interval.ms",
+        INT,
+        1000,
+        at_least(0),
+        "Least time between two assignments of one group.",
+        CLUSTER_WIDE,
+    ),
+    unused(
+        "group.consumer.assignors",
+        LIST,
+        ("uniform", "range"),
+        distinct(),
+        "Assignors of the broker, the first being the default.",
+    ),
+    unused(
+        "group.consumer.heartbeat.interval.ms",
+        INT,
+        5000,
+        at_least(1),
+        "Heartbeat interval told to members.",
+    ),
+    unused(
+        "group.consumer.max.assignment.interval.ms",
+        INT,
+        15_000,
+        at_least(0),
+        "Most a group may set as assignment interval.",
+    ),
+    unused(
+        "group.consumer.max.heartbeat.interval.ms",
+        INT,
+        15_000,
+        at_least(1),
+        "Most a group may set as heartbeat interval.",
+    ),
+    unused(
+        "group.consumer.max.session.timeout.ms",
+        INT,
+        60_000,
+        at_least(1),
+        "Most a group may set as session timeout.",
+    ),
+    unused(
+        "group.consumer.max.size", INT, INT_MAX, at_least(1), "Most members of a consumer group."
+    ),
+    unused(
+        "group.consumer.migration.policy",
+        STRING,
+        "bidirectional",
+        one_of_any_case("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
+        "Which way groups may change between the classic and the consumer protocol.",
+    ),
+    unused(
+        "group.consumer.min.assignment.interval.ms",
+        INT,
+        0,
+        at_least(0),
+        "Least a group may set as assignment interval.",
+    ),
+    unused(
+        "group.consumer.min.heartbeat.interval.ms",
+        INT,
+        5000,
+        at_least(1),
+        "Least a group may set as heartbeat interval.",
+    ),
+    unused(
+        "group.consumer.min.session.timeout.ms",
+        INT,
+        45_000,
+        at_least(1),
+        "Least a group may set as session timeout.",
+    ),
+    unused(
+        "group.consumer.regex.refresh.interval.ms",
+        INT,
+        600_000,
+        at_least(10_000),
+        "How often regular expressions of subscriptions are resolved again.",
+        internal=True,
+    ),
+    unused(
+        "group.consumer.session.timeout.ms",
+        INT,
+        45_000,
+        at_least(1),
+        "Members silent for so long are removed.",
+    ),
+    unused(
+        "group.coordinator.append.linger.ms",
+        INT,
+        -1,
+        at_least(-1),
+        "How long a coordinator gathers records before it writes them; -1: until it is idle.",
+    ),
+    unused(
+        "group.coordinator.background.threads",
+        INT,
+        2,
+        at_least(1),
+        "Threads that compute assignments.",
+    ),
+    unused(
+        "group.coordinator.cached.buffer.max.bytes",
+        INT,
+        1_048_588,
+        at_least(524_288),
+        "Largest write buffer that a coordinator keeps for the next write.",
+        CLUSTER_WIDE,
+    ),
+    unused(
+        "group.coordinator.rebalance.protocols",
+        LIST,
+        ("classic", "consumer", "streams"),
+        each_of("consumer", "classic", "share", "streams", may_be_empty=False),
+        "Group protocols that may be used; here it is the classic one alone.",
+    ),
+    unused("group.coordinator.threads", INT, 4, at_least(1), "Threads of the group coordinator."),
+    unused(
+        "offsets.load.buffer.size",
+        INT,
+        5_242_880,
+        at_least(1),
+        "Bytes read at once when a coordinator loads its partition.",
+    ),
+)
+
+_STREAMS = (
+    unused(
+        "group.streams.assignment.interval.ms",
+        INT,
+        1000,
+        at_least(0),
+        "Least time between two assignments of one group.",
+        CLUSTER_WIDE,
+    ),
+    unused(
+        "group.streams.heartbeat.interval.ms",
+        INT,
+        5000,
+        at_least(1),
+        "Heartbeat interval told to members.",
+    ),
+    unused(
+        "group.streams.initial.rebalance.delay.ms",
+        INT,
+        3000,
+        at_least(0),
+        "How long the first rebalance of a group waits for more members.",
+    ),
+    unused(
+        "group.streams.max.assignment.interval.ms",
+        INT,
+        15_000,
+        at_least(0),
+        "Most a group may set as assignment interval.",
+    ),
+    unused(
+        "group.streams.max.heartbeat.interval.ms",
+        INT,
+        15_000,
+        at_least(1),
+        "Most a group may set as heartbeat interval.",
+    ),
+    unused(
+        "group.streams.max.session.timeout.ms",
+        INT,
+        60_000,
+        at_least(1),
+        "Most a group may set as session timeout.",
+    ),
+    unused("group.streams.max.size", INT, INT_MAX, at_least(1), "Most members of a streams group."),
+    unused(
+        "group.streams.max.standby.replicas",
+        INT,
+        2,
+        at_least(0),
+        "Most standby replicas a group may set.",
+    ),
+    unused(
+        "group.streams.min.assignment.interval.ms",
+        INT,
+        0,
+        at_least(0),
+        "Least a group may set as assignment interval.",
+    ),
+    unused(
+        "group.streams.min.heartbeat.interval.ms",
+        INT,
+        5000,
+        at_least(1),
+        "Least a group may set as heartbeat interval.",
+    ),
+    unused(
+        "group.streams.min.session.timeout.ms",
+        INT,
+        45_000,
+        at_least(1),
+        "Least a group may set as session timeout.",
+    ),
+    unused(
+        "group.streams.num.standby.replicas", INT, 0, at_least(0), "Standby replicas of each task."
+    ),
+    unused(
+        "group.streams.session.timeout.ms",
+        INT,
+        45_000,
+        at_least(1),
+        "Members silent for so long are removed.",
+    ),
+)
+
+KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_GROUPS, *_CONSUMER, *_STREAMS)
+"""See the module."""

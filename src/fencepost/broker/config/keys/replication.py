@@ -1,0 +1,117 @@
+"""Replication between brokers, and leaders on preferred replicas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.broker.config.keys.definition import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    INT,
+    LONG,
+    STRING,
+    BrokerConfigDef,
+    unused,
+)
+from fencepost.log.configdef import LONG_MAX, at_least
+
+_UNUSED = (
+    unused(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        True,
+        None,
+        "Whether leadership moves back to preferred replicas.",
+    ),
+    unused(
+        "leader.imbalance.check.interval.seconds",
+        LONG,
+        300,
+        at_least(1),
+        "How often it is checked whether leaders are the preferred replicas.",
+    ),
+    unused(
+        "num.replica.alter.log.dirs.threads",
+        INT,
+        None,
+        None,
+        "Threads that move replicas between directories.",
+    ),
+    unused(
+        "num.replica.fetchers",
+        INT,
+        1,
+        at_least(1),
+        "Threads that fetch from each other broker.",
+        CLUSTER_WIDE,
+    ),
+    unused(
+        "replica.fetch.backoff.ms",
+        INT,
+        1000,
+        at_least(0),
+        "How long a follower waits after an error.",
+    ),
+    unused(
+        "replica.fetch.max.bytes",
+        INT,
+        1_048_576,
+        at_least(0),
+        "Bytes a follower fetches of each partition.",
+    ),
+    unused("replica.fetch.min.bytes", INT, 1, None, "Least bytes a follower waits for."),
+    unused(
+        "replica.fetch.response.max.bytes",
+        INT,
+        10_485_760,
+        at_least(0),
+        "Most bytes of a follower's fetch.",
+    ),
+    unused("replica.fetch.wait.max.ms", INT, 500, None, "Longest wait of a follower's fetch."),
+    unused(
+        "replica.lag.time.max.ms",
+        LONG,
+        30_000,
+        None,
+        "A follower that lags for so long leaves the in-sync replicas.",
+    ),
+    unused(
+        "replica.selector.class",
+        STRING,
+        None,
+        None,
+        "Class that chooses the replica a consumer reads from.",
+    ),
+    unused("replica.socket.receive.buffer.bytes", INT, 65_536, None, "SO_RCVBUF of followers."),
+    unused("replica.socket.timeout.ms", INT, 30_000, None, "Socket timeout of followers."),
+)
+
+_DYNAMIC_ONLY = (
+    unused(
+        "follower.replication.throttled.rate",
+        LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes per second of throttled replicas, at followers.",
+        CLUSTER_WIDE,
+    ),
+    unused(
+        "leader.replication.throttled.rate",
+        LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes per second of throttled replicas, at leaders.",
+        CLUSTER_WIDE,
+    ),
+    unused(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG,
+        LONG_MAX,
+        at_least(0),
+        "Bytes per second of moves between directories.",
+        CLUSTER_WIDE,
+    ),
+)
+
+KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_UNUSED, *_DYNAMIC_ONLY)
+"""See the module."""

@@ -1,0 +1,79 @@
+"""`Settings`: the broker's configs in force, which may change while it runs (KIP-226).
+
+A dynamic config is looked for in this order: this broker's own, what all brokers share, the file
+and command line, the default. `Settings.apply` follows the cluster's metadata; who has to act on a
+change says so with `watch`, everybody else asks `get` whenever a value is needed.
+
+What brokers are told was checked by the broker that the request came in at. Values which do not
+read or do not go together all the same (another version wrote them) are left out, with an error in
+the log: a broker must be able to start with whatever the metadata log has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from fencepost.broker.config.broker_config import BrokerConfig, check_pairs
+from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS
+from fencepost.log.configdef import ConfigError
+from fencepost.machines.image import ClusterImage
+
+log = logging.getLogger(__name__)
+
+
+class Settings:
+    """See the module."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._texts: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
+        self._watchers: list[tuple[frozenset[str], Callable[[], None]]] = []
+
+    def get(self, key: str) -> Any:
+        """The typed value of `key` that is in force; KeyError for a key that does not exist."""
+        return self._values[key] if key in self._values else self._config.get(key)
+
+    def watch(self, keys: Collection[str], on_change: Callable[[], None]) -> None:
+        """Call back after every change of one of `keys`."""
+        self._watchers.append((frozenset(keys), on_change))
+
+    def apply(self, image: ClusterImage) -> None:
+        """Put the dynamic configs of the image into force."""
+        texts = dynamic_texts(image, self._config.node_id)
+        if texts == self._texts:
+            return
+        before, self._texts = self._values, texts
+        self._values = self._read(texts)
+        changed = {
+            key
+            for key in before.keys() | self._values.keys()
+            if before.get(key, self._config.get(key)) != self.get(key)
+        }
+        idle = sorted(key for key in changed if not BROKER_CONFIGS[key].has_effect)
+        if idle:
+            log.warning("these configs were changed and have no effect here: %s", ", ".join(idle))
+        for keys, on_change in self._watchers:
+            if keys & changed:
+                on_change()
+
+    def _read(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key in sorted(texts.keys() & DYNAMIC_BROKER_KEYS):
+            try:
+                values[key] = BROKER_CONFIGS[key].parse(texts[key])
+            except ConfigError as error:
+                log.error("a dynamic config is left out: %s", error)
+        try:
+            check_pairs(lambda key: values[key] if key in values else self._config.get(key))
+        except ConfigError as error:
+            log.error("dynamic configs are left out, as they do not go together: %s", error)
+            return {}
+        return values
+
+
+def dynamic_texts(image: ClusterImage, node_id: int) -> dict[str, str]:
+    """The dynamic configs of a broker: what all share, under its own."""
+    return {**image.broker_configs(), **image.broker_configs(node_id)}

@@ -1,0 +1,1 @@
+"""The event loop of a node: timers, the flusher, and the ports that machines act through."""

@@ -1,0 +1,101 @@
+"""The driver's ports over asyncio, files and flusher threads: what machines decide, done.
+
+Theory of operation
+-------------------
+What needs no event loop is `MachinePorts`; here are the clock, timers, the flusher and where
+messages go: those for the controller to `to_controller`, those for other nodes to `to_node`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fencepost.broker.loop.flusher import Flusher
+from fencepost.broker.loop.timers import Timers
+from fencepost.machines.partition import CONTROLLER
+from fencepost.runtime.clock import Clock
+from fencepost.runtime.ports import MachinePorts
+
+log = logging.getLogger(__name__)
+
+
+class AsyncPorts(MachinePorts):
+    """`machines.driver.Ports` in a broker process."""
+
+    timers: Timers
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        flush_before_ack: bool = True,
+        on_disk_failed: Callable[[Hashable, str], None],
+        on_machine_failed: Callable[[Hashable, str], None],
+    ) -> None:
+        super().__init__(on_machine_failed)
+        self.loop = loop
+        self.clock = Clock()
+        self.timers = Timers(loop, self.clock.now_ms)
+        self.flusher = Flusher(
+            loop, self.driver.persisted, on_disk_failed, before_ack=flush_before_ack
+        )
+        self.to_controller: Callable[[Hashable, Any], None] = _drop
+        """Takes what partition machines ask of the controller."""
+        self.to_node: Callable[[Hashable, Any, Any], None] = _drop_to_node
+        """Takes what machines ask of other nodes: key, node id and message."""
+
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="aside")
+
+    def close(self) -> None:
+        """Stop timers and threads; what is being flushed or written is finished first."""
+        self.timers.close()
+        self.flusher.close()
+        self._aside.shutdown()
+
+    # -- MachinePorts ------------------------------------------------------------------------
+
+    def clock_ms(self) -> int:
+        """Milliseconds since the Unix epoch, on the node's clock."""
+        return self.clock.now_ms()
+
+    def request_flush(self, key: Hashable) -> None:
+        """Have the flusher make the log durable and tell the driver."""
+        host = self._hosts[key]
+        self.flusher.request(key, host.log, always=host.always_flush)
+
+    def forget_flush(self, key: Hashable) -> None:
+        """Have the flusher say no more about it."""
+        self.flusher.forget(key)
+
+    def run_aside(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        """Run `work` in a thread, and `done` in the loop."""
+
+        def run() -> None:
+            MachinePorts.run_aside(self, work, finish)
+
+        def finish(error: Exception | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self.loop.call_soon_threadsafe(done, error)
+
+        self._aside.submit(run)
+
+    def send(self, key: Hashable, to: Any, message: Any) -> None:
+        """To the controller, or to a node by its id."""
+        if to == CONTROLLER:
+            self.to_controller(key, message)
+        else:
+            self.to_node(key, to, message)
+
+
+def _drop(key: Hashable, message: Any) -> None:
+    """There is no controller yet; the machine will ask again."""
+
+
+def _drop_to_node(key: Hashable, to: Any, message: Any) -> None:
+    """A lone node has no others; losing a message is allowed, sending one is a mistake."""
+    log.error("%s sent %s to node %s, which does not exist", key, type(message).__name__, to)

@@ -1,0 +1,1 @@
+"""Listeners and connections: bytes become requests, responses become bytes."""

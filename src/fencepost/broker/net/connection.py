@@ -1,0 +1,599 @@
+"""One client connection: bytes become requests, answers become bytes, in order and within bounds.
+
+Theory of operation
+-------------------
+In. Bytes are received into a scratch buffer that all connections of a node share: frames that are
+whole in it are dispatched on the spot, synchronously, and only an unfinished tail is copied and
+kept by the connection. A frame too big for the scratch buffer gets a buffer of its own that at
+most doubles whenever it is full, up to the frame's end; so a length prefix costs nobody memory that
+has not been sent.
+
+Out. Every request has a place in `_waiting`, in the order of arrival. An answer whose turn has come
+moves to `_out`; one that comes early waits in its place, which is what keeps responses in order
+while a long poll is parked in front of them. Small output leaves as one concatenated write, large
+output as a vector of the parts themselves (`os.writev`), so log data is not copied on its way out.
+
+Bounds. Dispatching stops, and reading with it, while any of these is reached:
+
+* `MAX_REQUESTS_IN_FLIGHT` requests without an answer,
+* `MAX_FRAME_BYTES_IN_FLIGHT` bytes of such requests,
+* `OUTPUT_HIGH_WATER_BYTES` of output the client has not taken,
+* `HELD_HIGH_WATER_BYTES` that waiting requests have taken up besides their frames (`hold`), with
+  the answers that are known and wait behind them.
+
+So what a connection holds is at most one frame (`socket.request.max.bytes`), these bounds, and one
+response over the high water; `held` bounds the sum over all connections. A request may have
+`route.max_elements` array elements, because a byte on the wire can become an object here, and a
+client that has sent many requests gives the others a turn every `TURN_S`. Long frames of several
+clients are decoded one per turn of the event loop (`piecework`).
+
+Whatever is not a well-formed request of a served version closes the connection with one log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import struct
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
+from fencepost.broker.net.piecework import TURN_S
+from fencepost.broker.net.registry import API_VERSIONS_KEY, Pieces, RequestContext
+from fencepost.broker.net.remembered_headers import RememberedHeaders
+from fencepost.wire.errors import DecodeError
+from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.broker.net.listener import Listener
+
+log = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_REQUESTS_IN_FLIGHT = 64
+MAX_FRAME_BYTES_IN_FLIGHT = 32 * 1024 * 1024
+OUTPUT_HIGH_WATER_BYTES = 1024 * 1024
+HELD_HIGH_WATER_BYTES = 16 * 1024 * 1024
+SCRATCH_SIZE_BYTES = 256 * 1024
+SMALL_FRAME_BYTES = 64 * 1024
+"""A tail up to this size is kept as it is; a longer one moves to a buffer of its own."""
+RETAINED_BUFFER_BYTES = 2 * 1024 * 1024
+"""A buffer for long frames up to this size is kept for the next one, until the next sweep."""
+PRODUCE_KEY = 0
+SMALL_OUTPUT_BYTES = 32 * 1024
+"""Below this, one concatenated write is cheaper than a vector."""
+TRANSPORT_CHUNK_BYTES = 64 * 1024
+"""What the transport is given, to be told when the socket takes bytes again."""
+WRITEV_PARTS = 512
+YOUNGEST_FRAME_S = 0.1
+"""A frame's rate is not told before it is so old."""
+
+_LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">hhi")
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The server's end of one TCP connection."""
+
+    def __init__(self, listener: Listener, listener_name: str) -> None:
+        self._listener = listener
+        self._limit_bytes = listener.max_frame_bytes
+        self.routes = listener.routes
+        self.listener_name = listener_name
+        self.client_host = "?"
+        self.client_port = 0
+        self.closed = self.accepted = False
+        self.last_activity = 0.0
+        self._transport: Any = None
+        self._fd = -1
+        # in
+        self._scratch = listener.scratch
+        self._tail: Buffer = b""  # the start of a frame, when it is short
+        self._own: bytearray | None = None  # the buffer of a long frame
+        self._own_view = memoryview(b"")
+        self._filled = 0
+        self._frame_began = 0.0
+        self._reading_paused = self._resume_scheduled = False
+        self._dispatching = False
+        self._stalled = False  # frames that are here already wait for room
+        self._at_work = False  # a handler works in pieces
+        self._waits = False  # too many connections came at once
+        self._waits_for_turn = False  # a long frame waits while others are at work
+        self._has_turn = False  # and may be decoded now
+        self._headers = RememberedHeaders()
+        # out
+        self._waiting: deque[RequestContext] = deque()
+        self._waiting_bytes = self._held_bytes = 0
+        self._out: deque[Buffer] = deque()
+        self._out_bytes = 0
+        self._out_moved = 0.0
+        self._write_paused = False
+        self._draining = False
+        self._making = False  # an answer is being made in pieces
+
+    # -- life ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected; the listener may refuse it."""
+        self._transport = transport
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        self.client_host, self.client_port = str(peer[0]), int(peer[1])
+        sock = transport.get_extra_info("socket")
+        self._fd = sock.fileno() if sock is not None else -1
+        self._transport.set_write_buffer_limits(high=TRANSPORT_CHUNK_BYTES // 2, low=0)
+        self.last_activity = self._listener.loop.time()
+        self.accepted = self._listener.connected(self)
+        if not self.accepted:
+            self.closed = True
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone: forget what was in flight."""
+        self.closed = True
+        waiting, self._waiting = self._waiting, deque()
+        self._drop_out()
+        self._drop_own()
+        self._set_tail(b"")
+        self._drop_held()
+        for context in waiting:
+            context.abandoned()
+        if self.accepted:
+            self._listener.disconnected(self)
+
+    def eof_received(self) -> bool:
+        """The client will send no more: what is written so far still goes out."""
+        self.closed = True
+        return False
+
+    def wait(self, wait_s: float) -> None:
+        """Take no requests for so long."""
+        self._waits = True
+        self._listener.loop.call_later(wait_s, self._begin)
+
+    def _begin(self) -> None:
+        self._waits = False
+        self._maybe_resume_reading()
+
+    def close(self, reason: str) -> None:
+        """Hang up after what is already on its way out, with one log line."""
+        if not self.closed:
+            self._listener.refusals.note(self, reason)
+            self.hang_up()
+
+    def give_way(self, reason: str) -> None:
+        """Hang up at once and let go of everything, with one log line."""
+        if not self.closed:
+            self._listener.refusals.note(self, reason)
+        self._drop_out()
+        self._drop_own()
+        self._set_tail(b"")
+        self._drop_held()
+        self.abort()
+
+    def hang_up(self) -> None:
+        """Close without a word; output that is under way is still offered to the client."""
+        self.flush()
+        self.closed = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, dropping all output."""
+        self.closed = True
+        self._transport.abort()
+
+    def __str__(self) -> str:
+        return f"{self.client_host}:{self.client_port}"
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for anything here."""
+        return not self._waiting and not self._out
+
+    @property
+    def incoming_rate(self) -> float | None:
+        """Bytes per second of the frame that is arriving; None if none is, or we do not read."""
+        arrived_bytes = len(self._tail) if self._own is None else self._filled
+        if not arrived_bytes or self._stalled:
+            return None
+        age_s = self._listener.loop.time() - self._frame_began
+        return arrived_bytes / max(age_s, YOUNGEST_FRAME_S)
+
+    @property
+    def room_bytes(self) -> int:
+        """See `Replier`."""
+        return self._listener.held.room()
+
+    @property
+    def unread_fd(self) -> int:
+        """The socket's descriptor if nothing is read from it now, or -1."""
+        return self._fd if self._reading_paused and not self.closed else -1
+
+    @property
+    def held_bytes(self) -> int:
+        """What requests without an answer, and answers that wait behind them, take."""
+        return self._held_bytes
+
+    @property
+    def output_stalled_since(self) -> float | None:
+        """The loop's time at which the client last took output; None if there is none to take."""
+        return self._out_moved if self._out else None
+
+    def sweep(self) -> None:
+        """Called now and then: give back the buffer of a long frame that is done."""
+        if self._own is not None and self._filled == 0:
+            self._drop_own()
+
+    # -- in --------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: behind the unfinished frame."""
+        if self._own is not None:
+            return self._own_view[self._filled :]
+        tail = self._tail
+        if tail:
+            self._scratch[: len(tail)] = tail
+        return self._scratch[len(tail) :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """`nbytes` have arrived: dispatch what is whole, keep the rest."""
+        if self.closed:
+            return
+        self.last_activity = self._listener.loop.time()
+        if self._own is not None:
+            view, end = self._own_view, self._filled + nbytes
+        else:
+            view, end = self._scratch, len(self._tail) + nbytes
+        self._take(view, end)
+
+    def _take(self, view: memoryview, end: int) -> None:
+        """Dispatch the whole frames in view[:end] and keep what is left."""
+        self._dispatching = True
+        try:
+            done = self._dispatch_frames(view, end)
+        finally:
+            self._dispatching = False
+        if self.closed:
+            return
+        self._keep(view, done, end)
+        if self.closed:  # there was no room to keep it
+            return
+        self._write_out()
+        if self._stalled or self._blocked():
+            if not self._reading_paused:
+                self._reading_paused = True
+                self._transport.pause_reading()
+            self._maybe_resume_reading()
+
+    def _dispatch_frames(self, view: memoryview, end: int) -> int:
+        """Dispatch frames until one is not whole or a bound is met; where that is."""
+        start = 0
+        self._stalled = False
+        turn_ends = perf_counter() + TURN_S
+        while end - start >= 4:
+            if self._blocked() or perf_counter() > turn_ends:
+                self._stalled = True
+                break
+            (size_bytes,) = _LENGTH.unpack_from(view, start)
+            if size_bytes < MIN_FRAME_BYTES or size_bytes > self._limit_bytes:
+                first_bytes = bytes(view[start : min(end, start + 16)])
+                self.close(explain_length(size_bytes, self._limit_bytes, first_bytes))
+                return end
+            frame_end = start + 4 + size_bytes
+            if frame_end > end:
+                break
+            if size_bytes > SMALL_FRAME_BYTES and self._must_wait_its_turn(view, start + 4):
+                self._stalled = True
+                break
+            self._dispatch(view[start + 4 : frame_end])
+            if self.closed:
+                return end
+            start = frame_end
+        return start
+
+    def _must_wait_its_turn(self, view: memoryview, start: int) -> bool:
+        """Whether a long frame is to be decoded later, because others are at work already.
+
+        Records are not decoded, so Produce is no more work than the number of its partitions.
+        """
+        if self._has_turn or not self._listener.work.is_busy:
+            self._has_turn = False
+            return False
+        if _HEAD.unpack_from(view, start)[0] == PRODUCE_KEY:
+            return False
+        self._waits_for_turn = True
+        self._listener.work.later(self._turn_came)
+        return True
+
+    def _turn_came(self) -> None:
+        """The long frame that is here may be decoded now."""
+        self._waits_for_turn = False
+        self._has_turn = True
+        self._resume_reading()
+
+    def _keep(self, view: memoryview, start: int, end: int) -> None:
+        """Keep view[start:end], the start of a frame (or frames that have to wait)."""
+        left_bytes = end - start
+        if start or (self._own is None and not self._tail):
+            self._frame_began = self.last_activity
+        if self._own is not None:
+            self._keep_in_own(start, end)
+        elif left_bytes <= SMALL_FRAME_BYTES or self._stalled:
+            if left_bytes or self._tail:
+                self._set_tail(bytes(view[start:end]))
+        else:
+            self._set_tail(b"")
+            self._grow(view[start:end])
+
+    def _set_tail(self, tail: Buffer) -> None:
+        """Keep this much of a short frame."""
+        more_bytes = len(tail) - len(self._tail)
+        self._tail = tail
+        if more_bytes:
+            self._listener.held.add_incoming(more_bytes)
+
+    def _keep_in_own(self, start: int, end: int) -> None:
+        left_bytes = end - start
+        if start and left_bytes:
+            self._own_view[:left_bytes] = self._own_view[start:end]
+        self._filled = left_bytes
+        if not left_bytes and len(self._own_view) > RETAINED_BUFFER_BYTES:
+            self._drop_own()
+        elif start and left_bytes < SMALL_FRAME_BYTES and not self._long_frame_ahead():
+            self._set_tail(bytes(self._own_view[:left_bytes]))
+            self._drop_own()
+        elif left_bytes == len(self._own_view):
+            self._grow(self._own_view)
+
+    def _long_frame_ahead(self) -> bool:
+        """Whether the buffer holds the start of another long frame, or nothing (more may come)."""
+        if self._filled < 4:
+            return True
+        (size_bytes,) = _LENGTH.unpack_from(self._own_view, 0)
+        return bool(size_bytes > SMALL_FRAME_BYTES)
+
+    def _grow(self, content: memoryview) -> None:
+        """Move to a buffer with room for as much again as has arrived, or for the frame."""
+        have_bytes = len(content)
+        (size_bytes,) = _LENGTH.unpack_from(content, 0)
+        frame_bytes = 4 + max(0, min(size_bytes, self._limit_bytes))
+        if frame_bytes <= have_bytes:  # whole frames that wait: reading is paused anyway
+            frame_bytes = have_bytes + SMALL_FRAME_BYTES
+        own = bytearray(min(frame_bytes, 2 * have_bytes))
+        view = memoryview(own)
+        view[:have_bytes] = content
+        more_bytes = len(own) - len(self._own_view)
+        self._own, self._own_view, self._filled = own, view, have_bytes
+        self._listener.held.add_incoming(more_bytes)
+
+    def _drop_own(self) -> None:
+        self._listener.held.add_incoming(-len(self._own_view))
+        self._own = None
+        self._own_view = memoryview(b"")
+        self._filled = 0
+
+    def _dispatch(self, frame: memoryview) -> None:
+        """Hand one frame to its handler."""
+        api_key, version, correlation_id = _HEAD.unpack_from(frame, 0)
+        route = self.routes.get(api_key)
+        if route is None:
+            self.close(f"api key {api_key} (version {version}) is not served here")
+            return
+        context = RequestContext(
+            self._listener.node, self, route, version, correlation_id, None, len(frame)
+        )
+        if not route.min_version <= version <= route.max_version:
+            self._refuse_version(context)
+            return
+        try:
+            context.client_id, body_start = self._headers.read(frame, route, version)
+            # What is left over is passed over, as Kafka does: librdkafka (2.16) sends three bytes
+            # too many with Metadata v13 when it asks for all topics.
+            request, _ = route.request_class.read(
+                frame, body_start, version, max_elements=route.max_elements
+            )
+        except DecodeError as error:
+            self.close(f"malformed {route.name} v{version}: {error}")
+            return
+        self._waiting.append(context)
+        self._waiting_bytes += len(frame)
+        try:
+            answer = route.handler(context, request)
+            if isinstance(answer, Message):
+                context.reply(answer)
+            elif answer is not None:
+                self._at_work = not self._listener.work.begin(context, answer, self._work_done)
+        except Exception:
+            log.exception("%s v%d from %s failed", route.name, version, self)
+            context.fail()
+
+    def _work_done(self) -> None:
+        """A handler that worked in pieces is through: on to what came behind its request."""
+        self._at_work = False
+        self.flush()
+
+    def _refuse_version(self, context: RequestContext) -> None:
+        """Hang up, except on ApiVersions, whose v0 answer every client can read (KIP-511)."""
+        route, version = context.route, context.api_version
+        if route.api_key != API_VERSIONS_KEY:
+            self.close(
+                f"{route.name} v{version} is not served here, "
+                f"v{route.min_version} to v{route.max_version} are"
+            )
+            return
+        from fencepost.broker.apis.api_versions import unsupported_version_response
+
+        context.api_version = 0
+        self._waiting.append(context)
+        self._waiting_bytes += context.frame_size_bytes
+        context.reply(unsupported_version_response(route))
+
+    # -- bounds ----------------------------------------------------------------------------
+
+    def _blocked(self) -> bool:
+        return (
+            self._write_paused
+            or self._at_work
+            or self._waits
+            or self._waits_for_turn
+            or len(self._waiting) >= MAX_REQUESTS_IN_FLIGHT
+            or self._waiting_bytes > MAX_FRAME_BYTES_IN_FLIGHT
+            or self._held_bytes > HELD_HIGH_WATER_BYTES
+            or self._out_bytes > OUTPUT_HIGH_WATER_BYTES
+        )
+
+    def _maybe_resume_reading(self) -> None:
+        if self._reading_paused and not self._resume_scheduled and not self._blocked():
+            self._resume_scheduled = True
+            self._listener.loop.call_soon(self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        """First the frames that are here already, then, if there is still room, new ones."""
+        self._resume_scheduled = False
+        if self.closed or not self._reading_paused or self._blocked():
+            return
+        if self._own is not None:
+            self._take(self._own_view, self._filled)
+        elif self._tail:
+            tail = self._tail
+            self._set_tail(b"")
+            self._take(memoryview(bytearray(tail)), len(tail))
+        if not self.closed and not self._resume_scheduled and not self._blocked():
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    # -- out -------------------------------------------------------------------------------
+
+    def settled(self, context: RequestContext) -> None:
+        """An answer is known: send it, and those behind it that are known, if it is its turn."""
+        waiting = self._waiting
+        if self.closed or not waiting:
+            return
+        if context is not waiting[0]:
+            context.hold(context.answer_bytes)
+        if not waiting[0].answered:
+            return
+        self._drain()
+        if not self._dispatching:
+            self._listener.flush_soon(self)
+
+    def hold(self, size_bytes: int) -> None:
+        """A request that waits takes so much more (or less) memory; may cost the connection."""
+        if not self.closed:
+            self._held_bytes += size_bytes
+            self._listener.held.add_waiting(size_bytes)
+
+    def _drop_held(self) -> None:
+        self._listener.held.add_waiting(-self._held_bytes)
+        self._held_bytes = 0
+
+    def _drain(self) -> None:
+        """Move answers whose turn has come to the output, up to its high water."""
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            waiting = self._waiting
+            while waiting and waiting[0].answered and not self.closed:
+                if self._out_bytes > OUTPUT_HIGH_WATER_BYTES or self._making:
+                    break
+                pieces = waiting[0].take_pieces()
+                if pieces is not None and not self._make(waiting[0], pieces):
+                    break
+                context = waiting.popleft()
+                self._waiting_bytes -= context.frame_size_bytes
+                context.release()
+                self._put(context)
+        finally:
+            self._draining = False
+
+    def _make(self, context: RequestContext, pieces: Pieces) -> bool:
+        """Have an answer made in pieces; whether it is done."""
+        self._making = not self._listener.work.begin(context, pieces, self._made)
+        return not self._making
+
+    def _made(self) -> None:
+        """The answer whose turn it is has been made."""
+        self._making = False
+        self._drain()
+        self.flush()
+
+    def _put(self, context: RequestContext) -> None:
+        try:
+            parts = context.take_parts()
+        except Exception:
+            log.exception("the answer to %s from %s failed", context.route.name, self)
+            self.close(f"{context.route.name} could not be answered")
+            return
+        size_bytes = sum(len(part) for part in parts)
+        if not self._out:
+            self._out_moved = self._listener.loop.time()
+        self._out_bytes += size_bytes
+        self._out.extend(parts)
+        self._listener.held.add_outgoing(size_bytes)
+
+    def _drop_out(self) -> None:
+        self._listener.held.add_outgoing(-self._out_bytes)
+        self._out.clear()
+        self._out_bytes = 0
+
+    def flush(self) -> None:
+        """Give the output to the socket, as far as it takes it; room may start the reading."""
+        self._write_out()
+        self._maybe_resume_reading()
+
+    def _write_out(self) -> None:
+        while self._out and not self._write_paused and not self._transport.is_closing():
+            if self._out_bytes <= SMALL_OUTPUT_BYTES:
+                data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+                self._drop_out()
+                self._transport.write(data)
+            else:
+                self._write_large()
+            if self._waiting and self._waiting[0].answered:
+                self._drain()
+
+    def _write_large(self) -> None:
+        """A vector straight to the socket while it takes it, then a chunk for the transport."""
+        if self._transport.get_write_buffer_size() == 0 and self._fd >= 0:
+            parts = [self._out[i] for i in range(min(len(self._out), WRITEV_PARTS))]
+            try:
+                self._sent(os.writev(self._fd, parts))
+                return
+            except (BlockingIOError, InterruptedError):
+                pass  # the socket is full: let the transport wait for it
+            except OSError:
+                self._drop_out()  # the transport will find out, and why, by itself
+                self._transport.abort()
+                return
+        chunk = memoryview(self._out[0])[:TRANSPORT_CHUNK_BYTES]
+        self._sent(len(chunk))
+        self._transport.write(chunk)
+
+    def _sent(self, count_bytes: int) -> None:
+        """Drop `count_bytes` from the front of the output."""
+        self._out_bytes -= count_bytes
+        self._listener.held.add_outgoing(-count_bytes)
+        self._out_moved = self._listener.loop.time()
+        out = self._out
+        while count_bytes:
+            first = out[0]
+            if len(first) > count_bytes:
+                out[0] = memoryview(first)[count_bytes:]
+                return
+            count_bytes -= len(first)
+            out.popleft()
+
+    def pause_writing(self) -> None:
+        """The transport holds enough: wait until the socket has taken it."""
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        """The transport's buffer is empty again."""
+        self._write_paused = False
+        if self._waiting and self._waiting[0].answered:
+            self._drain()
+        self.flush()

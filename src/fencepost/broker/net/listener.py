@@ -1,0 +1,251 @@
+"""The node's front door: bound sockets, the connections behind them, and their number.
+
+Theory of operation
+-------------------
+Sockets are bound first and accept later, so that a port that is taken is found out before any data
+is touched, and no client is served before the node is ready for it.
+
+Connections beyond `max.connections` and `max.connections.per.ip` are refused at once, with a log
+line now and then instead of one each. Those beyond `max.connection.creation.rate` wait for their
+turn with nothing read from them. A connection on which nothing happened for
+`connections.max.idle.ms` and nobody waits for anything is closed, and so is one whose client has
+left while nothing was read from it. `limits` may be replaced at any time; connections that are open
+stay.
+
+A connection takes a file descriptor, and so does every segment of a log that is open. So no more
+connections stay than `file_limit` has a share for, on all listeners together. A connection has to
+be accepted before it can be refused: so the backlog, which is how many are accepted at a time, is
+no more than half of what is kept free of both.
+
+Output that answers produce outside of a connection's own turn (group commit, long polls) is
+collected and flushed once per turn of the event loop, so that answers that become known together
+leave together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import select
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
+from fencepost.broker.net.connection import SCRATCH_SIZE_BYTES, Connection
+from fencepost.broker.net.disconnect_log import Refusals
+from fencepost.broker.net.memory_budget import Held
+from fencepost.broker.net.piecework import Piecework
+from fencepost.broker.net.registry import ROUTES, Route
+from fencepost.broker.storage.file_limit import ConnectionCount
+
+if TYPE_CHECKING:
+    from fencepost.broker.node.node import Node
+
+log = logging.getLogger(__name__)
+
+REFUSALS_LOGGED_EVERY_S = 1.0
+SWEEP_EVERY_S = 10.0
+CLOSE_TIMEOUT_S = 2.0
+CREATION_WAIT_MAX_S = 10.0
+
+
+class Listener:
+    """Accepts connections for a node and keeps their number and idleness in check."""
+
+    def __init__(
+        self,
+        node: Node,
+        loop: asyncio.AbstractEventLoop,
+        limits: ConnectionLimits,
+        routes: Mapping[int, Route] = ROUTES,
+        count: ConnectionCount | None = None,
+        left_free: int = 0,
+    ) -> None:
+        """`count` is shared by all listeners of a node; `left_free` of it is for the others."""
+        self.node = node
+        self.routes = routes
+        self.loop = loop
+        self.limits = limits
+        self.count = ConnectionCount() if count is None else count
+        self._left_free = left_free
+        self.max_frame_bytes = limits.max_frame_bytes
+        self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
+        self.connections: set[Connection] = set()
+        self.held = Held(loop, lambda: list(self.connections), limits.max_frame_bytes)
+        self.refusals = Refusals()
+        self.work = Piecework(loop)
+        self._per_host: dict[str, int] = {}
+        self._sockets: list[tuple[str, socket.socket]] = []
+        self._servers: list[asyncio.AbstractServer] = []
+        self._unflushed: dict[Connection, None] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Event | None = None
+        self._turn_at = float("-inf")
+        self._refused = 0
+        self._refusal_logged_at = float("-inf")
+
+    def bind(self, endpoints: list[Endpoint]) -> list[Endpoint]:
+        """Bind every endpoint and say where; nothing is accepted before `start`. BindError."""
+        bound: list[Endpoint] = []
+        try:
+            for endpoint in endpoints:
+                sockets = bind(endpoint, self.limits)
+                self._sockets += [(endpoint.name, sock) for sock in sockets]
+                port = sockets[0].getsockname()[1]
+                bound.append(Endpoint(endpoint.name, endpoint.host, port))
+        except BindError:
+            self.close_sockets()
+            raise
+        return bound
+
+    async def start(self) -> None:
+        """Accept connections."""
+        for name, sock in self._sockets:
+            server = await self.loop.create_server(
+                lambda name=name: Connection(self, name),  # type: ignore[misc]
+                sock=sock,
+                backlog=min(self.limits.backlog, self.count.backlog),
+            )
+            self._servers.append(server)
+        self._sockets.clear()
+        self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
+
+    def close_sockets(self) -> None:
+        """Stop listening; connections stay."""
+        for server in self._servers:
+            server.close()
+        for _, sock in self._sockets:
+            sock.close()
+        self._servers.clear()
+        self._sockets.clear()
+
+    async def close(self) -> None:
+        """Stop listening and hang up on everybody, giving output a moment to leave."""
+        self.close_sockets()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self.held.close()
+        for connection in list(self.connections):
+            connection.hang_up()
+        if self.connections:
+            self._drained = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._drained.wait(), CLOSE_TIMEOUT_S)
+        for connection in list(self.connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def connected(self, connection: Connection) -> bool:
+        """Whether the connection may stay; counts it if so."""
+        host = connection.client_host
+        of_host = self._per_host.get(host, 0)
+        if len(self.connections) >= self.limits.max_connections:
+            self._refuse(connection, f"max.connections={self.limits.max_connections} are open")
+            return False
+        limit = self.limits.max_connections_of.get(host, self.limits.max_connections_per_ip)
+        if of_host >= limit:
+            self._refuse(connection, f"max.connections.per.ip={limit} are open")
+            return False
+        count = self.count
+        if count.open >= count.most - self._left_free:
+            why = f"{count.open} are open, which is what {count.limit} open files (ulimit -n) allow"
+            self._refuse(connection, why)
+            return False
+        wait_s = self._wait_for_rate_s()
+        if wait_s is None:
+            rate = self.limits.max_created_per_s
+            self._refuse(connection, f"max.connection.creation.rate={rate} is exceeded")
+            return False
+        if wait_s > 0:
+            connection.wait(wait_s)
+        count.open += 1
+        self.connections.add(connection)
+        self._per_host[host] = of_host + 1
+        return True
+
+    def _wait_for_rate_s(self) -> float | None:
+        """How long a new connection has to wait for its turn; None if that were too long.
+
+        A second's worth of connections may come at once.
+        """
+        rate, now = self.limits.max_created_per_s, self.loop.time()
+        if rate == 0:
+            return None
+        turn_at = max(self._turn_at, now - 1) + 1 / rate
+        if turn_at - now > CREATION_WAIT_MAX_S:
+            return None
+        self._turn_at = turn_at
+        return max(0.0, turn_at - now)
+
+    def disconnected(self, connection: Connection) -> None:
+        """A counted connection is gone."""
+        self.connections.discard(connection)
+        self.count.open -= 1
+        self._unflushed.pop(connection, None)
+        if self._drained is not None and not self.connections:
+            self._drained.set()
+        left = self._per_host.get(connection.client_host, 0) - 1
+        if left > 0:
+            self._per_host[connection.client_host] = left
+        else:
+            self._per_host.pop(connection.client_host, None)
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Write the connection's output at the end of this turn of the loop."""
+        if not self._unflushed:
+            self.loop.call_soon(self._flush_all)
+        self._unflushed[connection] = None
+
+    def _flush_all(self) -> None:
+        unflushed, self._unflushed = self._unflushed, {}
+        for connection in unflushed:
+            if not connection.closed:
+                connection.flush()
+
+    def _refuse(self, connection: Connection, why: str) -> None:
+        self._refused += 1
+        now = self.loop.time()
+        if now - self._refusal_logged_at >= REFUSALS_LOGGED_EVERY_S:
+            self._refusal_logged_at = now
+            log.warning(
+                "refused %d connection(s), the last from %s: %s", self._refused, connection, why
+            )
+            self._refused = 0
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        idle_s = self.limits.max_idle_ms / 1000
+        for connection in list(self.connections):
+            connection.sweep()
+            quiet_s = now - connection.last_activity
+            if connection.closed:
+                if quiet_s > SWEEP_EVERY_S:  # it was hung up on and does not take its output
+                    connection.abort()
+            elif quiet_s > SWEEP_EVERY_S and _has_left(connection.unread_fd):
+                connection.abort()
+            elif 0 <= idle_s < quiet_s and connection.idle:
+                connection.close(f"idle for {quiet_s:.0f} s (connections.max.idle.ms)")
+            elif 0 <= idle_s < quiet_s and _stalled_s(connection, now) > idle_s:
+                connection.give_way(f"took no answer for {idle_s:.0f} s (connections.max.idle.ms)")
+        every_s = min(SWEEP_EVERY_S, max(0.05, idle_s / 2)) if idle_s >= 0 else SWEEP_EVERY_S
+        self._sweeper = self.loop.call_later(every_s, self._sweep)
+
+
+def _has_left(fd: int) -> bool:
+    """Whether the client behind a socket that is not read from has closed it.
+
+    The event loop tells of that when it reads; behind unread requests only the system knows.
+    """
+    if fd < 0 or not hasattr(select, "POLLRDHUP"):
+        return False
+    poll = select.poll()
+    poll.register(fd, select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
+def _stalled_s(connection: Connection, now: float) -> float:
+    """For how long there has been output that the client does not take."""
+    since = connection.output_stalled_since
+    return 0.0 if since is None else now - since

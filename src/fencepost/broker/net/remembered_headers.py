@@ -1,0 +1,36 @@
+"""The headers of a connection's requests: a client says the same about itself in every one.
+
+What follows the correlation id is remembered by API and version, and read again only when it
+differs. Routes bound how much is remembered, and `REMEMBERED_BYTES` how long each may be.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.broker.net.registry import Route
+from fencepost.wire.frame import read_request_header
+
+REMEMBERED_BYTES: Final = 256
+_START: Final = 8
+"""Where the header goes on behind api key, version and correlation id."""
+
+
+class RememberedHeaders:
+    """Those of one connection."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[bytes, str | None]] = {}
+
+    def read(self, frame: memoryview, route: Route, version: int) -> tuple[str | None, int]:
+        """The client id, and where the body starts. DecodeError."""
+        known = self._known.get((route.api_key, version))
+        if known is not None and frame[_START : (body_start := len(known[0]) + _START)] == known[0]:
+            return known[1], body_start
+        header, body_start = read_request_header(frame, cls=route.request_class)
+        if body_start - _START <= REMEMBERED_BYTES:
+            start = bytes(frame[_START:body_start])
+            self._known[route.api_key, version] = start, header.client_id
+        return header.client_id, body_start

@@ -1,0 +1,1 @@
+"""One process of a cluster: its parts, started and stopped in order."""

@@ -1,0 +1,162 @@
+"""The broker's part of a node: partitions, groups, the registration, and the clients' listener.
+
+Order of the start: register with the active controller, wherever it is, and be unfenced; only then
+make partitions of what the metadata say, and accept clients when they are open. Earlier the image
+is not to be trusted with files: a broker that starts reads the metadata log in pieces, and halfway
+through, a topic may be an older one of the same name, whose directory would be put in the place of
+today's. Who is registered has read the log as far as its own registration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.cluster.producer_ids import ProducerIds
+from fencepost.broker.cluster.registration import Registration, RegistrationError
+from fencepost.broker.cluster.topic_creation import AutoTopicCreation
+from fencepost.broker.config.broker_config import CONNECTION_KEYS, connection_limits
+from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.groups.group_host import GroupHost
+from fencepost.broker.net.listener import Listener
+from fencepost.broker.replicas.alter_partition import AlterPartitions
+from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
+from fencepost.broker.replicas.delayed_fetch import FetchHost
+from fencepost.broker.replicas.replica_manager import ReplicaManager
+from fencepost.broker.storage.decompression import Decompression
+from fencepost.log.errors import describe
+from fencepost.machines.image import ClusterImage, ImageDelta, diff
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node.node import Node
+
+log = logging.getLogger(__name__)
+
+LEAVE_TIMEOUT_S: Final = 60.0
+_NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+
+
+class BrokerPart:
+    """See the module; what is behind `bound` is there once `wire` was called."""
+
+    replicas: ReplicaManager
+    fetches: FetchHost
+    forwarder: Forwarder
+    topic_creation: AutoTopicCreation
+    registration: Registration
+    producer_ids: ProducerIds
+    groups: GroupHost
+    compactor: Compactor
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.bound: list[Endpoint] = []
+        """Where clients are listened for."""
+        get = node.settings.get
+        self.listener = Listener(
+            node,
+            node.loop,
+            connection_limits(get),
+            count=node.connection_count,
+            left_free=node.connection_count.most // 8 if node.config.is_controller else 0,
+        )
+        node.settings.watch(CONNECTION_KEYS, self._set_limits)
+        self.decompression = Decompression()
+        self._joined = False
+
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """Where clients are told to connect to, once bound."""
+        return self._node.config.advertised_endpoints(self.bound)
+
+    def bind(self) -> None:
+        """Bind the sockets. BindError."""
+        self.bound = self.listener.bind(self._node.config.listeners)
+
+    def _set_limits(self) -> None:
+        self.listener.limits = connection_limits(self._node.settings.get)
+
+    def wire(self) -> None:
+        """Make the parts and tell them of each other."""
+        node = self._node
+        ports, config = node.ports, node.config
+        self.replicas = ReplicaManager(config, ports, node.storage, node.settings)
+        self.fetches = FetchHost(
+            ports.timers,
+            node.now_ms,
+            config.get("max.incremental.fetch.session.cache.slots"),
+            config.get("fencepost.fetch.session.cache.max.bytes"),
+        )
+        self.replicas.on_moved = self.fetches.moved
+        self.replicas.on_gone = self.fetches.gone
+        self.replicas.on_offline = lambda reason: node.fail(f"the log directory failed: {reason}")
+        self.replicas.on_broken = node.fail
+        self.replicas.on_dir_offline = lambda _: self.registration.tell_offline()
+        self.replicas.on_placed = lambda placed: self.registration.tell_placed(placed)
+        node.metadata.on_image(self._image_changed)
+        self.forwarder = Forwarder(node.channel)
+        self.topic_creation = AutoTopicCreation(config, node.channel, node.now_ms)
+        self.registration = Registration(
+            config, node.channel, ports.timers, node.now_ms, lambda: node.image, node.storage
+        )
+        ports.to_controller = AlterPartitions(
+            ports.driver,
+            node.channel,
+            self.replicas,
+            config.node_id,
+            lambda: self.registration.broker_epoch,
+        ).submit
+        self.producer_ids = ProducerIds(self.registration.fetch_producer_ids)
+        self.groups = GroupHost(node)
+        self.replicas.watchers.append(self.groups)
+        self.compactor = Compactor(node)
+        node.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
+
+    async def join(self) -> None:
+        """Register, be unfenced, and open the partitions. RegistrationError."""
+        await self.registration.join(self.advertised)
+        self._joined = True
+        self._begin_to_follow(self._node.image)
+        await self.replicas.settled()
+
+    async def start(self) -> None:
+        """Accept clients."""
+        self._node.storage.set_strays_aside()
+        self.groups.start()
+        self.compactor.start()
+        await self.listener.start()
+
+    def close(self) -> None:
+        """Begin no more work on partitions, and serve no more groups."""
+        self.compactor.close()
+        self.replicas.close()
+        self.groups.close()
+        self.decompression.close()
+
+    async def leave(self) -> None:
+        """Take leave of the controller, if this broker has joined; a broken one just goes."""
+        if not self._joined or self._node.failure is not None:
+            return
+        try:
+            await asyncio.wait_for(self.registration.leave(), LEAVE_TIMEOUT_S)
+        except (RegistrationError, TimeoutError) as error:
+            if isinstance(error, RegistrationError) and error.code in _NOBODY_LEADS:
+                # As when a whole cluster stops: who is last finds no majority to take leave of.
+                log.info("gone without taking leave: no controller leads, or it did not answer")
+            else:
+                log.warning("could not leave the cluster in order: %s", error)
+
+    def _begin_to_follow(self, image: ClusterImage) -> None:
+        """Everything that is in the image is news."""
+        try:
+            self.replicas.apply(image, diff(ClusterImage(), image))
+        except Exception as error:
+            log.exception("following the metadata log failed")
+            self._node.fail(f"the metadata log cannot be followed: {describe(error)}")
+
+    def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        if self._joined:
+            self.replicas.apply(image, delta)

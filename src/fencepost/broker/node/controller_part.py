@@ -1,0 +1,181 @@
+"""The controller's part of a node: decisions while it leads the quorum, and a handover at its end.
+
+The part is there on every node with the controller role; it is active on the one that leads. What
+the nodes of the cluster replicate, and who leads, is the quorum machine's business
+(`node.metadata`); here is what the leader does with it, and the listener of the quorum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from fencepost.broker.cluster.controller_registration import (
+    ControllerRegistration,
+    registered_listeners,
+)
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.draft_route import KEY as DRAFT_KEY, draft_routes
+from fencepost.broker.cluster.topic_creation import fill_in_configs
+from fencepost.broker.config.broker_config import CONNECTION_KEYS, connection_limits
+from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.config.features import SUPPORTED_FEATURES
+from fencepost.broker.config.keys import BROKER_CONFIGS
+from fencepost.broker.net.listener import Listener
+from fencepost.broker.net.registry import CONTROLLER_ROUTES
+from fencepost.machines.controller import Controller, ControllerConfig
+from fencepost.machines.image import RESOURCE_BROKER, ClusterImage
+from fencepost.machines.quorum import Resign, Role, received
+from fencepost.runtime.controller_host import ControllerHost, Periods
+from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.broker.node.node import Node
+
+log = logging.getLogger(__name__)
+
+MAX_REPLICATION_FACTOR: Final = 1
+"""Replicas of a partition: brokers do not copy from each other yet."""
+
+
+class ControllerPart:
+    """See the module; `host` and `service` are there once `wire` was called."""
+
+    host: ControllerHost
+    service: ControllerService
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.bound: list[Endpoint] = []
+        """Where the quorum is listened for."""
+        self.registration: ControllerRegistration | None = None
+        self._is_voter = False
+        get = node.settings.get
+        self.listener = Listener(
+            node,
+            node.loop,
+            connection_limits(get),
+            CONTROLLER_ROUTES,
+            count=node.connection_count,
+        )
+        node.settings.watch(CONNECTION_KEYS, self._set_limits)
+
+    def bind(self) -> None:
+        """Bind the sockets. BindError."""
+        drafts = draft_routes(self._node.config.get(DRAFT_KEY))
+        self.listener.routes = {**CONTROLLER_ROUTES, **drafts}
+        self.bound = self.listener.bind(self._node.config.controller_listeners)
+
+    def _set_limits(self) -> None:
+        self.listener.limits = connection_limits(self._node.settings.get)
+
+    def wire(self) -> None:
+        """Make the controller behind the node's metadata log."""
+        node = self._node
+        get = node.config.get
+        self.host = ControllerHost(
+            node.ports,
+            node.metadata,
+            self._make_controller,
+            periods=Periods(
+                unclean_election_ms=get("unclean.leader.election.interval.ms"),
+                max_idle_ms=get("metadata.max.idle.interval.ms"),
+            ),
+        )
+        self.host.on_unfit = self._unfit
+        self._is_voter = node.metadata.machine.is_voter
+        node.metadata.on_step(self._note_vote)
+        self.service = ControllerService(
+            self.host,
+            node.now_ms,
+            lambda request, reply: fill_in_configs(node.config, node.image, request, reply),
+            lambda request, on_response: node.driver.feed(
+                METADATA_KEY, received(on_response, request)
+            ),
+            node.metadata.machine,
+        )
+
+    def wire_registration(self) -> None:
+        """Have this controller register, over the node's channel to the active one."""
+        node = self._node
+        told = node.config.advertised_controllers(self.bound)
+        registration = self.registration = ControllerRegistration(
+            node.config.node_id,
+            Uuid.random(),
+            registered_listeners(told),
+            node.channel,
+            node.ports.timers,
+            lambda: node.image,
+        )
+        node.metadata.on_image(lambda image, delta: registration.image_changed())
+
+    async def start(self) -> None:
+        """Accept the quorum's connections."""
+        await self.listener.start()
+
+    async def hand_over(self) -> None:
+        """Have another controller lead, if this one does and there is another.
+
+        Waits until one is known, at most for an election timeout: then the others have to find out
+        by themselves.
+        """
+        node = self._node
+        machine = node.metadata.machine
+        if machine.role is not Role.LEADER or machine.voters == (node.config.node_id,):
+            return
+        log.info("handing over to another controller")
+        done = asyncio.Event()
+        node.metadata.on_step(lambda: None if machine.role is Role.RESIGNED else done.set())
+        node.driver.feed(METADATA_KEY, Resign())
+        wait_s = node.config.get("controller.quorum.election.timeout.ms") / 1000
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), wait_s)
+
+    async def close(self) -> None:
+        """Hang up on the quorum."""
+        if self.registration is not None:
+            self.registration.close()
+        await self.listener.close()
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _note_vote(self) -> None:
+        """Say when this controller becomes a voter, or ceases to be one."""
+        is_voter = self._node.metadata.machine.is_voter
+        if is_voter == self._is_voter:
+            return
+        self._is_voter = is_voter
+        if is_voter:
+            log.info("this controller is a voter of the quorum now")
+        else:
+            log.warning("this controller is no voter of the quorum any more; it follows")
+
+    def _unfit(self, flaw: str) -> None:
+        """Without another controller nobody could ever decide anything."""
+        if self._node.metadata.machine.voters == (self._node.config.node_id,):
+            self._node.fail(f"this node cannot be the active controller: {flaw}")
+
+    def _make_controller(self, image: ClusterImage) -> Controller:
+        node = self._node
+        get = node.config.get
+        return Controller.from_image(
+            image,
+            ControllerConfig(
+                cluster_id=node.cluster_id,
+                node_id=node.config.node_id,
+                max_replication_factor=MAX_REPLICATION_FACTOR,
+                num_partitions=get("num.partitions"),
+                default_replication_factor=get("default.replication.factor"),
+                broker_session_timeout_ms=get("broker.session.timeout.ms"),
+                topic_defaults=node.config.topic_defaults,
+                resource_configs={RESOURCE_BROKER: BROKER_CONFIGS},
+                supported_features={
+                    feature.name: (feature.min_level, feature.max_level)
+                    for feature in SUPPORTED_FEATURES
+                },
+            ),
+            node.now_ms(),
+        )

@@ -1,0 +1,196 @@
+"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, the clock,
+and giving freed memory back.
+
+All of it runs in the event loop, one partition per turn, so that a node with thousands of
+partitions goes on serving meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fencepost.broker.loop.timers import Timer
+from fencepost.broker.node.memory_trim import MemoryTrim
+from fencepost.broker.replicas.replica_manager import HostedPartition
+from fencepost.log.configdef import LONG_MAX
+from fencepost.machines.partition import ClockSet as ClockSetForPartition
+from fencepost.machines.quorum import ClockSet
+from fencepost.runtime.metadata.host import METADATA_KEY
+
+if TYPE_CHECKING:
+    from fencepost.broker.node.node import Node
+
+log = logging.getLogger(__name__)
+
+CLOCK_INTERVAL_MS = 10_000
+TRIM_INTERVAL_MS = 5_000
+DELETED_FILES_INTERVAL_MS = 10_000
+REMOVED_PER_TURN = 10
+"""Directories of deleted partitions that are emptied before everybody else comes first again."""
+
+
+class Housekeeping:
+    """The periodic tasks of a node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._timers: dict[str, Timer] = {}
+        self._running = False
+        self._memory_trim = MemoryTrim()
+
+    def start(self) -> None:
+        """Arm everything; on a node without partitions, what the metadata log needs."""
+        get = self._node.config.get
+        self._running = True
+        self._every(
+            "recovery points", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint
+        )
+        self._every("clock", CLOCK_INTERVAL_MS, self.look_at_clock)
+        self._every("memory", TRIM_INTERVAL_MS, self._trim_memory)
+        if self._node.broker is not None:
+            self._start_for_partitions()
+
+    def _start_for_partitions(self) -> None:
+        get = self._node.config.get
+        initial_ms = get("log.initial.task.delay.ms")
+        self._every("retention", get("log.retention.check.interval.ms"), self._retain, initial_ms)
+        self._every("flush", get("log.flush.scheduler.interval.ms"), self._flush_due)
+        self._every(
+            "start offsets",
+            get("log.flush.start.offset.checkpoint.interval.ms"),
+            self._node.storage.checkpoint_start_offsets,
+        )
+        self._every(
+            "high watermarks",
+            get("replica.high.watermark.checkpoint.interval.ms"),
+            self._checkpoint_high_watermarks,
+        )
+        self._every("producers", get("producer.id.expiration.check.interval.ms"), self._expire)
+        self._every("deleted files", DELETED_FILES_INTERVAL_MS, self._delete_files)
+
+    def stop(self) -> None:
+        """Do nothing any more."""
+        self._running = False
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _every(
+        self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
+    ) -> None:
+        """Run `task` every `interval_ms`; 0 is taken for 1, and the largest number for never."""
+        if interval_ms >= LONG_MAX:
+            return
+
+        def run() -> None:
+            if not self._running or self._node.failure is not None:
+                return
+            task()
+            self._timers[name] = self._node.ports.timers.after(max(1, interval_ms), run)
+
+        delay_ms = interval_ms if first_ms is None else first_ms
+        self._timers[name] = self._node.ports.timers.after(max(1, delay_ms), run)
+
+    def _one_by_one(self, name: str, task: Callable[[HostedPartition], object]) -> None:
+        """Run `task` for each partition that is here now, one per turn of the loop."""
+        waiting = list(self._node.replicas.all())
+        waiting.reverse()
+
+        def run() -> None:
+            if not waiting or not self._running:
+                return
+            hosted = waiting.pop()
+            if self._node.replicas.get(hosted.topic, hosted.index) is hosted:
+                try:
+                    task(hosted)
+                except OSError as error:
+                    self._node.storage_failed(hosted, f"{name} of {hosted.key}: {error}", error)
+                except Exception:
+                    log.exception("%s of %s failed", name, hosted.key)
+            self._node.loop.call_soon(run)
+
+        run()
+
+    def _trim_memory(self) -> None:
+        self._memory_trim.trim_if_due()
+
+    def _retain(self) -> None:
+        now_ms = self._node.now_ms()
+
+        def retain(hosted: HostedPartition) -> None:
+            deleted = hosted.log.apply_retention(now_ms, hosted.machine.high_watermark)
+            if deleted:
+                log.info(
+                    "retention: deleted %d segment(s) of %s, which starts at offset %d",
+                    deleted,
+                    hosted.key,
+                    hosted.log.start_offset,
+                )
+                self._node.fetches.moved(hosted)
+
+        self._one_by_one("retention", retain)
+
+    def _delete_files(self) -> None:
+        now_ms = self._node.now_ms()
+        self._one_by_one("deleting files", lambda hosted: hosted.log.delete_old_files(now_ms))
+        self._remove_deleted(now_ms)
+
+    def _remove_deleted(self, now_ms: int) -> None:
+        """Empty the directories of deleted partitions, a few per turn of the loop."""
+        delay_ms = self._node.settings.get("log.segment.delete.delay.ms")
+
+        def run() -> None:
+            if self._running and self._node.storage.remove_deleted(
+                now_ms, delay_ms, REMOVED_PER_TURN
+            ):
+                self._node.loop.call_soon(run)
+
+        run()
+
+    def _expire(self) -> None:
+        now_ms = self._node.now_ms()
+        after_ms = self._node.settings.get("producer.id.expiration.ms")
+        self._one_by_one(
+            "producer expiry", lambda hosted: hosted.log.producers.remove_expired(now_ms, after_ms)
+        )
+
+    def _flush_due(self) -> None:
+        """Flush what has waited for longer than its topic's `flush.ms`."""
+        node = self._node
+        now_ms = node.now_ms()
+        for hosted in node.replicas.all():
+            since_ms = hosted.log.dirty_since_ms
+            if since_ms is not None and now_ms - since_ms >= hosted.log.config.flush_ms:
+                node.ports.flusher.flush_quietly(hosted.key, hosted.log)
+
+    def _checkpoint(self) -> None:
+        """Flush what is dirty in the background, and write down how far everything is durable."""
+        node = self._node
+        for hosted in node.replicas.all() if node.broker is not None else ():
+            if hosted.log.recovery_point < hosted.log.end_offset:
+                node.ports.flusher.flush_quietly(hosted.key, hosted.log)
+        node.storage.checkpoint_recovery_points()
+
+    def _checkpoint_high_watermarks(self) -> None:
+        self._node.storage.checkpoint_high_watermarks(self._node.replicas.high_watermarks())
+
+    def _tell_partitions(self, jump_ms: int) -> None:
+        """Sessions of groups, fetches and produces that wait: their time is not the calendar's."""
+        for hosted in self._node.replicas.all():
+            self._node.ports.driver.feed(hosted.key, ClockSetForPartition(jump_ms))
+        self._node.groups.clock_set(jump_ms)
+        self._node.fetches.clock_set(jump_ms)
+
+    def look_at_clock(self) -> None:
+        """Follow the wall clock if it was set, and tell everybody who waits for a time."""
+        jump_ms = self._node.ports.clock.resync()
+        if jump_ms:
+            log.warning("the clock was set by %d ms", jump_ms)
+            self._node.ports.driver.feed(METADATA_KEY, ClockSet(jump_ms))
+            self._node.channel.clock_set(jump_ms)
+            if self._node.controller_part is not None:
+                self._node.controller_part.host.clock_set(jump_ms)
+            if self._node.broker is not None:
+                self._tell_partitions(jump_ms)
+            self._node.ports.timers.clock_jumped(jump_ms)

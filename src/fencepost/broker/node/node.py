@@ -1,0 +1,427 @@
+"""`Node`: one process of a cluster, as broker, controller or both, started and stopped in order.
+
+Order of the start: bind the sockets (a taken port is found out before any data is touched), open
+and lock the log directories, let the quorum machine begin, accept the quorum's connections if this
+is a controller; then, if it is a broker, register with the active controller, open the partitions
+the image names, and accept clients. A controller alone is started when it accepts connections,
+whether the quorum has a leader or not. The stop goes the other way: clients first, then the broker
+takes its leave, then a controller that leads hands over. The clean-shutdown marker is left only if
+nothing failed.
+
+A disk that refuses takes its directory offline; the others serve on. Without the directory of the
+metadata log, without any directory, or with a metadata log that makes no sense, the node ends:
+everything is taken offline, whoever waits hears of it, and the stop is asked for with exit code 1.
+What is true of the disk then is found out by recovery, at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from typing import Final, TypeVar
+
+from fencepost.broker import apis
+from fencepost.broker.cluster.controller_channel import ControllerChannel
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.cluster.peers import Peers
+from fencepost.broker.cluster.producer_ids import ProducerIds
+from fencepost.broker.cluster.quorum_channel import QuorumChannel
+from fencepost.broker.cluster.registration import Registration, RegistrationError
+from fencepost.broker.cluster.topic_creation import AutoTopicCreation
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.endpoints import BindError, Endpoint
+from fencepost.broker.config.features import KRAFT_VERSION
+from fencepost.broker.config.settings import Settings
+from fencepost.broker.groups.group_host import GroupHost
+from fencepost.broker.loop.ports import AsyncPorts
+from fencepost.broker.net.listener import Listener
+from fencepost.broker.net.log_limit import ClientWarnings
+from fencepost.broker.node.broker_part import BrokerPart
+from fencepost.broker.node.controller_part import ControllerPart
+from fencepost.broker.node.housekeeping import Housekeeping
+from fencepost.broker.replicas.delayed_fetch import FetchHost
+from fencepost.broker.replicas.replica_manager import HostedPartition, ReplicaManager
+from fencepost.broker.storage.decompression import Decompression
+from fencepost.broker.storage.file_limit import FileShares, file_limit, share_files
+from fencepost.broker.storage.storage import Storage, open_storage
+from fencepost.log.descriptors import is_shortage
+from fencepost.log.errors import with_advice
+from fencepost.machines.driver import Driver
+from fencepost.machines.image import ClusterImage
+from fencepost.runtime.controller_host import ControllerHost
+from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+STOP_PATIENCE_S: Final = 10.0
+"""How long a stop waits for a file descriptor, before it leaves something undone."""
+FAREWELL_S: Final = 0.5
+"""How long clients have to read that the storage failed, before the node stops."""
+
+
+class StartError(Exception):
+    """The node cannot start; the message says why."""
+
+
+class Node:
+    """One node; see the module docstring. Everything runs in one event loop.
+
+    What belongs to one role is in `broker` or `controller_part`, which are None without the role.
+    The properties behind them are for handlers, which are only reached by listeners of the role.
+    """
+
+    ports: AsyncPorts
+    storage: Storage
+    metadata: MetadataHost
+    channel: ControllerChannel
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        files: FileShares | None = None,
+    ) -> None:
+        self.config = config
+        self.settings = Settings(config)
+        """The configs in force; `config` is what the node was started with."""
+        self.loop = loop
+        self.client_warnings = ClientWarnings()
+        """Tells once of each client that wants what is not offered."""
+        self.files = share_files(config, file_limit()) if files is None else files
+        self.connection_count = self.files.connection_count()
+        self.failure: str | None = None
+        """Why the node cannot go on; None as long as it can."""
+        self._thread_id = threading.get_ident()
+        self._stop_reason: asyncio.Future[tuple[str, int]] = loop.create_future()
+        self._storage: Storage | None = None
+        self._wired = False
+        self._started = False
+        self.ports = AsyncPorts(
+            loop,
+            flush_before_ack=config.flush_before_ack,
+            on_disk_failed=self._disk_failed,
+            on_machine_failed=self._machine_failed,
+        )
+        self.peers = Peers(
+            loop,
+            f"fencepost-node-{config.node_id}",
+            max_response_bytes=config.get("socket.request.max.bytes"),
+            backoff_ms=config.get("controller.quorum.retry.backoff.ms"),
+        )
+        self.broker = BrokerPart(self) if config.is_broker else None
+        self.controller_part = ControllerPart(self) if config.is_controller else None
+        self.housekeeping = Housekeeping(self)
+
+    # -- for handlers ----------------------------------------------------------------------
+
+    @property
+    def broker_part(self) -> BrokerPart:
+        """The broker's part; there must be one."""
+        assert self.broker is not None, "only brokers are asked this"
+        return self.broker
+
+    @property
+    def bound(self) -> list[Endpoint]:
+        """Where clients are listened for; on a node that is only a controller, the quorum."""
+        if self.broker is not None:
+            return self.broker.bound
+        assert self.controller_part is not None, "a node has a role"
+        return self.controller_part.bound
+
+    @property
+    def listener(self) -> Listener:
+        """The clients' listener."""
+        return self.broker_part.listener
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions of this broker."""
+        return self.broker_part.replicas
+
+    @property
+    def fetches(self) -> FetchHost:
+        """Fetches that wait, and fetch sessions."""
+        return self.broker_part.fetches
+
+    @property
+    def producer_ids(self) -> ProducerIds:
+        """Ids for producers."""
+        return self.broker_part.producer_ids
+
+    @property
+    def groups(self) -> GroupHost:
+        """The group coordinators of this broker."""
+        return self.broker_part.groups
+
+    @property
+    def registration(self) -> Registration:
+        """This broker's life in the cluster."""
+        return self.broker_part.registration
+
+    @property
+    def forwarder(self) -> Forwarder:
+        """Takes clients' requests to the active controller."""
+        return self.broker_part.forwarder
+
+    @property
+    def decompression(self) -> Decompression:
+        """Threads that decompress what takes long."""
+        return self.broker_part.decompression
+
+    @property
+    def topic_creation(self) -> AutoTopicCreation:
+        """How topics are created that clients ask for."""
+        return self.broker_part.topic_creation
+
+    @property
+    def controller(self) -> ControllerHost:
+        """The controller, which decides while this node leads the quorum."""
+        assert self.controller_part is not None, "only controllers are asked this"
+        return self.controller_part.host
+
+    @property
+    def service(self) -> ControllerService | None:
+        """What the controller serves; None on a node that is no controller."""
+        return None if self.controller_part is None else self.controller_part.service
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as far as it is committed."""
+        return self.metadata.image
+
+    @property
+    def finalized_features(self) -> dict[str, int]:
+        """The levels the cluster runs at; that of kraft.version is in the log's control batches."""
+        level = self.metadata.machine.kraft_version
+        return {**self.image.features, **({KRAFT_VERSION.name: level} if level else {})}
+
+    @property
+    def driver(self) -> Driver:
+        """Steps the machines."""
+        return self.ports.driver
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster this node belongs to."""
+        return self.storage.cluster_id
+
+    @property
+    def advertised(self) -> list[Endpoint]:
+        """Where clients are told to connect to, once bound."""
+        return self.broker_part.advertised
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return self.ports.clock.now_ms()
+
+    def storage_failed(
+        self, hosted: HostedPartition, reason: str, error: OSError | None = None
+    ) -> None:
+        """The disk has refused: its directory goes offline.
+
+        That there was no file descriptor for `error` (EMFILE, ENFILE) only refuses the request.
+        """
+        if is_shortage(error):
+            self.storage.shortages.note(reason)
+        else:
+            self.replicas.dir_failed(hosted.data_dir, reason)
+
+    def fail(self, reason: str) -> None:
+        """The node cannot go on."""
+        if self.failure is None:
+            self.failure = reason = with_advice(reason)
+            log.critical("%s", reason)
+            self.loop.call_later(FAREWELL_S if self._started else 0, self._end, reason, 1)
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def start(self, on_locked: Callable[[], None] = lambda: None) -> None:
+        """Start everything; StartError, BindError, LogError or OSError if that cannot be.
+
+        `on_locked` is called when the log directories are ours and nobody is served yet.
+        """
+        apis.load_all()
+        self._bind()
+        self.storage = self._storage = open_storage(self.config, self.files, self.now_ms())
+        on_locked()
+        self.storage.descriptors.on_shortage = self._close_idle_files
+        for one in self.storage.data_dirs:
+            if one.is_online:
+                log.info("data in %s (cluster %s)", one.path, self.cluster_id)
+        self._wire()
+        self.metadata.start()
+        if self.controller_part is not None:
+            await self.controller_part.start()
+        if self.broker is not None:
+            try:
+                await self._unless_stopped(self.broker.join())
+            except RegistrationError as error:
+                raise StartError(str(error)) from error
+        self._check_going_on()
+        self._started = True
+        self.housekeeping.start()
+        if self.broker is not None:
+            await self.broker.start()
+        self._say_where()
+
+    async def stop(self) -> bool:
+        """Stop in order; whether that worked out. Safe after a start that failed half-way."""
+        if self.broker is not None:
+            await self.broker.listener.close()
+        if self._storage is not None:
+            self._storage.descriptors.patience_s = STOP_PATIENCE_S
+        if self._storage is None or not self._wired:
+            await self._give_up()
+            return False
+        self.housekeeping.stop()
+        if self.broker is not None:
+            self.broker.close()
+            await self.broker.leave()
+        self.channel.close()
+        if self.controller_part is not None:
+            if self.failure is None:
+                await self.controller_part.hand_over()
+            await self.controller_part.close()
+        self.metadata.close()
+        self.peers.close()
+        self.ports.close()
+        return self.storage.close(
+            clean=self.failure is None and self._started,
+            broker_epoch=-1 if self.broker is None else self.registration.broker_epoch,
+            high_watermarks={} if self.broker is None else self.replicas.high_watermarks(),
+        )
+
+    def request_stop(self, reason: str) -> None:
+        """Ask for an orderly stop."""
+        self._end(reason, 0)
+
+    async def stop_requested(self) -> tuple[str, int]:
+        """Wait until somebody wants the node to stop; the reason and the exit code."""
+        return await self._stop_reason
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _bind(self) -> None:
+        """Bind all sockets, or none. BindError."""
+        try:
+            for part in (self.broker, self.controller_part):
+                if part is not None:
+                    part.bind()
+        except BindError:
+            for part in (self.broker, self.controller_part):
+                if part is not None:
+                    part.listener.close_sockets()
+            raise
+
+    def _wire(self) -> None:
+        """Make the parts and tell them of each other."""
+        ports, config = self.ports, self.config
+        part = self.controller_part
+        bound = part.bound if part is not None else []
+        self.metadata = self.storage.metadata_host(ports, config, bound)
+        # In front of everybody who acts on the image with the configs that are in force then.
+        self.metadata.on_image(lambda image, delta: self.settings.apply(image))
+        quorum = QuorumChannel(
+            self.peers,
+            ports.driver,
+            self.metadata.machine,
+            config.quorum.servers,
+            config.get("controller.quorum.request.timeout.ms"),
+        )
+        ports.to_node = quorum.send
+        if not config.quorum.is_lone:
+            self.metadata.on_step(quorum.note_leader)
+        if self.controller_part is not None:
+            self.controller_part.wire()
+        self.channel = ControllerChannel(
+            self.service, self.metadata.machine, ports.timers, self.now_ms, self.peers
+        )
+        # Behind the controller's own: what waits for a leader must find it active.
+        self.metadata.on_step(self.channel.note_leader)
+        if self.controller_part is not None:
+            self.controller_part.wire_registration()
+        if self.broker is not None:
+            self.broker.wire()
+        self._wired = True
+
+    async def _give_up(self) -> None:
+        """Stop what there is after a start that did not come far."""
+        if self.controller_part is not None:
+            await self.controller_part.close()
+        self.peers.close()
+        self.ports.close()
+        if self._storage is not None:
+            self._storage.close(clean=False, broker_epoch=-1, high_watermarks={})
+
+    async def _unless_stopped(self, waiting: Awaitable[T]) -> T:
+        """Wait for something that may take long. StartError if the node is to stop meanwhile."""
+        task = asyncio.ensure_future(waiting)
+        await asyncio.wait((task, self._stop_reason), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+        try:
+            return await task
+        finally:
+            self._check_going_on()  # why the node ends comes before what failed because of it
+
+    def _check_going_on(self) -> None:
+        if self.failure is not None:
+            raise StartError(self.failure)
+        if self._stop_reason.done():
+            raise StartError(self._stop_reason.result()[0])
+
+    def _machine_failed(self, key: Hashable, reason: str) -> None:
+        """A machine gave up: for its disk, or the quorum's because others broke the protocol."""
+        if key == METADATA_KEY and not self.driver.disk_has_failed(key):
+            self.fail(f"the quorum machine stopped: {reason}")
+        else:
+            self._disk_failed(key, reason)
+
+    def _disk_failed(self, key: Hashable, reason: str) -> None:
+        self.driver.disk_failed(key, reason)
+        if self.broker is not None:
+            self.broker.replicas.disk_failed(key, reason)
+        elif key == METADATA_KEY:
+            self.storage.metadata_dir.fail(reason)
+            self.fail(f"the log directory failed: {key}: {reason}")
+
+    def _all_bound(self) -> Iterator[Endpoint]:
+        for part in (self.broker, self.controller_part):
+            if part is not None:
+                yield from part.bound
+
+    def _close_idle_files(self) -> None:
+        """A thread has found no file descriptor; segments belong to the loop's thread."""
+        if threading.get_ident() == self._thread_id:
+            self.storage.close_idle_files()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(self.storage.close_idle_files)
+
+    def _end(self, reason: str, code: int) -> None:
+        if not self._stop_reason.done():
+            self._stop_reason.set_result((reason, code))
+
+    def _say_where(self) -> None:
+        told = {} if self.broker is None else {one.name: one for one in self.advertised}
+        for endpoint in self._all_bound():
+            log.info("listening on %s (%s)", endpoint, endpoint.name)
+            advertised = told.get(endpoint.name, endpoint)
+            if str(advertised) != str(endpoint):
+                log.info("clients of %s are told %s", endpoint.name, advertised)
+        for endpoint in self.config.exposed_listeners():
+            log.warning(
+                "!!! listener %s at %s is open to other machines, WITHOUT encryption or"
+                " authentication: everybody who reaches it can read, write and delete everything",
+                endpoint.name,
+                endpoint,
+            )
+        if os.geteuid() == 0:
+            log.info("running as root; a user of its own would do")

@@ -1,0 +1,1 @@
+"""The partitions of this node: their logs and machines, compaction, and fetches that wait."""

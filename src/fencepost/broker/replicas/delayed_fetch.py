@@ -1,0 +1,124 @@
+"""What fetches of all connections share: sessions, and the long polls that wait.
+
+The rules are the machines' (`machines.fetch`); here they meet the clock, randomness and the
+partitions that move. One timer serves the earliest deadline of all waiting fetches.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from sys import getsizeof
+from typing import Protocol
+
+from fencepost.broker.loop.timers import Timer, Timers
+from fencepost.broker.replicas.replica_manager import HostedPartition
+from fencepost.machines.fetch import FetchSessions, FetchWanted, PendingFetch, PendingFetches
+from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES, PARTITION_BYTES
+
+SESSION_ID_MAX = (1 << 31) - 1
+
+SessionKey = tuple[object, int]
+"""A partition as sessions know it: (topic id or name, index), as the client said it."""
+
+
+def _size_of(key: SessionKey) -> int:
+    """What a session takes for a partition, in bytes: a name may be a long one of no topic."""
+    name = key[0]
+    return PARTITION_BYTES + (getsizeof(name) if isinstance(name, str) else 0)
+
+
+class WaitingFetch(Protocol):
+    """A fetch that can be parked; the token of its `PendingFetch`."""
+
+    def available_bytes(
+        self, hosted: HostedPartition, wanted: FetchWanted[SessionKey]
+    ) -> int | None:
+        """What the partition has for this fetch by now; None if it must be answered at once."""
+        ...
+
+    def complete(self) -> None:
+        """Answer now, with what there is."""
+        ...
+
+
+class FetchHost:
+    """Sessions and waiting fetches of one node."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        now_ms: Callable[[], int],
+        max_sessions: int,
+        max_session_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        self.sessions: FetchSessions[SessionKey] = FetchSessions(
+            lambda: 1 + secrets.randbelow(SESSION_ID_MAX),
+            max_slots=max_sessions,
+            max_bytes=max_session_bytes,
+            size_of=_size_of,
+        )
+        self._pending: PendingFetches[str] = PendingFetches()
+        self._timers = timers
+        self._now_ms = now_ms
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def park(
+        self,
+        fetch: WaitingFetch,
+        partitions: dict[str, FetchWanted[SessionKey]],
+        min_bytes: int,
+        deadline_ms: int,
+        found: list[tuple[str, int]],
+    ) -> PendingFetch[str]:
+        """Let `fetch` wait for its partitions (by their hosts' keys) until the deadline."""
+        pending: PendingFetch[str] = PendingFetch(fetch, partitions, min_bytes, deadline_ms)
+        self._pending.add(pending, found)
+        self._arm()
+        return pending
+
+    def cancel(self, pending: PendingFetch[str]) -> None:
+        """The client is gone."""
+        self._pending.cancel(pending)
+
+    def moved(self, hosted: HostedPartition) -> None:
+        """A partition's high watermark, role or existence has changed: look who can be answered."""
+        if not self._pending.waits_on(hosted.key):
+            return
+
+        def probe(pending: PendingFetch[str], wanted: FetchWanted[SessionKey]) -> int | None:
+            fetch: WaitingFetch = pending.token
+            return fetch.available_bytes(hosted, wanted)
+
+        for pending in self._pending.moved(hosted.key, probe):
+            pending.token.complete()
+
+    def gone(self, hosted: HostedPartition) -> None:
+        """The partition is deleted: whoever waits for it is answered."""
+        for pending in self._pending.gone(hosted.key):
+            pending.token.complete()
+
+    def clock_set(self, by_ms: int) -> None:
+        """The node's clock was set by so much: nobody waits longer or shorter for it."""
+        self._pending.clock_set(by_ms)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline_ms = self._pending.next_deadline_ms()
+        if deadline_ms is None:
+            return
+        if self._timer is not None and self._timer.armed:
+            if self._timer.deadline_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer = self._timers.at(deadline_ms, self._expire)
+
+    def _expire(self) -> None:
+        for pending in self._pending.expired(self._now_ms()):
+            pending.token.complete()
+        self._arm()

@@ -1,0 +1,460 @@
+"""The partitions this node hosts: their logs and machines, kept as the cluster image says.
+
+Theory of operation
+-------------------
+`apply` is given the difference between two images and does what it says of this broker, in an order
+that lets a topic be deleted and created again under one name: first deletions, then what is to be
+led or followed, then configurations. A partition's log is opened or created when it first appears
+in the image; after that only its machine hears of changes. What concerns many partitions is done
+in steps over many turns of the event loop (`turns`); until a partition's comes, it is one that
+another node may have (NOT_LEADER_OR_FOLLOWER), as it is while news travel between nodes.
+
+Who has to know which partitions this node leads (the group coordinator) registers a watcher.
+
+A log that fails takes its whole directory with it: the partitions in it are told, answer
+KAFKA_STORAGE_ERROR from then on, and the controller hears which directory is lost. Without the
+directory of the metadata log, or without any other, the node is told to stop. Nothing is retried:
+what is on the disk is found out by recovery, at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.settings import Settings
+from fencepost.broker.config.view import topic_log_config
+from fencepost.broker.loop.ports import AsyncPorts
+from fencepost.broker.net.turns import Turns, Work
+from fencepost.broker.storage.data_dirs import DataDir
+from fencepost.broker.storage.log_recovery_pool import Openings
+from fencepost.broker.storage.storage import PartitionOpening, Storage
+from fencepost.log.config import LogConfig
+from fencepost.log.configdef import ConfigError
+from fencepost.log.errors import describe
+from fencepost.log.partition_log import PartitionLog
+from fencepost.machines.image import ClusterImage, ImageDelta, LocalChanges, PartitionDelta
+from fencepost.machines.partition import (
+    BecomeFollower,
+    BecomeLeader,
+    BrokersChanged,
+    ConfigChanged,
+    Partition,
+    PartitionConfig,
+    RecoveryState,
+)
+from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+log = logging.getLogger(__name__)
+
+OPENED_PER_STEP: Final = 50
+"""How many logs are looked at in one step to see whether they need recovery."""
+
+
+@dataclass(slots=True, eq=False)
+class HostedPartition:
+    """One partition on this node."""
+
+    topic: str
+    index: int
+    topic_id: Uuid
+    key: str
+    """What the driver knows its machine by."""
+    log: PartitionLog
+    machine: Partition
+    data_dir: DataDir
+    """The directory its log is in."""
+    high_watermark: int = -1
+    """The high watermark as of the last look, to notice when it moves."""
+
+
+class ReplicaWatcher(Protocol):
+    """Somebody who has to know which partitions this node leads."""
+
+    def became_leader(self, hosted: HostedPartition) -> None:
+        """This node leads the partition, from now on or in a new epoch."""
+        ...
+
+    def lost_leadership(self, hosted: HostedPartition) -> None:
+        """This node leads the partition no longer, or has it no longer."""
+        ...
+
+
+class ReplicaManager:
+    """All partitions of this node."""
+
+    def __init__(
+        self, config: BrokerConfig, ports: AsyncPorts, storage: Storage, settings: Settings
+    ) -> None:
+        self._config = config
+        self._ports = ports
+        self._storage = storage
+        self._hosted: dict[str, dict[int, HostedPartition]] = {}
+        self._names: dict[Uuid, str] = {}
+        self._known: ClusterImage = ClusterImage()
+        self._turns = Turns(ports.loop)
+        self._openings = Openings(
+            storage, lambda: settings.get("num.recovery.threads.per.data.dir")
+        )
+        self._lost: dict[str, set[int]] = {}
+        self._placed: list[tuple[Uuid, int, Uuid]] = []
+        storage.on_failed = self.dir_failed
+        self.offline_reason: str | None = None
+        """Why no log directory can be used any more; None while that is not so."""
+        self.watchers: list[ReplicaWatcher] = []
+        self.on_moved: Callable[[HostedPartition], None] = _ignore
+        """Called when a partition's high watermark has moved, or its role may have."""
+        self.on_gone: Callable[[HostedPartition], None] = _ignore
+        """Called when a partition is hosted here no longer."""
+        self.on_offline: Callable[[str], None] = _ignore
+        """Called once, with the reason, when the node cannot go on without what has failed."""
+        self.on_broken: Callable[[str], None] = _ignore
+        """Called with the reason when the node cannot go on for no fault of a directory's."""
+        self.on_dir_offline: Callable[[DataDir], None] = _ignore
+        """Called with each directory that has failed, when the node can go on without it."""
+        self.on_placed: Callable[[list[tuple[Uuid, int, Uuid]]], None] = _ignore
+        """Called with (topic id, partition, directory id) of partitions that are in a directory
+        which the cluster's metadata do not say they are in."""
+
+    # -- looking up ------------------------------------------------------------------------
+
+    def get(self, topic: str, index: int) -> HostedPartition | ErrorCode:
+        """The partition, or why it cannot be had here: 56, 6 (known elsewhere) or 3 (unknown)."""
+        partitions = self._hosted.get(topic)
+        hosted = partitions.get(index) if partitions is not None else None
+        if self.offline_reason is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if hosted is not None:
+            return hosted if hosted.data_dir.is_online else ErrorCode.KAFKA_STORAGE_ERROR
+        if index in self._lost.get(topic, ()):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        known = self._known.topics_by_name.get(topic)
+        if known is not None and 0 <= index < len(known.partitions):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def by_id(self, topic_id: Uuid, index: int) -> HostedPartition | ErrorCode:
+        """Like `get` for a topic id; 100 for an id that no topic has."""
+        name = self._names.get(topic_id)
+        if name is None:
+            known = self._known.topics_by_id.get(topic_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            name = known.name
+        return self.get(name, index)
+
+    def all(self) -> Iterator[HostedPartition]:
+        """Every partition hosted here."""
+        for partitions in list(self._hosted.values()):
+            yield from list(partitions.values())
+
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        """The high watermark of every partition hosted here, for the checkpoint."""
+        return {(h.topic, h.index): h.machine.high_watermark for h in self.all()}
+
+    # -- following the image ---------------------------------------------------------------
+
+    def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Do what the change from one image to the next means for this broker, in a while."""
+        self._known = image
+        if self.offline_reason is None:
+            self._turns.add(self._guarded(self._changes(image, delta)))
+
+    async def settled(self) -> None:
+        """Wait until everything that was given to `apply` is done."""
+        await self._turns.settled()
+
+    def close(self) -> None:
+        """Leave what is still to be done undone; logs that are open stay so."""
+        self._turns.close()
+        self._openings.close()
+
+    def _guarded(self, work: Work) -> Work:
+        """`work`; what it does not handle itself is the end, since the rest of it is not done."""
+        try:
+            yield from work
+        except Exception as error:
+            log.exception("following the cluster's metadata failed")
+            self.on_broken(f"the cluster's metadata cannot be followed: {describe(error)}")
+
+    def _changes(self, image: ClusterImage, delta: ImageDelta) -> Work:
+        """What `apply` has to do, in steps of one partition."""
+        changes = delta.for_broker(self._config.node_id)
+        for change in changes.to_delete:
+            self._delete(change)
+            yield None
+        configs = _Configs(self._config, image)
+        yield from self._open_ahead(changes, configs)
+        eligible = eligible_brokers(image)
+        for is_led, some in ((True, changes.to_lead), (False, changes.to_follow)):
+            for change in some:
+                key = change.topic, change.index
+                future = self._openings.waiting_for(key)
+                if future is not None:
+                    yield future
+                hosted = self._ensure(change, configs)
+                if hosted is not None and is_led:
+                    self._lead(hosted, change, eligible)
+                elif hosted is not None:
+                    self._follow(hosted, change)
+                yield None
+        yield from self._reconfigure(image, delta, configs)
+        if delta.brokers:
+            for hosted in self.all():
+                self._ports.driver.feed(hosted.key, BrokersChanged(eligible))
+                yield None
+        placed, self._placed = self._placed, []
+        if placed:
+            self.on_placed(placed)
+
+    def _open_ahead(self, changes: LocalChanges, configs: _Configs) -> Work:
+        """Have threads begin with what takes long to open."""
+        if not self._storage.may_need_recovery:
+            return
+        for number, change in enumerate((*changes.to_lead, *changes.to_follow), 1):
+            if change.index not in self._hosted.get(change.topic, ()):
+                self._begin_open(change, configs)
+            if number % OPENED_PER_STEP == 0:
+                yield None
+
+    def _begin_open(self, change: PartitionDelta, configs: _Configs) -> PartitionOpening | None:
+        new = change.new
+        assert new is not None, "what is opened exists"
+        return self._openings.begin(
+            (change.topic, change.index),
+            change.topic_id,
+            configs.of(change.topic).log,
+            new.directory_of(self._config.node_id),
+            is_new=change.old is None and new.partition_epoch == 0,
+        )
+
+    def _lead(
+        self, hosted: HostedPartition, change: PartitionDelta, eligible: Mapping[int, int]
+    ) -> None:
+        new = change.new
+        assert new is not None, "what is led exists"
+        self._ports.driver.feed(
+            hosted.key,
+            BecomeLeader(
+                leader_epoch=new.leader_epoch,
+                partition_epoch=new.partition_epoch,
+                replicas=new.replicas,
+                isr=new.isr,
+                eligible=eligible,
+                recovery_state=RecoveryState(new.leader_recovery_state),
+            ),
+        )
+        self.on_moved(hosted)
+        if change.is_new_leader_epoch:
+            for watcher in self.watchers:
+                watcher.became_leader(hosted)
+
+    def _follow(self, hosted: HostedPartition, change: PartitionDelta) -> None:
+        new = change.new
+        assert new is not None, "what is followed exists"
+        led = hosted.machine.is_leader
+        self._ports.driver.feed(
+            hosted.key,
+            BecomeFollower(
+                leader_id=new.leader,
+                leader_epoch=new.leader_epoch,
+                partition_epoch=new.partition_epoch,
+                replicas=new.replicas,
+                isr=new.isr,
+            ),
+        )
+        if led:
+            for watcher in self.watchers:
+                watcher.lost_leadership(hosted)
+        self.on_moved(hosted)
+
+    def _ensure(self, change: PartitionDelta, configs: _Configs) -> HostedPartition | None:
+        """The hosted partition; its log is opened or created if it is not there yet.
+
+        None if it is in a directory that is offline.
+        """
+        present = self._hosted.get(change.topic, {}).get(change.index)
+        if present is not None:
+            return present
+        opening = self._begin_open(change, configs)
+        if opening is not None:
+            partition_log = self._openings.finish((change.topic, change.index), opening)
+            if partition_log is not None:
+                return self._host(change, opening, partition_log, configs)
+        self._lost.setdefault(change.topic, set()).add(change.index)
+        return None
+
+    def _host(
+        self,
+        change: PartitionDelta,
+        opening: PartitionOpening,
+        partition_log: PartitionLog,
+        configs: _Configs,
+    ) -> HostedPartition:
+        assert change.new is not None, "what is hosted exists"
+        machine = Partition(
+            self._config.node_id,
+            partition_log,
+            high_watermark=self._storage.high_watermark_of(partition_log),
+            durable_offset=partition_log.recovery_point,
+            config=configs.of(change.topic).machine,
+        )
+        key = opening.name
+        hosted = HostedPartition(
+            change.topic,
+            change.index,
+            change.topic_id,
+            key,
+            partition_log,
+            machine,
+            opening.data_dir,
+        )
+        self._hosted.setdefault(change.topic, {})[change.index] = hosted
+        self._names[change.topic_id] = change.topic
+        if change.new.directory_of(self._config.node_id) != opening.directory_id:
+            self._placed.append((change.topic_id, change.index, opening.directory_id))
+        self._ports.host(key, machine, partition_log, lambda _: self._stepped(hosted))
+        if partition_log.recovery_point < partition_log.end_offset:
+            # What a crash left in the page cache counts once it is known to be on the disk.
+            self._ports.request_flush(key)
+        return hosted
+
+    def _delete(self, change: PartitionDelta) -> None:
+        hosted = self._hosted.get(change.topic, {}).pop(change.index, None)
+        self._lost.get(change.topic, set()).discard(change.index)
+        if not self._hosted.get(change.topic):
+            self._hosted.pop(change.topic, None)
+            self._names.pop(change.topic_id, None)
+        if hosted is None:
+            return
+        old = change.old
+        assert old is not None, "what is deleted was there"
+        # The machine hears of it first, so that everybody who waits for it is answered.
+        self._ports.driver.feed(
+            hosted.key,
+            BecomeFollower(
+                leader_id=-1,
+                leader_epoch=old.leader_epoch + 1,
+                partition_epoch=old.partition_epoch + 1,
+                replicas=old.replicas,
+                isr=old.isr,
+            ),
+        )
+        for watcher in self.watchers:
+            watcher.lost_leadership(hosted)
+        self.on_gone(hosted)
+        self._ports.unhost(hosted.key)
+        try:
+            self._storage.delete_partition(hosted.log)
+        except OSError as error:
+            self.dir_failed(hosted.data_dir, f"{hosted.key} could not be deleted: {error}")
+
+    def _reconfigure(self, image: ClusterImage, delta: ImageDelta, configs: _Configs) -> Work:
+        topics = set(delta.changed_topic_configs)
+        if delta.changed_broker_configs:
+            topics.update(self._hosted)
+        for topic in sorted(topics):
+            for hosted in list(self._hosted.get(topic, {}).values()):
+                config = configs.of(topic)
+                hosted.log.config = config.log
+                self._ports.driver.feed(hosted.key, ConfigChanged(config.machine))
+                yield None
+
+    # -- what machines and disks report ------------------------------------------------------
+
+    def _stepped(self, hosted: HostedPartition) -> None:
+        high_watermark = hosted.machine.high_watermark
+        if high_watermark != hosted.high_watermark:
+            hosted.high_watermark = high_watermark
+            self.on_moved(hosted)
+
+    def disk_failed(self, key: Hashable, reason: str) -> None:
+        """The log of the machine under `key` has failed."""
+        topic, _, index = str(key).rpartition("-")
+        hosted = self._hosted.get(topic, {}).get(int(index)) if index.isdecimal() else None
+        if hosted is not None:
+            self.dir_failed(hosted.data_dir, f"{hosted.key}: {reason}")
+        elif key == METADATA_KEY:
+            self.dir_failed(self._storage.metadata_dir, f"{key}: {reason}")
+
+    def dir_failed(self, data_dir: DataDir, reason: str) -> None:
+        """A directory has failed: its partitions are told, and answer 56 from now on."""
+        if not data_dir.is_online:
+            return
+        data_dir.fail(reason)
+        is_last = not any(one.is_online for one in self._storage.data_dirs)
+        if is_last or data_dir is self._storage.metadata_dir:
+            self.offline_reason = reason
+        for hosted in self.all():
+            if hosted.data_dir is data_dir or self.offline_reason is not None:
+                self._lose(hosted, reason)
+        if self.offline_reason is not None:
+            self.on_offline(reason)
+        else:
+            self.on_dir_offline(data_dir)
+
+    def _lose(self, hosted: HostedPartition, reason: str) -> None:
+        """The disk has taken a partition from us."""
+        led = hosted.machine.is_leader
+        self._ports.driver.disk_failed(hosted.key, reason)
+        self.on_moved(hosted)
+        if led and self.offline_reason is None:
+            for watcher in self.watchers:
+                watcher.lost_leadership(hosted)
+
+
+class _Config(NamedTuple):
+    """What is in force for a topic, for the log and for the machine."""
+
+    log: LogConfig
+    machine: PartitionConfig
+
+
+class _Configs:
+    """The configs in force under one image, each topic's made once."""
+
+    def __init__(self, config: BrokerConfig, image: ClusterImage) -> None:
+        self._config = config
+        self._image = image
+        self._made: dict[str, _Config] = {}
+
+    def of(self, topic: str) -> _Config:
+        """The configs in force for the topic; this broker's own if they do not go together.
+
+        The controller checks a topic's configs, but not against those of every broker.
+        """
+        made = self._made.get(topic)
+        if made is None:
+            try:
+                found = topic_log_config(self._config, self._image, topic)
+            except ConfigError as error:
+                log.error("the configs of %s are not applied: %s", topic, error)
+                found = self._config.log_config({})
+            made = self._made[topic] = _Config(found, partition_config(found))
+        return made
+
+
+def eligible_brokers(image: ClusterImage) -> dict[int, int]:
+    """Brokers that may enter an in-sync set, with their epochs (KIP-841)."""
+    return {
+        broker_id: broker.epoch
+        for broker_id, broker in image.brokers.items()
+        if not broker.fenced and not broker.in_controlled_shutdown
+    }
+
+
+def partition_config(config: LogConfig) -> PartitionConfig:
+    """What a partition machine has to know of its topic's configs."""
+    return PartitionConfig(
+        min_insync_replicas=config.min_insync_replicas,
+        log_append_time=config.is_log_append_time,
+    )
+
+
+def _ignore(_: object) -> None:
+    """Nobody wants to know."""

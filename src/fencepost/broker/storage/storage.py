@@ -1,0 +1,373 @@
+"""The node's logs in its data directories: where a partition goes, and where it is found again.
+
+A new partition goes to the directory that has the fewest. One that is there stays where it is, and
+the controller is told (`PartitionOpening.directory_id`, AssignReplicasToDirs). If the cluster's
+metadata say that a partition is in a directory that is offline, or that none of ours is, it is not
+made anew elsewhere: its records are there, and an empty log under its name would be a loss that
+nobody sees. The same goes for a partition that was never assigned and is not found while a
+directory is offline: it may be in that one.
+
+A partition's directory that the cluster image does not know is left over from a deletion that a
+crash cut short, or was put there by hand. It is set aside under a name ending in `-stray`, not
+deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.config.metadata_settings import metadata_log_settings, quorum_config
+from fencepost.broker.loop.ports import AsyncPorts
+from fencepost.broker.storage.data_dirs import DataDir, DataDirs, open_data_dirs
+from fencepost.broker.storage.file_limit import FileShares
+from fencepost.log.checkpoints import TopicPartition
+from fencepost.log.config import LogConfig
+from fencepost.log.descriptors import Descriptors, is_shortage
+from fencepost.log.disk import OsDisk
+from fencepost.log.errors import DurableDataLostError, LogError, describe
+from fencepost.log.log_dir import LogDir, OpenJob
+from fencepost.log.partition_log import PartitionLog
+from fencepost.machines.image import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.metadata.log import open_metadata
+from fencepost.wire.types import Uuid
+
+log = logging.getLogger(__name__)
+
+SHORTAGE_TOLD_EVERY_S: Final = 1.0
+NOWHERE = frozenset({DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED})
+"""Ids that say only that the controller does not know the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOpening:
+    """A partition's log on its way: where it is, and the work of opening it."""
+
+    data_dir: DataDir
+    name: str
+    job: OpenJob
+
+    @property
+    def directory_id(self) -> Uuid:
+        """The id of the directory the log is in."""
+        assert self.data_dir.directory_id is not None, "an open directory has an id"
+        return self.data_dir.directory_id
+
+
+class Storage:
+    """The data directories of a node and the logs in them."""
+
+    def __init__(
+        self,
+        dirs: DataDirs,
+        descriptors: Descriptors,
+        now_ms: int,
+        accept_loss: Collection[str],
+    ) -> None:
+        self._dirs = dirs
+        self.descriptors = descriptors
+        """What opens the files of all directories."""
+        self.shortages = ShortageLog()
+        self._accept_loss = accept_loss
+        self._now_ms = now_ms
+        self.cluster_id = dirs.cluster_id
+        self.on_failed: Callable[[DataDir, str], None] = DataDir.fail
+        """Called with a directory that has failed, and why; has to take it offline."""
+
+    @property
+    def data_dirs(self) -> list[DataDir]:
+        """The directories that hold partitions, those that are offline among them."""
+        return [one for one in self._dirs.all if one.holds_partitions]
+
+    @property
+    def metadata_dir(self) -> DataDir:
+        """The directory of the metadata log."""
+        return self._dirs.metadata
+
+    @property
+    def log_dirs(self) -> list[LogDir]:
+        """What is open of the directories that work."""
+        return [one.logs for one in self._dirs.all if one.is_online]
+
+    @property
+    def may_need_recovery(self) -> bool:
+        """Whether there is a directory that was not closed in order, so that opening takes long."""
+        return any(not log_dir.was_clean for log_dir in self.log_dirs)
+
+    def online_ids(self) -> list[Uuid]:
+        """Ids of the directories that hold partitions and work."""
+        return [one.directory_id for one in self.data_dirs if one.is_online and one.directory_id]
+
+    def offline_ids(self) -> list[Uuid]:
+        """Ids, as far as they are known, of those that hold partitions and do not work."""
+        return [
+            one.directory_id for one in self.data_dirs if not one.is_online and one.directory_id
+        ]
+
+    def dir_of(self, partition_log: PartitionLog) -> DataDir:
+        """The directory that an open log is in."""
+        parent = partition_log.directory.rpartition("/")[0] or "/"
+        return next(one for one in self._dirs.all if one.log_dir and one.log_dir.path == parent)
+
+    # -- partitions ------------------------------------------------------------------------
+
+    def begin_open(
+        self,
+        key: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        assigned: Uuid,
+        *,
+        is_new: bool,
+    ) -> PartitionOpening | None:
+        """Begin to open or create a partition's log; None if it is in a directory that is offline.
+
+        `assigned` is the directory's id in the cluster's metadata; `is_new` says that the partition
+        has just come to be. A directory that fails over it goes offline.
+        """
+        data_dir = self._place(key, topic_id, assigned, is_new)
+        if data_dir is None:
+            return None
+        topic, index = key
+        name = f"{topic}-{index}"
+        try:
+            job = data_dir.logs.begin_open(
+                topic,
+                index,
+                topic_id,
+                config,
+                now_ms=self._now_ms,
+                accept_loss=name in self._accept_loss,
+            )
+        except OSError as error:
+            self.on_failed(data_dir, str(error))
+            return None
+        except Exception as error:  # noqa: BLE001 - files must not be able to end the node
+            self._cannot_set_up(data_dir, name, error)
+            return None
+        data_dir.partitions.add(key)
+        return PartitionOpening(data_dir, name, job)
+
+    def finish_open(
+        self, opening: PartitionOpening, running: Future[None] | None = None
+    ) -> PartitionLog | None:
+        """The log, run by `running` or else here and now; None if that cannot be.
+
+        A log that cannot be opened takes its directory offline.
+        """
+        try:
+            if running is None:
+                opening.job.run()
+            else:
+                running.result()
+            opened = opening.data_dir.logs.finish_open(opening.job)
+        except (LogError, OSError) as error:
+            reason = str(error)
+            if isinstance(error, DurableDataLostError):
+                reason += (
+                    f"; to go on without what is lost: -o fencepost.accept.loss={opening.name}"
+                )
+            self.on_failed(opening.data_dir, f"a partition could not be set up: {reason}")
+            return None
+        except Exception as error:  # noqa: BLE001 - files must not be able to end the node
+            self._cannot_set_up(opening.data_dir, opening.name, error)
+            return None
+        _report(opening.name, opened)
+        return opened
+
+    def _cannot_set_up(self, data_dir: DataDir, name: str, error: Exception) -> None:
+        """Something in a partition's files leads to an error that nobody has foreseen."""
+        log.error("opening %s failed", name, exc_info=error)
+        reason = f"{data_dir.path}/{name}: {describe(error)}"
+        self.on_failed(data_dir, f"a partition could not be set up: {reason}")
+
+    def _place(
+        self, key: TopicPartition, topic_id: Uuid, assigned: Uuid, is_new: bool
+    ) -> DataDir | None:
+        online = [one for one in self.data_dirs if one.is_online]
+        found = [one for one in online if key in one.partitions]
+        for one in found:
+            if one.directory_id == assigned:
+                return one
+        own = [one for one in found if one.logs.topic_id_on_disk(*key) == topic_id]
+        if len(own) > 1:
+            paths = " and ".join(one.path for one in own)
+            log.error("%s-%d is offline: it is in %s; move one of them away", *key, paths)
+            return None
+        if own:
+            return own[0]
+        if assigned not in NOWHERE:
+            return next((one for one in online if one.directory_id == assigned), None)
+        if not online or (not is_new and len(online) < len(self.data_dirs)):
+            return None
+        return min(online, key=lambda one: len(one.partitions))
+
+    def delete_partition(self, partition_log: PartitionLog) -> None:
+        """Close the log and have its files removed; one that is offline is left alone. OSError."""
+        data_dir = self.dir_of(partition_log)
+        data_dir.partitions.discard((partition_log.topic, partition_log.partition))
+        if data_dir.is_online:
+            data_dir.logs.delete(partition_log)
+        else:
+            partition_log.close(clean=False)
+
+    def high_watermark_of(self, partition_log: PartitionLog) -> int:
+        """The high watermark as of the last checkpoint."""
+        logs = self.dir_of(partition_log).logs
+        return logs.high_watermark(partition_log.topic, partition_log.partition)
+
+    def metadata_host(
+        self,
+        ports: AsyncPorts,
+        config: BrokerConfig,
+        bound: Sequence[Endpoint] = (),
+    ) -> MetadataHost:
+        """The metadata log and the quorum machine in front of it. LogError, OSError.
+
+        `bound` is where the controllers' listeners are bound.
+        """
+        log_dir = self._dirs.metadata.logs
+        directory_id = self._dirs.metadata.directory_id
+        assert directory_id is not None, "an open directory has an id"
+        return open_metadata(
+            ports,
+            log_dir,
+            config.node_id,
+            config.quorum.static_voters,
+            quorum_config(config, self.cluster_id, directory_id, bound),
+            metadata_log_settings(config),
+            now_ms=self._now_ms,
+            accept_loss=METADATA_KEY in self._accept_loss,
+        )
+
+    def set_strays_aside(self) -> None:
+        """Rename the directories of partitions that nobody has opened. OSError."""
+        for one in self._dirs.all:
+            if one.is_online:
+                _set_strays_aside(one)
+
+    # -- what is written down --------------------------------------------------------------
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down how far every log is durable. Directories that fail are offline after it."""
+        self._on_each(LogDir.checkpoint_recovery_points)
+
+    def checkpoint_start_offsets(self) -> None:
+        """Write down where every log starts; likewise."""
+        self._on_each(LogDir.checkpoint_start_offsets)
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write down the high watermarks; likewise."""
+        self._on_each(lambda logs: logs.checkpoint_high_watermarks(high_watermarks))
+
+    def remove_deleted(self, now_ms: int, delay_ms: int, most: int) -> int:
+        """Remove what partitions deleted `delay_ms` ago have left, up to `most` of them; how many.
+
+        Likewise.
+        """
+        removed: list[int] = []
+        self._on_each(lambda logs: removed.append(logs.remove_deleted(now_ms, delay_ms, most)))
+        return sum(removed)
+
+    def _on_each(self, task: Callable[[LogDir], None]) -> None:
+        for one in self._dirs.all:
+            if one.is_online:
+                try:
+                    with self.descriptors.without_waiting():
+                        task(one.logs)
+                except OSError as error:
+                    if is_shortage(error):  # the next time will do
+                        self.shortages.note(str(error))
+                    else:
+                        self.on_failed(one, str(error))
+
+    def close(
+        self, *, clean: bool, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]
+    ) -> bool:
+        """Close every log and give the directories back; failures are logged.
+
+        Whether nothing is left for the next start to recover, of the directories that work.
+        """
+        is_clean = clean
+        for one in self._dirs.all:
+            if one.log_dir is None:
+                continue
+            try:
+                one.log_dir.close(
+                    clean=clean and one.is_online,
+                    broker_epoch=broker_epoch,
+                    high_watermarks=high_watermarks,
+                )
+            except OSError as error:
+                is_clean = False
+                log.error("the log directory %s was not closed in order: %s", one.path, error)
+        self.descriptors.close()
+        return is_clean
+
+    def close_idle_files(self) -> None:
+        """Close segment files that nothing waits for: file descriptors are short."""
+        for one in self._dirs.all:
+            if one.log_dir is not None:
+                one.log_dir.close_idle_files()
+
+
+class ShortageLog:
+    """Says that file descriptors are short, not more often than every `SHORTAGE_TOLD_EVERY_S`."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._told_at = float("-inf")
+
+    def note(self, what: str) -> None:
+        """Something was not done for want of a file descriptor."""
+        self._count += 1
+        now = time.monotonic()
+        if now - self._told_at >= SHORTAGE_TOLD_EVERY_S:
+            self._told_at = now
+            log.warning(
+                "no file descriptor (ulimit -n) for %d file(s), to be tried again, the last: %s",
+                self._count,
+                what,
+            )
+            self._count = 0
+
+
+def open_storage(config: BrokerConfig, files: FileShares, now_ms: int) -> Storage:
+    """Open the configured directories, formatting new ones. LogError, OSError."""
+    descriptors = Descriptors(files.spare)
+    try:
+        dirs = open_data_dirs(config, OsDisk(descriptors), files.segment_files)
+    except BaseException:
+        descriptors.close()
+        raise
+    return Storage(dirs, descriptors, now_ms, frozenset(config.get("fencepost.accept.loss")))
+
+
+def _report(name: str, opened: PartitionLog) -> None:
+    """Say what recovery found."""
+    report = opened.recovery
+    if report.lost_from_offset is not None:
+        log.warning("%s has lost records from offset %d on", name, report.lost_from_offset)
+    if report.bytes_cut:
+        log.warning(
+            "%s: %d bytes at the end were not whole and sound and are cut off; it ends at %d",
+            name,
+            report.bytes_cut,
+            report.end_offset,
+        )
+    if report.epochs_rebuilt:
+        log.warning("%s: the leader epochs were made anew from the records", name)
+
+
+def _set_strays_aside(data_dir: DataDir) -> None:
+    for topic, index in data_dir.logs.unopened():
+        aside = data_dir.logs.set_aside(topic, index)
+        log.warning("the cluster has no partition %s-%d: set aside as %s", topic, index, aside)
+        data_dir.partitions.discard((topic, index))

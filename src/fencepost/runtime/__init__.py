@@ -1,0 +1,1 @@
+"""Drives machines over ports and files without an event loop, for the broker and the simulator."""

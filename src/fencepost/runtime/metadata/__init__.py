@@ -1,0 +1,1 @@
+"""The metadata log at work: opened, replayed, its snapshots generated and fetched."""

@@ -1,0 +1,251 @@
+"""Opens the metadata log of one directory, with everything in front of it. No asyncio, no config.
+
+What is done, in this order, over nothing but the `LogDir` that is given, so that a simulator does
+it on its own disk: the log is opened and recovered; its snapshots are looked through
+(`log/snapshots/opening.py`); the voters are gathered from the newest snapshot's header and from the
+control batches behind it; `quorum-state` is read; the machine is made; the bootstrap records are
+read for the first active controller.
+
+A directory whose metadata log or `quorum-state` is gone has forgotten what its owner promised: the
+commits it took part in and the votes it gave. A controller does not start with it, because under
+its directory id the others count on those promises; a broker promises nothing and begins anew.
+
+`quorum-state` is written in the data version that belongs to the level of kraft.version in force,
+as Kafka does: 0 names the configured voters, 1 (KIP-853) has the directory that got the vote.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost.log.config import LogConfig
+from fencepost.log.errors import CorruptFileError, DurableDataLostError, LogError
+from fencepost.log.log_dir import LogDir
+from fencepost.log.names import partition_dir
+from fencepost.log.partition_log import PartitionLog
+from fencepost.log.quorum_state import QuorumStateFile, StoredQuorumState
+from fencepost.log.snapshots import BOOTSTRAP_FILE, BOOTSTRAP_ID, SnapshotStore
+from fencepost.log.snapshots.opening import open_snapshots
+from fencepost.machines.quorum import QuorumConfig, QuorumMachine, QuorumState
+from fencepost.machines.quorum.view import SnapshottedLog
+from fencepost.machines.quorum.voter_history import VoterHistory
+from fencepost.machines.quorum.voters import VoterSet
+from fencepost.runtime.metadata.damage import FORGOTTEN, Owner, open_despite_damage
+from fencepost.runtime.metadata.host import METADATA_TOPIC, MetadataHost
+from fencepost.runtime.metadata.replay import missing_batch, snapshot_records
+from fencepost.runtime.metadata.snapshot_generation import SnapshotRules, history_of
+from fencepost.runtime.ports import MachinePorts
+from fencepost.wire.errors import WireError
+from fencepost.wire.message import Message
+from fencepost.wire.records.quorum_state import QuorumStateData, QuorumVoter
+from fencepost.wire.types import Uuid
+
+log = logging.getLogger(__name__)
+
+DYNAMIC_SINCE: Final = 1
+"""The level of kraft.version, and the data version of `quorum-state`, with voters in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataLogSettings:
+    """How a metadata log is kept: its segments, and when snapshots of it are taken."""
+
+    log: LogConfig
+    snapshots: SnapshotRules
+
+
+def open_metadata(
+    ports: MachinePorts,
+    log_dir: LogDir,
+    node_id: int,
+    static: VoterSet,
+    config: QuorumConfig,
+    settings: MetadataLogSettings,
+    *,
+    now_ms: int,
+    draw: Callable[[int], int] = random.randrange,
+    machine_class: type[QuorumMachine] = QuorumMachine,
+    accept_loss: bool = False,
+) -> MetadataHost:
+    """The metadata log of a directory and the quorum machine in front of it. LogError, OSError.
+
+    `static` are the configured voters, empty where they are dynamic. `draw(n)` gives a number in
+    [0, n) for the machine's jitter. `accept_loss` opens a directory that has forgotten its promises
+    all the same, which is safe for a lone voter that can do without what is lost.
+    """
+    may_forget = accept_loss or not config.can_become_voter
+    state_file = QuorumStateFile(log_dir.disk, f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}")
+    log_dir.keep_durable_end(METADATA_TOPIC, 0)
+    if not may_forget:
+        _check_log_is_there(log_dir)
+    metadata_log, store, history = open_despite_damage(
+        lambda: _open_files(log_dir, static, settings.log, now_ms, accept_loss),
+        log_dir,
+        METADATA_TOPIC,
+        Owner(node_id, static, has_promised=not may_forget),
+        state_file,
+    )
+    # A vote that is written into a directory which a power cut may take would be forgotten with it.
+    log_dir.begin_durable_end(metadata_log)
+    stored_state = state_file.read()
+    if stored_state is None and not may_forget:
+        _check_nothing_was_promised(state_file, metadata_log, store)
+    machine = machine_class(
+        node_id,
+        history,
+        SnapshottedLog(metadata_log, store),
+        quorum_state_of(stored_state, keeps_promise=not accept_loss),
+        config,
+    )
+
+    def write_state(state: QuorumState) -> None:
+        state_file.write(stored_quorum_state(state, machine.voters, machine.kraft_version))
+
+    return MetadataHost(
+        ports,
+        metadata_log,
+        store,
+        machine,
+        write_state,
+        write_starts=log_dir.checkpoint_start_offsets,
+        rules=settings.snapshots,
+        bootstrap_records=read_bootstrap(log_dir, store),
+        draw=draw,
+    )
+
+
+def _open_files(
+    log_dir: LogDir, static: VoterSet, config: LogConfig, now_ms: int, accept_loss: bool
+) -> tuple[PartitionLog, SnapshotStore, VoterHistory]:
+    """The log, durable to its end, its snapshots, and the voters that they tell of.
+
+    DurableDataLostError for damage that must be cut off, other LogError, OSError.
+    """
+    what = METADATA_TOPIC, 0, Uuid.METADATA_TOPIC_ID, config
+    opened = log_dir.create(*what, now_ms=now_ms, accept_loss=accept_loss, is_gapless=True)
+    store = open_snapshots(opened)
+    if opened.recovery_point < opened.end_offset:
+        opened.flush()
+    return opened, store, read_history(static, opened, store)
+
+
+def _check_log_is_there(log_dir: LogDir) -> None:
+    """Refuse to make the log anew where there was one. CorruptFileError."""
+    directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
+    if log_dir.was_there(METADATA_TOPIC, 0) and not log_dir.disk.exists(directory):
+        offset = log_dir.known_offset(METADATA_TOPIC, 0)
+        reason = f"is gone, and had been written up to offset {offset}"
+        raise CorruptFileError(directory, f"{reason}; {FORGOTTEN}")
+    topic_id = log_dir.topic_id_on_disk(METADATA_TOPIC, 0)
+    if topic_id not in (None, Uuid.METADATA_TOPIC_ID):
+        reason = f"belongs to topic id {topic_id}, which is not the metadata log's"
+        raise CorruptFileError(directory, f"{reason}; {FORGOTTEN}")
+
+
+def _check_nothing_was_promised(
+    state_file: QuorumStateFile, metadata_log: PartitionLog, store: SnapshotStore
+) -> None:
+    """Refuse a log with records whose `quorum-state` is gone. CorruptFileError.
+
+    A directory that is just formatted has neither, but for the bootstrap snapshot.
+    """
+    latest = store.latest()
+    offset = max(metadata_log.end_offset, 0 if latest is None else latest.end_offset)
+    if offset > 0:
+        reason = f"is gone, and the log beside it reaches offset {offset}"
+        raise CorruptFileError(state_file.path, f"{reason}; {FORGOTTEN}")
+
+
+def read_history(
+    static: VoterSet, metadata_log: PartitionLog, store: SnapshotStore
+) -> VoterHistory:
+    """The voters along the log: what the newest snapshot says, and the log behind it.
+
+    Raises DurableDataLostError for damage that leaves no place for a good copy, LogError for voter
+    sets that cannot follow each other.
+    """
+    latest = store.latest()
+    start_offset = metadata_log.start_offset
+    history = VoterHistory(static)
+    if latest is not None:
+        header = store.header(latest)
+        assert header is not None, "the newest snapshot is in place"
+        history = history_of(static, latest, header)
+        start_offset = max(start_offset, latest.end_offset)
+    next_offset = start_offset
+    try:
+        for header_, batch in metadata_log.read_all_batches(start_offset, metadata_log.end_offset):
+            if header_.base_offset > next_offset:
+                raise missing_batch(metadata_log, next_offset, header_)
+            if header_.is_control:
+                history.take_batch(header_.base_offset, batch)
+            next_offset = header_.next_offset
+    except CorruptFileError as error:
+        damaged_at = metadata_log.first_damaged(next_offset)
+        if damaged_at is not None and not metadata_log.is_framed(damaged_at):
+            raise DurableDataLostError(
+                error.path, error.reason, error.position, sound_end=damaged_at
+            ) from error
+        # A good copy will fit: whoever applies it meets it again, and has it mended.
+        log.error("the voters behind the damage are not known: %s", error)
+    except ValueError as error:
+        raise LogError(f"{metadata_log.directory}: {error}") from None
+    return history
+
+
+def read_bootstrap(log_dir: LogDir, store: SnapshotStore) -> Sequence[Message]:
+    """The records that `fencepost format`, or Kafka's tool, has left for the first controller.
+
+    They stand in the bootstrap snapshot (KIP-1170), before Kafka 4.4 in `bootstrap.checkpoint` next
+    to `meta.properties`. None if there are none. Raises LogError, OSError.
+    """
+    paths = [store.path(BOOTSTRAP_ID)] if BOOTSTRAP_ID in store.ids() else []
+    paths.append(f"{log_dir.path}/{BOOTSTRAP_FILE}")
+    for path in paths:
+        try:
+            file = log_dir.disk.open(path)
+        except FileNotFoundError:
+            continue
+        try:
+            records = list(snapshot_records(file, path))
+        except WireError as error:
+            raise CorruptFileError(path, str(error)) from None
+        finally:
+            file.close()
+        if records:
+            return records
+    return ()
+
+
+def quorum_state_of(stored: StoredQuorumState | None, *, keeps_promise: bool = True) -> QuorumState:
+    """The machine's state from what the file says; nothing stored is the beginning.
+
+    Without `keeps_promise` it is forgotten that the log has lost anything.
+    """
+    if stored is None:
+        return QuorumState()
+    return QuorumState(
+        epoch=max(stored.state.leader_epoch, 0),
+        leader_id=stored.state.leader_id,
+        voted_id=stored.state.voted_id,
+        voted_directory_id=stored.state.voted_directory_id,
+        promised=stored.promised if keeps_promise else (0, 0),
+    )
+
+
+def stored_quorum_state(
+    state: QuorumState, voters: Sequence[int], kraft_version: int
+) -> StoredQuorumState:
+    """What the file says of the machine's state at this level of kraft.version."""
+    stored = QuorumStateData(
+        leader_epoch=state.epoch, leader_id=state.leader_id, voted_id=state.voted_id
+    )
+    if kraft_version >= DYNAMIC_SINCE:
+        stored.voted_directory_id = state.voted_directory_id
+    else:
+        stored.current_voters = [QuorumVoter(voter_id=voter) for voter in voters]
+    return StoredQuorumState(stored, min(kraft_version, DYNAMIC_SINCE), state.promised)
