@@ -18,7 +18,6 @@ from fencepost.machines.partition import (
     FetchedOutOfRange,
     Partition,
 )
-from fencepost.machines.partition.following import truncation_target
 
 from .fakes import World, batch
 
@@ -46,31 +45,6 @@ def follower(*stored: tuple[int, int, int]) -> tuple[World, Partition]:
 
 
 LOG = ((0, 1, 10), (10, 3, 5), (15, 4, 5))  # epoch 1: 0-9, 3: 10-14, 4: 15-19
-
-
-@pytest.mark.parametrize(
-    ("epoch", "end_offset", "target"),
-    [
-        (4, -1, 7),  # no end offset: the high watermark
-        (-1, 12, 12),  # no epoch
-        (-1, 99, 20),
-        (4, 18, 18),  # an epoch we have
-        (3, 12, 12),
-        (3, 99, 15),
-        (1, 10, 10),
-        (2, 12, 10),  # one we lack: the end of the largest below
-        (0, 4, 0),  # older than all of ours
-        (6, 17, 17),  # newer than all of ours
-    ],
-)
-def test_where_to_cut(epoch: int, end_offset: int, target: int) -> None:
-    world, _ = follower(*LOG)
-    assert truncation_target(world.logs["t"], epoch, end_offset, 7) == target
-
-
-def test_an_empty_log_without_epochs_is_cut_at_the_leaders_end() -> None:
-    world, _ = follower()
-    assert truncation_target(world.logs["t"], 3, 5, 0) == 0
 
 
 def test_batches_behind_the_end_are_appended_and_the_high_watermark_follows() -> None:

@@ -126,8 +126,8 @@ def test_a_follower_never_cuts_what_is_committed() -> None:
     assert bench.machine.role is Role.FAILED and bench.machine.end_offset == 2
 
 
-@pytest.mark.parametrize("diverging", [(4, 2), (4, 7), (5, 9)])
-def test_a_divergence_behind_the_end_is_none(diverging: tuple[int, int]) -> None:
+@pytest.mark.parametrize("diverging", [(4, 2), (4, 7), (5, 9), (4, -1)])
+def test_a_divergence_that_cannot_be_ends_the_node(diverging: tuple[int, int]) -> None:
     bench = follower()
     bench.step(leader_says(bench, diverging=diverging))
     assert bench.machine.role is Role.FAILED

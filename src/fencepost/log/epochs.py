@@ -5,7 +5,7 @@ Theory of operation
 A log is a sequence of stretches, each written under one leader epoch. The cache keeps the
 fenceposts: (epoch, start offset) pairs, strictly increasing in both. From them follows the answer
 to the one question by which diverged replicas find where they part (KIP-101, KIP-279): "where does
-the stretch of epoch e end in your log?"
+the stretch of epoch e end in your log?" What leader and follower make of it is in `divergence`.
 
 A leader assigns (its epoch, its end offset) when it becomes leader, before it appends anything,
 also to an empty log. A follower assigns from the batches it appends. An epoch in which nothing was
@@ -47,6 +47,16 @@ class EpochEntry(NamedTuple):
 
     epoch: int
     start_offset: int
+
+
+class EpochEndOffset(NamedTuple):
+    """Where an epoch ends in a log; (-1, -1) where that cannot be said."""
+
+    epoch: int
+    end_offset: int
+
+
+UNDEFINED_END: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 
 class LeaderEpochCache:
@@ -141,7 +151,7 @@ class LeaderEpochCache:
         """The first entry."""
         return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Where the stretch of `epoch` ends: (largest known epoch <= `epoch`, its end offset).
 
         | `epoch`                       | answer                                        |
@@ -154,11 +164,11 @@ class LeaderEpochCache:
         """
         epochs = self._epochs
         if epoch == UNDEFINED_EPOCH or not epochs or epoch > epochs[-1]:
-            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+            return UNDEFINED_END
         if epoch == epochs[-1]:
-            return epoch, log_end_offset
+            return EpochEndOffset(epoch, log_end_offset)
         above = bisect_right(epochs, epoch)
-        return (epochs[above - 1] if above else epoch), self._starts[above]
+        return EpochEndOffset(epochs[above - 1] if above else epoch, self._starts[above])
 
     def epoch_at(self, offset: int) -> int | None:
         """The epoch under which the record at `offset` was (or would be) written, if known."""

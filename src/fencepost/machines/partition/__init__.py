@@ -3,6 +3,7 @@
 `Partition` is the machine; `inputs` has what it is told and what it answers.
 """
 
+from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.partition.inputs import (
     CONTROLLER,
     NOT_LISTED,
@@ -14,7 +15,6 @@ from fencepost.machines.partition.inputs import (
     ClockSet,
     ConfigChanged,
     Diverged,
-    EpochEndOffset,
     FetchBounds,
     Fetched,
     FetchedOutOfRange,

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from fencepost.batch.header import BatchHeader
+from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.effects import Buffer
 from fencepost.wire.errors import ErrorCode
 
@@ -188,13 +189,6 @@ class AlterPartition(NamedTuple):
     partition_epoch: int
     new_isr: tuple[ReplicaInSync, ...]
     recovery_state: RecoveryState
-
-
-class EpochEndOffset(NamedTuple):
-    """Where an epoch ends in a log; (-1, -1) where that cannot be said."""
-
-    epoch: int
-    end_offset: int
 
 
 class FetchBounds(NamedTuple):

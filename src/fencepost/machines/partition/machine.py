@@ -36,6 +36,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from fencepost.log.divergence import truncation_target
+from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.effects import (
     Append,
     DiskFailed,
@@ -49,7 +51,7 @@ from fencepost.machines.effects import (
     TimerFired,
     Truncate,
 )
-from fencepost.machines.partition.following import appendable, truncation_target
+from fencepost.machines.partition.following import appendable
 from fencepost.machines.partition.inputs import (
     CONTROLLER,
     AlterPartition,
@@ -421,8 +423,10 @@ class Partition(PartitionQueries):
     def _step_diverged(self, answer: Diverged, now_ms: int) -> list[Effect]:
         if self._reign is not None or answer.leader_epoch != self.leader_epoch:
             return []
-        target = truncation_target(self._log, answer.epoch, answer.end_offset, self.high_watermark)
-        return self._truncate(max(target, self._log.start_offset), start_over=False)
+        log = self._log
+        told = EpochEndOffset(answer.epoch, answer.end_offset)
+        target = truncation_target(log.epochs, told, log.end_offset, self.high_watermark)
+        return self._truncate(max(target, log.start_offset), start_over=False)
 
     def _step_out_of_range(self, answer: FetchedOutOfRange, now_ms: int) -> list[Effect]:
         if self._reign is not None or answer.leader_epoch != self.leader_epoch:

@@ -25,12 +25,12 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from fencepost.log.epochs import UNDEFINED_EPOCH, LeaderEpochCache
+from fencepost.log.divergence import find_divergence
+from fencepost.log.epochs import UNDEFINED_EPOCH, EpochEndOffset, LeaderEpochCache
 from fencepost.log.producers import ProducerStates
 from fencepost.machines.partition.inputs import (
     ANY_BROKER_EPOCH,
     NOT_LISTED,
-    EpochEndOffset,
     FetchBounds,
     Isolation,
     ListedOffset,
@@ -151,11 +151,11 @@ class PartitionQueries:
         else:
             upper_bound = stable if isolation == Isolation.READ_COMMITTED else high_watermark
         if last_fetched_epoch != UNDEFINED_EPOCH:
-            epoch, epoch_end = log.epochs.end_offset_for(last_fetched_epoch, end)
-            if epoch == UNDEFINED_EPOCH or fetch_offset < start:
-                return ErrorCode.OFFSET_OUT_OF_RANGE
-            if epoch < last_fetched_epoch or epoch_end < fetch_offset:
-                diverging = EpochEndOffset(epoch, epoch_end)
+            log_end = EpochEndOffset(UNDEFINED_EPOCH, end)
+            diverging = find_divergence(log.epochs, last_fetched_epoch, fetch_offset, log_end)
+            if diverging is not None and fetch_offset >= start:
+                if diverging.epoch == UNDEFINED_EPOCH:
+                    return ErrorCode.OFFSET_OUT_OF_RANGE
                 return FetchBounds(upper_bound, high_watermark, stable, start, end, diverging)
         if not start <= fetch_offset <= end:
             return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -172,7 +172,7 @@ class PartitionQueries:
         refused = self._check_asker(current_leader_epoch, leader_only)
         if refused is not None:
             return refused
-        return EpochEndOffset(*self._log.epochs.end_offset_for(epoch, self._log.end_offset))
+        return self._log.epochs.end_offset_for(epoch, self._log.end_offset)
 
     def list_offset(
         self,

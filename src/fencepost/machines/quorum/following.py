@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader, check_crc, iter_headers
+from fencepost.log.divergence import truncation_target
+from fencepost.log.epochs import EpochEndOffset
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import Buffer
 from fencepost.machines.probes import probe
@@ -284,11 +286,11 @@ class Following(Snapshots):
 
     def _cut_to(self, epoch: int, end_offset: int) -> None:
         """Truncate to where the logs part, by the leader's word and by our own epochs."""
-        local_epoch, local_end = self._log.epochs.end_offset_for(epoch, self._end_offset)
-        if local_epoch < 0:
-            local_end = self._end_offset
-        target = min(local_end, end_offset) if local_epoch in (epoch, -1) else local_end
-        if target >= self._end_offset:
+        told = EpochEndOffset(epoch, end_offset)
+        target = truncation_target(self._log.epochs, told, self._end_offset, self._high_watermark)
+        if end_offset < 0:
+            self.become_failed(f"the leader sees a divergence in epoch {epoch}, and not where")
+        elif target >= self._end_offset:
             self.become_failed(f"the leader sees a divergence at {end_offset}, past our log's end")
         elif target < self._high_watermark:
             self.become_failed(

@@ -29,6 +29,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Final, NamedTuple
 
+from fencepost.log.divergence import find_divergence
+from fencepost.log.epochs import EpochEndOffset
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotId
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
@@ -162,26 +164,16 @@ class Serving(Transitions):
             or asked.last_fetched_epoch < earliest.epoch
         )
 
-    def _divergence(self, asked: fetch.FetchPartition) -> tuple[int, int] | None:
-        """(epoch, end offset) where the reader's log leaves ours, or None if it does not (row f).
-
-        Where the reader's epoch is older than any in our log, ours begins with a snapshot, and
-        that one's epoch is the answer.
-        """
-        epochs = self._log.epochs
-        epoch, end_offset = epochs.end_offset_for(asked.last_fetched_epoch, self._end_offset)
-        if epoch < 0:
-            epoch, end_offset = self._log_end
+    def _divergence(self, asked: fetch.FetchPartition) -> EpochEndOffset | None:
+        """Where the reader's log leaves ours, or None if it does not (row f)."""
         earliest = self._log.snapshots.earliest()
-        if (
-            earliest is not None
-            and epoch == asked.last_fetched_epoch
-            and end_offset == earliest.end_offset
-        ):
-            epoch = earliest.epoch
-        if epoch != asked.last_fetched_epoch or end_offset < asked.fetch_offset:
-            return epoch, end_offset
-        return None
+        return find_divergence(
+            self._log.epochs,
+            asked.last_fetched_epoch,
+            asked.fetch_offset,
+            EpochEndOffset(*self._log_end),
+            None if earliest is None else EpochEndOffset(earliest.epoch, earliest.end_offset),
+        )
 
     # -- whether to answer now -----------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from fencepost.log.epochs import EpochEndOffset
 from fencepost.log.snapshots import SnapshotId
 
 
@@ -24,7 +25,7 @@ class EpochView(Protocol):
         """The epoch of the record at `offset`, or None if the log does not know."""
         ...
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """The largest epoch not above `epoch` and where it ends; (-1, -1) if that is unknown."""
         ...
 
