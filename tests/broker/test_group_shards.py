@@ -137,9 +137,9 @@ def too_few_in_sync(running: RunningNode, shard: GroupShard) -> Iterator[None]:
     """The partition machine refuses every batch with NOT_ENOUGH_REPLICAS."""
 
     def set_isr(*members: int) -> None:
-        reign = shard.hosted.machine._reign
-        assert reign is not None
-        reign.isr = frozenset(members)
+        leader = shard.hosted.machine._leader_state
+        assert leader is not None
+        leader.isr = frozenset(members)
 
     running.call(set_isr)
     yield

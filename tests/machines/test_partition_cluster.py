@@ -5,7 +5,7 @@ what was not flushed when their broker crashes. Checked after every step: what w
 acks=all is in the log of every leader to come (I12, I13), what was acknowledged with acks=1 is on
 its leader's disk, what a consumer saw stays (I19, I20),
 logs that have the same epoch at an offset agree up to there (I03), high watermarks never fall
-within a reign (I06) and never pass what is durable on the in-sync set (I17).
+within a leader epoch (I06) and never pass what is durable on the in-sync set (I17).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Replicas(RuleBasedStateMachine):
         self.tokens: dict[int, bytes] = {}
         self.of_acks_one: set[int] = set()
         self.last_token = 0
-        self.reigns: dict[tuple[int, int], int] = {}
+        self.high_watermarks: dict[tuple[int, int], int] = {}
         self.incarnation = dict.fromkeys(BROKERS, 0)
         for broker in BROKERS:
             self.start(broker, MemoryLog())
@@ -146,7 +146,7 @@ class Replicas(RuleBasedStateMachine):
     def tell(self, broker: int) -> None:
         controller = self.controller
         if broker == controller.leader:
-            order: Any = BecomeLeader(
+            metadata: Any = BecomeLeader(
                 controller.leader_epoch,
                 controller.partition_epoch,
                 BROKERS,
@@ -154,14 +154,14 @@ class Replicas(RuleBasedStateMachine):
                 controller.eligible(),
             )
         else:
-            order = BecomeFollower(
+            metadata = BecomeFollower(
                 controller.leader,
                 controller.leader_epoch,
                 controller.partition_epoch,
                 BROKERS,
                 controller.isr,
             )
-        self.feed(broker, order)
+        self.feed(broker, metadata)
         self.feed(broker, BrokersChanged(controller.eligible()))
 
     def tell_all(self) -> None:
@@ -319,9 +319,9 @@ class Replicas(RuleBasedStateMachine):
             if not machine.is_leader:
                 continue
             assert machine.high_watermark <= log.durable_offset
-            reign = (broker * 1_000 + self.incarnation[broker], machine.leader_epoch)
-            assert machine.high_watermark >= self.reigns.get(reign, 0)
-            self.reigns[reign] = machine.high_watermark
+            epoch = (broker * 1_000 + self.incarnation[broker], machine.leader_epoch)
+            assert machine.high_watermark >= self.high_watermarks.get(epoch, 0)
+            self.high_watermarks[epoch] = machine.high_watermark
             for header, data in log.read(0, machine.high_watermark):
                 assert self.seen.setdefault(header.base_offset, data[61:]) == data[61:]
 

@@ -63,7 +63,7 @@ def test_a_follower_of_another_epoch_proves_nothing() -> None:
     assert leader.machine.high_watermark == 1
 
 
-def test_positions_of_an_earlier_reign_are_forgotten() -> None:
+def test_positions_of_an_earlier_leader_epoch_are_forgotten() -> None:
     leader = Leader((1, 2))
     leader.produce(count=5)
     leader.flush()
@@ -379,7 +379,7 @@ def test_a_lost_request_is_asked_again() -> None:
         AlterPartitionAnswered(0, 1, 0, (1, 2)),
     ],
 )
-def test_answers_of_another_reign_or_of_the_past_are_ignored(
+def test_answers_of_another_leader_epoch_or_of_the_past_are_ignored(
     answer: AlterPartitionAnswered,
 ) -> None:
     leader = Leader((1, 2), isr=(1,))

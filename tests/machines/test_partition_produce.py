@@ -262,7 +262,7 @@ def test_a_former_leader_that_is_cut_acknowledges_nothing_of_what_it_had() -> No
     assert leader.answer(again) == ProduceResult(ErrorCode.NONE, 1, -1, 0)
 
 
-def test_an_order_without_a_leader_ends_the_leadership_within_its_epoch() -> None:
+def test_metadata_without_a_leader_end_the_leadership_within_its_epoch() -> None:
     """So a partition that is to be deleted answers who waits."""
     leader = Leader((1, 2))
     leader.lead(1, 2, (1, 2), (1,))
@@ -275,7 +275,7 @@ def test_an_order_without_a_leader_ends_the_leadership_within_its_epoch() -> Non
     assert (KEY, "alter-partition") not in leader.world.timers
 
 
-def test_orders_of_an_older_epoch_change_nothing() -> None:
+def test_metadata_of_an_older_leader_epoch_change_nothing() -> None:
     leader = Leader()
     leader.lead(5, 5, (1,), (1,))
     leader.feed(BecomeFollower(2, 4, 4, (1, 2), (2,)))
@@ -487,7 +487,7 @@ def test_a_failed_flush_fails_who_waits_for_it_and_answers_nobody_twice() -> Non
     assert not leader.machine.is_leader and leader.machine.is_offline
 
 
-def test_an_offline_replica_answers_nothing_and_follows_no_orders() -> None:
+def test_an_offline_replica_answers_nothing_and_follows_no_metadata() -> None:
     leader = Leader()
     leader.world.driver.disk_failed(KEY, "EIO")
     leader.lead(9, 9, (1,), (1,))

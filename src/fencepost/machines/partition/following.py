@@ -15,9 +15,9 @@ def appendable(log: LogView, answer: Fetched) -> list[Buffer]:
     """The batches of `answer` that continue the log: all up to the first that does not fit.
 
     An answer to another fetch than our last one (late, doubled) has nothing for us. A batch of an
-    epoch newer than that of the fetch belongs to a reign whose start we have not agreed on yet
-    (KAFKA-18723), and epochs never go down along a log. Messages of formats v0 and v1 have none,
-    and stand in front of the first that has.
+    epoch newer than that of the fetch belongs to a leader epoch whose start we have not agreed
+    on yet (KAFKA-18723), and epochs never go down along a log. Messages of formats v0 and v1 have
+    none, and stand in front of the first that has.
     """
     if answer.fetch_offset != log.end_offset:
         return []

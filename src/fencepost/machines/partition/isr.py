@@ -19,7 +19,7 @@ A follower's position is the offset it asks for under the current epoch: it asks
 behind its durable end. It is *caught up* while it asked, no longer than
 `replica.lag.time.max.ms` ago, for the leader's end offset of that moment.
 
-Nothing here talks to anybody: `LeaderState` is a value of a leader's reign, thrown away with it.
+Nothing here talks to anybody: `LeaderState` belongs to one leader epoch and goes with it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class FollowerState:
 
 
 class LeaderState:
-    """One reign: from becoming leader of an epoch to losing it."""
+    """What a leader knows in one leader epoch, from becoming leader to leading no longer."""
 
     __slots__ = (
         "_eligible",
@@ -98,27 +98,27 @@ class LeaderState:
     )
 
     def __init__(
-        self, local_id: int, order: BecomeLeader, epoch_start_offset: int, now_ms: int
+        self, local_id: int, metadata: BecomeLeader, epoch_start_offset: int, now_ms: int
     ) -> None:
         self._local_id = local_id
-        self.leader_epoch = order.leader_epoch
+        self.leader_epoch = metadata.leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.followers: dict[int, FollowerState] = {}
         self.pending: AlterPartition | None = None
-        self.follow(order, now_ms)
+        self.follow(metadata, now_ms)
 
-    def follow(self, order: BecomeLeader, now_ms: int) -> None:
+    def follow(self, metadata: BecomeLeader, now_ms: int) -> None:
         """Take over the controller's assignment and in-sync set."""
-        self.partition_epoch = order.partition_epoch
-        self.recovery_state = order.recovery_state
-        self.replicas = order.replicas
-        self.isr = frozenset(order.isr)
+        self.partition_epoch = metadata.partition_epoch
+        self.recovery_state = metadata.recovery_state
+        self.replicas = metadata.replicas
+        self.isr = frozenset(metadata.isr)
         self.pending = None
-        self._eligible = order.eligible
+        self._eligible = metadata.eligible
         self.followers = {
             broker_id: self.followers.get(broker_id)
             or FollowerState(now_ms if broker_id in self.isr else -(1 << 62))
-            for broker_id in order.replicas
+            for broker_id in metadata.replicas
             if broker_id != self._local_id
         }
 

@@ -15,12 +15,12 @@ in-sync replica has it on stable storage; acks=1 is answered when the leader has
 replicas both are one, so what is acknowledged may be read. Kafka counts the page cache; a shell
 that wants that feeds `Persisted` at once. acks=0 is done when the batch is in the log.
 
-Invariants, kept by assertions: the high watermark never falls during a reign, lies within the log,
-and never above our own durable end while we lead; an order of an older leader epoch changes
+Invariants, kept by assertions: the high watermark never falls within a leader epoch, lies within
+the log, and never above our own durable end while we lead; metadata of an older leader epoch change
 nothing; a new leader notes (its epoch, the log's end) in the epoch cache before it takes a batch
 (KAFKA-7415), so that every stretch of the log has a name even if nothing was written under it.
 
-A leader that loses its reign answers whoever waits with NOT_LEADER_OR_FOLLOWER; one whose in-sync
+A leader that leads no longer answers whoever waits with NOT_LEADER_OR_FOLLOWER; one whose in-sync
 set falls below the minimum answers NOT_ENOUGH_REPLICAS_AFTER_APPEND at once to acks=all (Kafka lets
 those requests run into their timeouts, since the high watermark stands still). A failed disk ends
 everything: whoever waits hears KAFKA_STORAGE_ERROR, and so does everybody after them.
@@ -153,8 +153,8 @@ class Partition(PartitionQueries):
 
     def _step_produce(self, produce: Produce, now_ms: int) -> list[Effect]:
         batch, header, acks, token, _ = produce
-        reign = self._reign
-        if reign is None or self._offline is not None:
+        leader = self._leader_state
+        if leader is None or self._offline is not None:
             error = (
                 ErrorCode.NOT_LEADER_OR_FOLLOWER
                 if self._offline is None
@@ -162,7 +162,7 @@ class Partition(PartitionQueries):
             )
             return [Reply(token, ProduceResult(error))]
         if acks == ALL_IN_SYNC:
-            if reign.is_under_min_isr(self.config):
+            if leader.is_under_min_isr(self.config):
                 return [Reply(token, ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS))]
         elif acks not in (0, 1):
             return [Reply(token, ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS))]
@@ -226,11 +226,11 @@ class Partition(PartitionQueries):
 
     def _maybe_advance(self, effects: list[Effect], now_ms: int) -> None:
         """Move the high watermark to where everybody in sync is, and answer who waited for it."""
-        reign = self._reign
-        if reign is None:
+        leader = self._leader_state
+        if leader is None:
             return
         log_end = self._log.end_offset
-        least = reign.least_position(self.durable_offset, log_end, self.config, now_ms)
+        least = leader.least_position(self.durable_offset, log_end, self.config, now_ms)
         if least is None or least <= self.high_watermark:
             return
         assert least <= self.durable_offset <= log_end, (least, self.durable_offset, log_end)
@@ -244,16 +244,16 @@ class Partition(PartitionQueries):
     # Leading: the in-sync set
 
     def _step_follower_fetched(self, fetch: FollowerFetched, now_ms: int) -> list[Effect]:
-        reign = self._reign
-        if reign is None or fetch.leader_epoch not in (-1, self.leader_epoch):
+        leader = self._leader_state
+        if leader is None or fetch.leader_epoch not in (-1, self.leader_epoch):
             return []
-        follower = reign.followers.get(fetch.replica_id)
+        follower = leader.followers.get(fetch.replica_id)
         log_end = self._log.end_offset
         if follower is None or fetch.fetch_offset > log_end:
             return []
         follower.fetched(fetch.fetch_offset, fetch.broker_epoch, log_end, now_ms)
         effects: list[Effect] = []
-        self._ask(reign.propose_expansion(fetch.replica_id, self.high_watermark), effects, now_ms)
+        self._ask(leader.propose_expansion(fetch.replica_id, self.high_watermark), effects, now_ms)
         self._maybe_advance(effects, now_ms)
         return effects
 
@@ -266,21 +266,21 @@ class Partition(PartitionQueries):
     def _step_alter_partition_answered(
         self, answer: AlterPartitionAnswered, now_ms: int
     ) -> list[Effect]:
-        reign = self._reign
-        if reign is None or reign.pending is None:
+        leader = self._leader_state
+        if leader is None or leader.pending is None:
             return []
         effects: list[Effect] = []
         if answer.error_code == ErrorCode.NONE:
-            # Another epoch's answer says nothing about this reign; metadata will.
+            # Another epoch's answer says nothing about this one; metadata will.
             if answer.leader_epoch != self.leader_epoch or (
-                answer.partition_epoch < reign.partition_epoch
+                answer.partition_epoch < leader.partition_epoch
             ):
                 return []
-            reign.commit(answer.isr, answer.partition_epoch)
+            leader.commit(answer.isr, answer.partition_epoch)
             effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
             self._in_sync_set_changed(effects, now_ms)
         elif answer.error_code in _TRY_AGAIN_LATER:
-            reign.pending = None
+            leader.pending = None
             effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
             self._maybe_advance(effects, now_ms)
         elif answer.error_code in _WAIT_FOR_METADATA:
@@ -288,8 +288,8 @@ class Partition(PartitionQueries):
         return effects  # anything else passes: the timer asks again
 
     def _in_sync_set_changed(self, effects: list[Effect], now_ms: int) -> None:
-        assert self._reign is not None
-        if self._reign.is_under_min_isr(self.config):
+        assert self._leader_state is not None
+        if self._leader_state.is_under_min_isr(self.config):
             self._waiting.refuse_all(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, effects)
         else:
             self._maybe_advance(effects, now_ms)
@@ -297,7 +297,8 @@ class Partition(PartitionQueries):
 
     def _maybe_watch_followers(self, effects: list[Effect], now_ms: int) -> None:
         """Followers are looked after at half the time they may lag, while there are any in sync."""
-        if self._reign is not None and len(self._reign.isr) > 1 and not self._isr_timer_armed:
+        leader = self._leader_state
+        if leader is not None and len(leader.isr) > 1 and not self._isr_timer_armed:
             self._isr_timer_armed = True
             interval_ms = max(self.config.replica_lag_time_max_ms // 2, 1)
             effects.append(SetTimer(ISR_TIMER, now_ms + interval_ms))
@@ -307,26 +308,26 @@ class Partition(PartitionQueries):
         if fired.name == PRODUCE_TIMER:
             self._waiting.expire(now_ms, effects)
             return effects
-        reign = self._reign
+        leader = self._leader_state
         if fired.name == ISR_TIMER:
             self._isr_timer_armed = False
-            if reign is not None:
-                shrink = reign.propose_shrink(self._log.end_offset, self.config, now_ms)
+            if leader is not None:
+                shrink = leader.propose_shrink(self._log.end_offset, self.config, now_ms)
                 self._ask(shrink, effects, now_ms)
                 # A replica that fell behind before it was added is not waited for any more.
                 self._maybe_advance(effects, now_ms)
                 self._maybe_watch_followers(effects, now_ms)
-        elif fired.name == ALTER_PARTITION_TIMER and reign is not None:
-            self._ask(reign.pending, effects, now_ms)
+        elif fired.name == ALTER_PARTITION_TIMER and leader is not None:
+            self._ask(leader.pending, effects, now_ms)
         return effects
 
     def _step_clock_set(self, clock: ClockSet, now_ms: int) -> list[Effect]:
         """Whoever waits has as long left as before, and followers have been silent as long."""
         effects: list[Effect] = []
         self._waiting.clock_set(clock.by_ms, effects)
-        if self._reign is not None:
-            self._reign.clock_set(clock.by_ms)
-            if self._reign.pending is not None:
+        if self._leader_state is not None:
+            self._leader_state.clock_set(clock.by_ms)
+            if self._leader_state.pending is not None:
                 retry_ms = now_ms + self.config.alter_partition_retry_ms
                 effects.append(SetTimer(ALTER_PARTITION_TIMER, retry_ms))
         if self._isr_timer_armed:
@@ -336,58 +337,58 @@ class Partition(PartitionQueries):
 
     def _step_brokers_changed(self, change: BrokersChanged, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        if self._reign is not None:
-            self._reign.brokers_changed(change.eligible)
+        if self._leader_state is not None:
+            self._leader_state.brokers_changed(change.eligible)
             self._maybe_advance(effects, now_ms)
         return effects
 
     def _step_config_changed(self, change: ConfigChanged, now_ms: int) -> list[Effect]:
         self.config = change.config
         effects: list[Effect] = []
-        if self._reign is not None:
+        if self._leader_state is not None:
             self._in_sync_set_changed(effects, now_ms)
         return effects
 
     # Roles
 
-    def _step_become_leader(self, order: BecomeLeader, now_ms: int) -> list[Effect]:
-        if order.leader_epoch < self.leader_epoch:
+    def _step_become_leader(self, metadata: BecomeLeader, now_ms: int) -> list[Effect]:
+        if metadata.leader_epoch < self.leader_epoch:
             return []
-        assert self._local_id in order.replicas, (self._local_id, order.replicas)
+        assert self._local_id in metadata.replicas, (self._local_id, metadata.replicas)
         effects: list[Effect] = []
-        if self._reign is not None and order.leader_epoch == self.leader_epoch:
-            if order.partition_epoch > self._reign.partition_epoch:
-                self._reign.follow(order, now_ms)
+        if self._leader_state is not None and metadata.leader_epoch == self.leader_epoch:
+            if metadata.partition_epoch > self._leader_state.partition_epoch:
+                self._leader_state.follow(metadata, now_ms)
                 effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
-                self._ask(self._reign.propose_recovered(), effects, now_ms)
+                self._ask(self._leader_state.propose_recovered(), effects, now_ms)
                 self._in_sync_set_changed(effects, now_ms)
             return effects
-        if self._reign is not None:
-            self._end_reign(effects)
+        if self._leader_state is not None:
+            self._stop_leading(effects)
         epoch_start_offset = self._log.end_offset
-        self._log.epochs.assign(order.leader_epoch, epoch_start_offset)
-        self.leader_epoch = order.leader_epoch
+        self._log.epochs.assign(metadata.leader_epoch, epoch_start_offset)
+        self.leader_epoch = metadata.leader_epoch
         self.leader_id = self._local_id
-        self._reign = LeaderState(self._local_id, order, epoch_start_offset, now_ms)
-        self._ask(self._reign.propose_recovered(), effects, now_ms)
+        self._leader_state = LeaderState(self._local_id, metadata, epoch_start_offset, now_ms)
+        self._ask(self._leader_state.propose_recovered(), effects, now_ms)
         self._in_sync_set_changed(effects, now_ms)
         return effects
 
-    def _step_become_follower(self, order: BecomeFollower, now_ms: int) -> list[Effect]:
-        if order.leader_epoch < self.leader_epoch:
+    def _step_become_follower(self, metadata: BecomeFollower, now_ms: int) -> list[Effect]:
+        if metadata.leader_epoch < self.leader_epoch:
             return []
-        assert order.leader_id != self._local_id
+        assert metadata.leader_id != self._local_id
         effects: list[Effect] = []
-        if self._reign is not None:
+        if self._leader_state is not None:
             # The controller changes the leader with the epoch, never within one.
-            assert order.leader_epoch > self.leader_epoch or order.leader_id < 0, order
-            self._end_reign(effects)
-        self.leader_epoch = order.leader_epoch
-        self.leader_id = order.leader_id
+            assert metadata.leader_epoch > self.leader_epoch or metadata.leader_id < 0, metadata
+            self._stop_leading(effects)
+        self.leader_epoch = metadata.leader_epoch
+        self.leader_id = metadata.leader_id
         return effects
 
-    def _end_reign(self, effects: list[Effect]) -> None:
-        self._reign = None
+    def _stop_leading(self, effects: list[Effect]) -> None:
+        self._leader_state = None
         self._unacknowledged = None  # its offset may be cut off from now on
         self._refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER, effects)
         effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
@@ -405,7 +406,7 @@ class Partition(PartitionQueries):
         return self._log.end_offset, -1 if latest is None else latest
 
     def _step_fetched(self, answer: Fetched, now_ms: int) -> list[Effect]:
-        if self._reign is not None or answer.leader_epoch != self.leader_epoch:
+        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
             return []
         batches = appendable(self._log, answer)
         end_offset = self._log.end_offset
@@ -421,7 +422,7 @@ class Partition(PartitionQueries):
         return effects
 
     def _step_diverged(self, answer: Diverged, now_ms: int) -> list[Effect]:
-        if self._reign is not None or answer.leader_epoch != self.leader_epoch:
+        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
             return []
         log = self._log
         told = EpochEndOffset(answer.epoch, answer.end_offset)
@@ -429,7 +430,7 @@ class Partition(PartitionQueries):
         return self._truncate(max(target, log.start_offset), start_over=False)
 
     def _step_out_of_range(self, answer: FetchedOutOfRange, now_ms: int) -> list[Effect]:
-        if self._reign is not None or answer.leader_epoch != self.leader_epoch:
+        if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
             return []
         end_offset = self._log.end_offset
         if answer.leader_end_offset < end_offset:
@@ -456,7 +457,7 @@ class Partition(PartitionQueries):
 
     def _step_disk_failed(self, failure: DiskFailed, now_ms: int) -> list[Effect]:
         self._offline = failure.reason
-        self._reign = None
+        self._leader_state = None
         effects: list[Effect] = []
         if self._unacknowledged is not None:
             # If that very append failed, the reply behind it was dropped with it.

@@ -84,7 +84,7 @@ class PartitionQueries:
     def __init__(self, local_id: int, log: LogView, high_watermark: int) -> None:
         self._local_id = local_id
         self._log = log
-        self._reign: LeaderState | None = None
+        self._leader_state: LeaderState | None = None
         self._offline: str | None = None
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
         self.leader_epoch = -1
@@ -93,7 +93,7 @@ class PartitionQueries:
     @property
     def is_leader(self) -> bool:
         """Whether this replica leads and its log works."""
-        return self._reign is not None and self._offline is None
+        return self._leader_state is not None and self._offline is None
 
     @property
     def is_offline(self) -> bool:
@@ -119,7 +119,7 @@ class PartitionQueries:
     @property
     def isr(self) -> frozenset[int]:
         """The committed in-sync set, as far as a leader knows it; empty elsewhere."""
-        return self._reign.isr if self._reign is not None else frozenset()
+        return self._leader_state.isr if self._leader_state is not None else frozenset()
 
     def check_fetch(
         self,
@@ -198,7 +198,10 @@ class PartitionQueries:
             fetchable = self.last_stable_offset
         else:
             fetchable = self.high_watermark
-        lags = self._reign is not None and self._reign.epoch_start_offset > self.high_watermark
+        lags = (
+            self._leader_state is not None
+            and self._leader_state.epoch_start_offset > self.high_watermark
+        )
         if timestamp_ms == LATEST_TIMESTAMP:
             if lags:
                 return ErrorCode.OFFSET_NOT_AVAILABLE
@@ -234,15 +237,15 @@ class PartitionQueries:
             if current_leader_epoch < self.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             return ErrorCode.UNKNOWN_LEADER_EPOCH
-        if leader_only and self._reign is None:
+        if leader_only and self._leader_state is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return None
 
     def _check_follower(
         self, replica_id: int, broker_epoch: int, current_leader_epoch: int
     ) -> ErrorCode | None:
-        assert self._reign is not None
-        follower = self._reign.followers.get(replica_id)
+        assert self._leader_state is not None
+        follower = self._leader_state.followers.get(replica_id)
         if follower is None:
             if current_leader_epoch != ANY_LEADER_EPOCH:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
