@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fencepost.batch import backend
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.log.cleaner.job import CleaningStats, Copied
 from fencepost.log.cleaner.offset_map import OffsetMap
@@ -65,7 +65,7 @@ def fill(log: PartitionLog, kind: Kind, size_bytes: int) -> int:
                 (b"key-%010d" % dice.randrange(keys), text[begin : begin + kind.value_bytes])
             )
         batch = build_batch(items, timestamp_ms=NOW_MS, compression=kind.compression)
-        log.append_as_leader(batch, read_header(batch), 0, NOW_MS)
+        log.append_as_leader(RecordBatch.parse(batch), 0, NOW_MS)
         count += per_batch
     log.roll(NOW_MS)
     log.flush()

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.log.throughput import make_batch, open_log
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 
 BATCH_BYTES = 16 * 1024
 CHUNK_BYTES = 1 << 20
@@ -20,10 +20,10 @@ def row(directory: Path, gb: float, rounds: int) -> list[str]:
     path = directory / "t-0"
     log = open_log(path)
     batch = make_batch(BATCH_BYTES)
-    header = read_header(batch)
+    parsed = RecordBatch.parse(batch)
     while log.size_bytes < gb * 1e9:
         for _ in range(1000):
-            log.append_as_leader(batch, header, 0, 1)
+            log.append_as_leader(parsed, 0, 1)
     log.flush()
     log.close(clean=False)
     ours, raw = [], []

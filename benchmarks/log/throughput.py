@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
@@ -86,11 +86,11 @@ def _append_raw(path: Path, batch: bytearray, count: int, with_sync: bool) -> fl
 
 def _append_to_log(path: Path, batch: bytearray, count: int, with_sync: bool) -> float:
     log = open_log(path)
-    header = read_header(batch)
+    parsed = RecordBatch.parse(batch)
 
     def work() -> None:
         for _ in range(count):
-            log.append_as_leader(batch, header, 0, 1)
+            log.append_as_leader(parsed, 0, 1)
             if with_sync:
                 log.flush()
 
@@ -111,9 +111,9 @@ def read_row(directory: Path, size: int, is_first: bool, rounds: int) -> list[st
     batch = make_batch(size)
     count = min(ROUND_BYTES // size, APPENDS_MAX)
     log = open_log(path)
-    header = read_header(batch)
+    parsed = RecordBatch.parse(batch)
     for _ in range(count):
-        log.append_as_leader(batch, header, 0, 1)
+        log.append_as_leader(parsed, 0, 1)
     log.close()
     ours, raw = [], []
     log = open_log(path, clean_shutdown=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.batch.control import build_end_txn_marker
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import read_records
 from fencepost.machines.effects import Persisted
 from fencepost.wire.api import (
@@ -266,7 +266,7 @@ def write_as_leader(node, topic, data):
         hosted = node.node.replicas.by_id(topic.topic_id, 0)
         copy = bytearray(data)
         now_ms = node.node.now_ms()
-        hosted.log.append_as_leader(copy, read_header(copy), hosted.machine.leader_epoch, now_ms)
+        hosted.log.append_as_leader(RecordBatch.parse(copy), hosted.machine.leader_epoch, now_ms)
         hosted.log.flush()
         hosted.machine.step(Persisted(hosted.log.end_offset), now_ms)
 

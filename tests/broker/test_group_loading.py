@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.broker.groups import group_shard
 from fencepost.broker.groups.group_shard import RECORDS_PER_PIECE, GroupShard
@@ -49,7 +49,7 @@ def append(running: RunningNode, shard: GroupShard, *batches: bytes) -> None:
 
     def write() -> None:
         for data in batches:
-            shard.hosted.log.append_as_leader(bytearray(data), read_header(data), 0, 1)
+            shard.hosted.log.append_as_leader(RecordBatch.parse(bytearray(data)), 0, 1)
         running.node.ports.request_flush(shard.hosted.key)
 
     running.call(write)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.batch.control import build_end_txn_marker
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.groups.group_shard import BATCHES_PER_READ, GroupShard
@@ -285,7 +285,7 @@ def test_a_shard_reads_what_others_wrote(node_factory: Callable[..., RunningNode
 
         def append() -> None:
             for batch in batches:
-                shard.hosted.log.append_as_leader(batch, read_header(batch), 0, 1)
+                shard.hosted.log.append_as_leader(RecordBatch.parse(batch), 0, 1)
             running.node.ports.request_flush(shard.hosted.key)
 
         running.call(append)
@@ -312,7 +312,7 @@ def test_a_log_that_makes_no_sense_takes_its_groups_out_of_service(
         batch = build_batch([(b"\0\x01rubbish", b"\0\0")])
 
         def append() -> None:
-            shard.hosted.log.append_as_leader(batch, read_header(batch), 0, 1)
+            shard.hosted.log.append_as_leader(RecordBatch.parse(batch), 0, 1)
             running.node.ports.request_flush(shard.hosted.key)
             shard.close()
             shard.load()
@@ -337,7 +337,7 @@ def test_what_was_read_and_not_yet_flushed_is_waited_for(
 
         def append() -> None:
             shard.close()
-            shard.hosted.log.append_as_leader(batch, read_header(batch), 0, 1)
+            shard.hosted.log.append_as_leader(RecordBatch.parse(batch), 0, 1)
             shard.load()
 
         running.call(append)

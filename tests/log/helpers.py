@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fencepost.batch.header import BatchHeader, iter_headers, read_header
+from fencepost.batch.record_batch import RecordBatch, iter_batches
 from fencepost.batch.records import build_batch
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import Disk
 from fencepost.log.partition_log import AppendResult, PartitionLog
+from fencepost.wire.types import Buffer
 
 NOW_MS = 1_700_000_000_000
 
@@ -47,7 +49,13 @@ def append(
 ) -> AppendResult:
     """Append as the leader."""
     batch = make_batch() if batch is None else batch
-    return log.append_as_leader(batch, read_header(batch), epoch, now_ms)
+    return log.append_as_leader(RecordBatch.parse(batch), epoch, now_ms)
+
+
+def follow(log: PartitionLog, data: Buffer, now_ms: int = NOW_MS) -> None:
+    """Append the whole batches in `data` as a follower."""
+    for batch in iter_batches(data):
+        log.append_as_follower(batch, now_ms)
 
 
 def contents(log: PartitionLog) -> list[tuple[int, bytes]]:

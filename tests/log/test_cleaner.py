@@ -17,7 +17,7 @@ from fencepost.log.segment_cache import SegmentCache
 from fencepost.sim.disk import SimDisk
 
 from .cleaning import batches_of, clean, pairs_of, put, put_marker, records_of, settle
-from .helpers import NOW_MS, append, config, contents, open_log
+from .helpers import NOW_MS, append, config, contents, follow, open_log
 
 DAY_MS = 86_400_000
 SMALL = {"internal_segment_bytes": 400, "index_interval_bytes": 100, "cleanup_policy": "compact"}
@@ -526,9 +526,7 @@ def test_old_messages_become_batches(disk, magic, compression):
             Record(3 * at + 1, stamp, kind, b"gone", None if at == 19 else b"x"),
             Record(3 * at + 2, stamp, kind, None, b"no key"),
         ]
-        log.append_as_follower(
-            build_message_set(rows, magic=magic, compression=compression), NOW_MS
-        )
+        follow(log, build_message_set(rows, magic=magic, compression=compression))
     put(log, (b"k1", b"new"))
     settle(log)
     end = log.end_offset

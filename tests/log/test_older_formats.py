@@ -14,7 +14,7 @@ from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.sim.disk import SimDisk
 
-from .helpers import NOW_MS, append, config, make_batch, open_log
+from .helpers import NOW_MS, append, config, follow, make_batch, open_log
 
 LOG = "/data/t-0"
 SETTINGS = config(internal_segment_bytes=1200, index_interval_bytes=150)
@@ -160,7 +160,7 @@ def test_a_follower_takes_messages_from_its_leader():
     )
     disk = old_disk([])
     log = open_log(disk, LOG, SETTINGS)
-    log.append_as_follower(blob, NOW_MS)
+    follow(log, blob)
     assert log.end_offset == 12
     assert read_all(log) == blob
     append(log, make_batch(1), epoch=3)

@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 
 from fencepost.batch.header import check_crc, read_header
+from fencepost.batch.record_batch import RecordBatch, iter_batches
 from fencepost.batch.records import BatchBuilder, build_batch, read_records
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import (
@@ -21,7 +22,7 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
-from .helpers import NOW_MS, append, config, contents, headers_of, make_batch, open_log
+from .helpers import NOW_MS, append, config, contents, follow, headers_of, make_batch, open_log
 
 SMALL = {"internal_segment_bytes": 600, "index_interval_bytes": 200}
 
@@ -51,7 +52,7 @@ def test_a_leader_stamps_offsets_and_epoch_in_place(disk):
     result = append(log, first, epoch=7)
     assert result == (0, 2, -1, 0)
     second = memoryview(make_batch(2))
-    assert log.append_as_leader(second, read_header(second), 8, NOW_MS) == (3, 4, -1, 0)
+    assert log.append_as_leader(RecordBatch.parse(second), 8, NOW_MS) == (3, 4, -1, 0)
     assert log.end_offset == 5
     header = read_header(second)
     assert (header.base_offset, header.partition_leader_epoch) == (3, 8)
@@ -81,21 +82,21 @@ def test_a_follower_takes_what_the_leader_stamped(disk):
     leader = filled(disk, 12)
     follower = open_log(disk, "/data/u-0", config(**SMALL))
     data = b"".join(data for _, data in contents(leader))
-    result = follower.append_as_follower(data + data[:50], NOW_MS)
-    assert result == (0, leader.end_offset - 1, -1, 0)
+    results = [follower.append_as_follower(each, NOW_MS) for each in iter_batches(data + data[:50])]
+    assert results[0] == (0, 0, -1, 0)
+    assert results[-1].last_offset == leader.end_offset - 1
     assert contents(follower) == contents(leader)
     assert list(follower.epochs) == list(leader.epochs)
-    assert follower.append_as_follower(b"", NOW_MS).first_offset == leader.end_offset
 
 
 def test_a_follower_accepts_gaps_that_compaction_left(disk):
     log = open_log(disk, "/data/t-0")
     batch = make_batch(2)
     batch[0:8] = (10).to_bytes(8)
-    log.append_as_follower(batch, NOW_MS)
+    follow(log, batch)
     assert log.end_offset == 12
     batch[0:8] = (50).to_bytes(8)
-    log.append_as_follower(batch, NOW_MS)
+    follow(log, batch)
     assert log.end_offset == 52
     assert log.read(20, 1000, 52).first_offset == 50
     assert log.read(0, 1000, 52).first_offset == 10
@@ -107,11 +108,11 @@ def test_a_follower_refuses_what_does_not_continue_its_log(disk):
     batch = make_batch(2)
     batch[0:8] = (4).to_bytes(8)
     with pytest.raises(UnexpectedOffsetError):
-        log.append_as_follower(batch, NOW_MS)
+        follow(log, batch)
     batch[0:8] = (5).to_bytes(8)
     batch[-1] ^= 1
     with pytest.raises(CorruptFileError, match="CRC"):
-        log.append_as_follower(batch, NOW_MS)
+        follow(log, batch)
     assert log.end_offset == 5
     assert len(contents(log)) == 1
 
@@ -205,17 +206,17 @@ def test_rolls_when_a_relative_offset_would_overflow(disk):
     batch = make_batch(2)
     append(log, make_batch(2))
     batch[0:8] = (1 << 31).to_bytes(8)
-    log.append_as_follower(batch, NOW_MS)
+    follow(log, batch)
     assert log.segment_base_offsets == [0, 2]  # 2**31 + 1 - 2 just fits
     batch[0:8] = (1 << 40).to_bytes(8)
-    log.append_as_follower(batch, NOW_MS)
+    follow(log, batch)
     assert log.segment_base_offsets == [0, 2, 1 << 40]
     assert log.end_offset == (1 << 40) + 2
     log.flush()
     again = open_log(disk, "/data/t-0", recovery_point=0)
     assert [base for base, _ in contents(again)] == [0, 1 << 31, 1 << 40]
     empty = open_log(disk, "/data/u-0")
-    empty.append_as_follower(batch, NOW_MS)
+    follow(empty, batch)
     assert empty.segment_base_offsets == [0, 1 << 40]
     assert empty.read(0, 1 << 20, empty.end_offset).first_offset == 1 << 40
 
@@ -364,7 +365,7 @@ def test_a_search_by_time_makes_nothing_of_the_records_it_passes(disk):
     for at in range(count):
         builder.append(None, None, timestamp_ms=1 + (at == count - 1))
     log = open_log(disk, "/data/t-0")
-    log.append_as_follower(builder.build(), NOW_MS)
+    follow(log, builder.build())
     tracemalloc.start()
     try:
         assert log.offset_for_timestamp(2)[:2] == (count - 1, 2)
@@ -392,7 +393,7 @@ def test_the_largest_timestamp_is_found(disk):
 def test_an_entry_without_an_epoch(disk):
     log = open_log(disk, "/data/t-0")
     batch = make_batch(1, timestamp_ms=5)
-    log.append_as_follower(batch, NOW_MS)  # epoch -1
+    follow(log, batch)  # epoch -1
     assert log.offset_for_timestamp(0) == (0, 5, None)
 
 

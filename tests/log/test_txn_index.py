@@ -18,7 +18,7 @@ from fencepost.sim.disk import Crash, SimDisk
 from fencepost.wire.records.control import ControlType
 from fencepost.wire.records.txn_index import ENTRY_BYTES, AbortedTxn
 
-from .helpers import NOW_MS, append, config, make_batch, open_log
+from .helpers import append, config, follow, make_batch, open_log
 
 DIR = "/data/topic-0"
 INDEX = f"{DIR}/{0:020d}.txnindex"
@@ -357,7 +357,7 @@ def test_a_follower_finds_the_same():
     leader, _ = filled(SimDisk())
     follower = open_log(SimDisk(), DIR, config(**SMALL))
     for _, batch in leader.read_all_batches(0, leader.end_offset):
-        follower.append_as_follower(bytes(batch), NOW_MS)
+        follow(follower, bytes(batch))
         assert read_header(batch).last_offset == follower.end_offset - 1
     assert follower.aborted_transactions(0, 1000) == leader.aborted_transactions(0, 1000)
 

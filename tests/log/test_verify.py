@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from fencepost.batch.control import build_control_batch
 from fencepost.batch.header import read_header, stamp, stamp_crc
 from fencepost.batch.legacy import build_message_set
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import Record, build_batch
 from fencepost.log.checkpoints import encode_lines
 from fencepost.log.durable_end import encode_durable_end
@@ -37,7 +38,7 @@ from fencepost.wire.records.txn_index import AbortedTxn
 from fencepost.wire.types import Uuid
 
 from .data_dir import EPOCHS, PLAIN, ROOT, TXN, change, files_of, flip, make_dir
-from .helpers import config, make_batch, open_log
+from .helpers import config, follow, make_batch, open_log
 
 MIDDLE = f"{TXN}/{6:020d}"
 LAST = f"{TXN}/{18:020d}"
@@ -478,7 +479,7 @@ def test_topic_ids_against_the_metadata_log(disk):
     ]
     log = open_log(disk, place)
     batch = build_batch([(None, encode_record(record)) for record in records], timestamp_ms=1)
-    log.append_as_leader(batch, read_header(batch), 1, 5)
+    log.append_as_leader(RecordBatch.parse(batch), 1, 5)
     log.close()
     assert problems(disk) == []
     path = f"{EPOCHS}/partition.metadata"
@@ -618,7 +619,7 @@ def test_a_directory_in_use_is_looked_at_again(disk, monkeypatch):
 def test_a_log_of_ours_that_is_open(disk):
     log = open_log(disk, "/live/topic-0", config(internal_segment_bytes=900))
     for turn in range(30):
-        log.append_as_leader(batch := make_batch(2, 30), read_header(batch), turn // 7, 5)
+        log.append_as_leader(RecordBatch.parse(make_batch(2, 30)), turn // 7, 5)
     format_log_dir(disk, "/live", cluster_id="c", node_id=1, directory_id=Uuid(bytes(16)))
     assert problems(disk, "/live", live=True) == []
     log.close(clean=False)
@@ -655,7 +656,7 @@ def test_messages_of_before_batches(disk):
     batch = make_batch(2)
     stamp(batch, 0, base_offset=9, leader_epoch=4)
     log = open_log(disk, path)
-    log.append_as_follower(bytes(data + batch), 5)
+    follow(log, bytes(data + batch), 5)
     log.close()
     change(disk, f"{ROOT}/.kafka_cleanshutdown", b"")
     lines = ["orders 0 24", "orders 1 36", "other 0 24", "old 0 11"]

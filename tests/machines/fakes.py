@@ -43,11 +43,12 @@ class MemoryLog:
         """Append a leader's or a follower's batches."""
         if self.refuses is not None:
             raise OSError(self.refuses)
-        for batch in work.batches:
+        for header, data in work.batches:
             if work.as_leader:
-                assert isinstance(batch, bytearray)
-                stamp(batch, 0, base_offset=self.end_offset, leader_epoch=work.leader_epoch)
-            self._take(read_header(batch), bytes(batch))
+                assert isinstance(data, bytearray)
+                stamp(data, 0, base_offset=self.end_offset, leader_epoch=work.leader_epoch)
+                header = read_header(data)
+            self._take(header, bytes(data))
         return self.end_offset
 
     def _take(self, header: BatchHeader, data: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import (
@@ -78,7 +79,7 @@ class Bench:
 
     def __init__(self, state: QuorumState, voters: tuple[int, ...] = (1, 2, 3)) -> None:
         self.log = ListLog()
-        batches = [build_batch([(None, b"old")]) for _ in range(2)]
+        batches = [RecordBatch.parse(build_batch([(None, b"old")])) for _ in range(2)]
         self.log.append(Append(batches, leader_epoch=4))
         self.log.durable_offset = 2
         self.machine = QuorumMachine(NODE, voters, self.log, state, CONFIG)

@@ -165,10 +165,10 @@ class ListLog:
         return next(e.base_offset for e in self.entries if offset < e.next_offset)
 
     def append(self, work: Append) -> None:
-        for batch in work.batches:
+        for header, batch in work.batches:
             if work.as_leader:
                 stamp(batch, 0, base_offset=self.end_offset, leader_epoch=work.leader_epoch)
-            header = read_header(batch)
+                header = read_header(batch)
             assert header.base_offset == self.end_offset, "no gap and no overlap"
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
             self.entries.append(_entry(header, bytes(batch)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import (
@@ -73,7 +74,7 @@ class Bench:
     ) -> None:
         self.log = ListLog()
         for epoch in epochs:
-            self.log.append(Append([build_batch([(None, b"old")])], epoch))
+            self.log.append(Append([RecordBatch.parse(build_batch([(None, b"old")]))], epoch))
         for end_offset, epoch in snapshots:
             entries = [e for e in self.log.entries if e.next_offset <= end_offset]
             self.log.snapshots.put(SnapshotId(end_offset, epoch), entries)

@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import (
     AlterPartition,
@@ -187,7 +187,7 @@ class Replicas(RuleBasedStateMachine):
         if acks == 1:
             self.of_acks_one.add(token)
         deadline_ms = self.worlds[broker].now + 5_000
-        self.feed(broker, Produce(data, read_header(data), acks, token, deadline_ms))
+        self.feed(broker, Produce(RecordBatch.parse(data), acks, token, deadline_ms))
 
     @rule(broker=st.sampled_from(BROKERS))
     def flush(self, broker: int) -> None:
@@ -236,7 +236,7 @@ class Replicas(RuleBasedStateMachine):
             return None
         if bounds.diverging is not None:
             return Diverged(epoch, *bounds.diverging)
-        found = log.read(offset, bounds.upper_bound)[:3]
+        found = [RecordBatch(*each) for each in log.read(offset, bounds.upper_bound)[:3]]
         return Fetched(epoch, offset, found, bounds.high_watermark)
 
     @rule(index=st.integers(0, 5), keep=st.booleans())

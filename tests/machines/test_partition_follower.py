@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.batch.header import read_header, stamp
+from fencepost.batch.header import stamp
 from fencepost.batch.legacy import build_message_set
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import Record
 from fencepost.machines.effects import Append, Persist, Truncate
 from fencepost.machines.partition import (
@@ -24,11 +25,11 @@ from .fakes import World, batch
 EPOCH = 9
 
 
-def final(base_offset: int, epoch: int, count: int = 1) -> tuple[Any, bytes]:
+def final(base_offset: int, epoch: int, count: int = 1) -> RecordBatch:
     """A batch as a leader stored it."""
     data = batch(count)
     stamp(data, 0, base_offset=base_offset, leader_epoch=epoch)
-    return read_header(data), bytes(data)
+    return RecordBatch.parse(bytes(data))
 
 
 def follower(*stored: tuple[int, int, int]) -> tuple[World, Partition]:
@@ -36,7 +37,7 @@ def follower(*stored: tuple[int, int, int]) -> tuple[World, Partition]:
     world = World(flush_at_once=True)
     log = world.logs["t"]
     for base_offset, epoch, count in stored:
-        log.append(Append([final(base_offset, epoch, count)[1]], epoch, as_leader=False))
+        log.append(Append([final(base_offset, epoch, count)], epoch, as_leader=False))
     log.durable_offset = log.end_offset
     machine = Partition(1, log, durable_offset=log.end_offset)
     world.driver.add("t", machine)
@@ -68,7 +69,7 @@ def test_the_high_watermark_stays_within_our_log_and_never_falls() -> None:
 def older(offset: int) -> tuple[Any, bytes]:
     """A message of format v1, which has no leader epoch."""
     data = build_message_set([Record(offset, 5, 0, None, b"v")], magic=1)
-    return read_header(data), bytes(data)
+    return RecordBatch.parse(bytes(data))
 
 
 def test_messages_without_an_epoch_stand_in_front_of_batches() -> None:

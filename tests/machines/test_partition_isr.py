@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.batch.control import build_end_txn_marker
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.machines.effects import Append
 from fencepost.machines.partition import (
@@ -88,9 +88,9 @@ def test_transactions_below_the_high_watermark_are_forgotten() -> None:
     leader = Leader()
     of_producer = {"timestamp_ms": 1, "producer_id": 7, "producer_epoch": 0}
     data = build_batch([(None, b"v")], base_sequence=0, transactional=True, **of_producer)
-    leader.feed(Produce(data, read_header(data), 1, "t", 0))
+    leader.feed(Produce(RecordBatch.parse(data), 1, "t", 0))
     marker = build_end_txn_marker(committed=True, coordinator_epoch=1, **of_producer)
-    leader.log.append(Append((marker,), 1))
+    leader.log.append(Append((RecordBatch.parse(marker),), 1))
     states = leader.log.producers
     assert (leader.machine.last_stable_offset, states.first_unstable_offset(0)) == (0, 0)
     leader.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.partition import (
     AlterPartitionAnswered,
     BecomeFollower,
@@ -66,7 +66,7 @@ class Leader:
         self.tokens += 1
         data = batch(count, producer=producer)
         deadline_ms = self.world.now + timeout_ms
-        self.feed(Produce(data, read_header(data), acks, self.tokens, deadline_ms))
+        self.feed(Produce(RecordBatch.parse(data), acks, self.tokens, deadline_ms))
         return self.tokens
 
     def fetched(self, replica_id: int, offset: int, leader_epoch: int = -1) -> None:
@@ -224,7 +224,7 @@ def test_a_replica_that_leads_nothing_refuses() -> None:
     machine = Partition(1, world.logs[KEY])
     world.driver.add(KEY, machine)
     data = batch()
-    world.driver.feed(KEY, Produce(data, read_header(data), 1, "t", 0))
+    world.driver.feed(KEY, Produce(RecordBatch.parse(data), 1, "t", 0))
     assert world.replies["t"] == ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 

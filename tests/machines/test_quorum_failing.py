@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
 from fencepost.machines.effects import Append, Persisted
 from fencepost.machines.quorum import QuorumMachine, QuorumState, Start
@@ -45,7 +46,7 @@ def test_our_own_mistakes_are_asserted() -> None:
     machine.step(Start([3]), 0)
     with pytest.raises(AssertionError, match="Start comes first"):
         machine.step(Start([3]), 0)
-    log.append(Append([build_batch([(None, b"behind its back")])], 1))
+    log.append(Append([RecordBatch.parse(build_batch([(None, b"behind its back")]))], 1))
     with pytest.raises(AssertionError, match="as we left it"):
         machine.step(Persisted(0), 0)
     unflushed = QuorumMachine(1, (1, 2), log, QuorumState(), CONFIG)

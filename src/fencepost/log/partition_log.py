@@ -30,12 +30,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fencepost.batch.header import (
+    LENGTH_OVERHEAD_BYTES,
     BatchHeader,
     check_crc,
-    iter_headers,
     stamp,
     stamp_log_append_time,
 )
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.batch_repair import mend
 from fencepost.log.cleaner.job import Cleaning, Copied
 from fencepost.log.cleaner.owner import CleaningOwner
@@ -146,59 +147,47 @@ class PartitionLog(ReadableLog):
 
     # ---- appending
 
-    def append_as_leader(
-        self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
-    ) -> AppendResult:
-        """Append one whole batch, which is given its offsets, epoch and maybe timestamp in place.
+    def append_as_leader(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Append a batch, whose data is given offsets, epoch and maybe timestamp in place.
 
-        `header` is the batch's own, as read before. Whether the producer may send it has been
-        checked (`producers.check`). Raises LogFailedError, OSError: the log is then as before.
+        Whether the producer may send it has been checked (`producers.check`). Raises
+        LogFailedError, OSError: the log is then as before.
         """
-        size = header.batch_length + 12
-        assert len(batch) == size, f"a batch of {size} bytes in {len(batch)}"
+        header, data = batch
+        assert not isinstance(data, bytes), "a leader stamps batches in place"
+        size = header.batch_length + LENGTH_OVERHEAD_BYTES
+        assert len(data) == size, f"a batch of {size} bytes in {len(data)}"
         first_offset = self._end_offset
-        stamp(batch, 0, base_offset=first_offset, leader_epoch=leader_epoch)
+        stamp(data, 0, base_offset=first_offset, leader_epoch=leader_epoch)
         append_time_ms = -1
         if self._log_append_time:
             append_time_ms = now_ms
-            stamp_log_append_time(batch, 0, now_ms)
+            stamp_log_append_time(data, 0, now_ms)
             header = header._replace(max_timestamp=now_ms)
         last_offset = first_offset + header.last_offset_delta
-        self._append(batch, size, header, first_offset, last_offset, leader_epoch, now_ms)
+        self._append(data, size, header, first_offset, last_offset, leader_epoch, now_ms)
         return AppendResult(first_offset, last_offset, append_time_ms, self._start_offset)
 
-    def append_as_follower(self, batches: Buffer, now_ms: int) -> AppendResult:
-        """Append batches as the leader has stamped them; one cut off at the end is left out.
+    def append_as_follower(self, batch: RecordBatch, now_ms: int) -> AppendResult:
+        """Append a batch as the leader has stamped it.
 
-        Raises UnexpectedOffsetError if they do not continue the log, BatchError, CorruptFileError
-        for a CRC that fails, LogFailedError, OSError. Batches before the offending one are in.
+        Raises UnexpectedOffsetError if it does not continue the log, CorruptFileError for a CRC
+        mismatch, LogFailedError, OSError: the log is then as before.
         """
-        view = memoryview(batches)
-        first_offset = -1
-        for position, header in iter_headers(view):
-            if header.base_offset < self._end_offset:
-                raise UnexpectedOffsetError(
-                    f"{self.directory}: a batch at {header.base_offset}, expected one at"
-                    f" {self._end_offset} or behind"
-                )
-            if not check_crc(view, position, header):
-                where = f"{self.directory}, from the leader"
-                raise CorruptFileError(where, f"the batch at {header.base_offset} fails its CRC")
-            size = header.size_bytes
-            self._append(
-                view[position : position + size],
-                size,
-                header,
-                header.base_offset,
-                header.last_offset,
-                header.partition_leader_epoch,
-                now_ms,
+        header, data = batch
+        first_offset = header.base_offset
+        if first_offset < self._end_offset:
+            raise UnexpectedOffsetError(
+                f"{self.directory}: a batch at {first_offset}, expected one at"
+                f" {self._end_offset} or behind"
             )
-            if first_offset < 0:
-                first_offset = header.base_offset
-        if first_offset < 0:
-            first_offset = self._end_offset
-        return AppendResult(first_offset, self._end_offset - 1, -1, self._start_offset)
+        if not check_crc(data, 0, header):
+            where = f"{self.directory}, from the leader"
+            raise CorruptFileError(where, f"CRC mismatch in the batch at offset {first_offset}")
+        size, last_offset = header.size_bytes, header.last_offset
+        epoch = header.partition_leader_epoch
+        self._append(data, size, header, first_offset, last_offset, epoch, now_ms)
+        return AppendResult(first_offset, last_offset, -1, self._start_offset)
 
     def _append(
         self,

@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.snapshots import SnapshotId
 
 Buffer = bytes | bytearray | memoryview
@@ -38,13 +39,13 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Batches for the end of the machine's log.
+    """Batches for the end of the machine's log, with their headers as they were read once.
 
-    `batches` holds one whole record batch per element, writable where the leader must stamp base
-    offset and epoch in place. `as_leader` False means the offsets inside are already final.
+    Their data must be writable where the leader is to stamp base offset and epoch in place.
+    `as_leader` False means the offsets inside are already final.
     """
 
-    batches: Sequence[Buffer]
+    batches: Sequence[RecordBatch]
     leader_epoch: int
     as_leader: bool = True
 

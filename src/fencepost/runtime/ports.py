@@ -23,7 +23,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fencepost.batch.header import read_header
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.driver import Driver
@@ -177,8 +176,7 @@ class MachinePorts(ABC):
         now_ms = self._step_ms
         for batch in work.batches:
             if work.as_leader:
-                assert not isinstance(batch, bytes), "a leader stamps batches in place"
-                partition_log.append_as_leader(batch, read_header(batch), work.leader_epoch, now_ms)
+                partition_log.append_as_leader(batch, work.leader_epoch, now_ms)
             else:
                 partition_log.append_as_follower(batch, now_ms)
         return partition_log.end_offset

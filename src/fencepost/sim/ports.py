@@ -140,7 +140,7 @@ class SimPorts(MachinePorts):
         truth.disks[self._node.id].on_their_way = len(work.batches)
         end_offset = super().append(key, work)
         for batch in work.batches:
-            truth.appended(self._node.id, entry_of(batch))
+            truth.appended(self._node.id, entry_of(batch.data))
         truth.disks[self._node.id].on_their_way = 0
         return end_offset
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.broker.storage.data_dirs import DataDir
@@ -59,7 +59,7 @@ class PromptPorts:
 
     def append(self, key: Hashable, work: Append) -> int:
         for batch in work.batches:
-            self.logs[key].append_as_leader(batch, read_header(batch), work.leader_epoch, NOW_MS)
+            self.logs[key].append_as_leader(batch, work.leader_epoch, NOW_MS)
         return self.logs[key].end_offset
 
     def request_flush(self, key: Hashable) -> None:
@@ -209,7 +209,7 @@ class PartitionNode(StillNode):
             builder.append(b"key", b"value", timestamp_ms=timestamp_ms)
         built = builder.build(**batch)
         answers: list[ProduceResult] = []
-        request = Produce(built, read_header(built), 1, answers.append, NOW_MS)
+        request = Produce(RecordBatch.parse(built), 1, answers.append, NOW_MS)
         self.driver.feed(hosted.key, request)
         (answer,) = answers
         return answer

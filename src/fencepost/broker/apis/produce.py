@@ -19,6 +19,7 @@ from time import perf_counter
 
 from fencepost.batch.errors import BatchError, DecompressionError
 from fencepost.batch.header import BatchHeader, is_compressed
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.validate import RefusedRecordsError, validate_produced
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.leader_hints import LeaderHints
@@ -267,7 +268,7 @@ class _ProduceJob:
 
         self._context.node.driver.feed(
             hosted.key,
-            Produce(records, header, self._acks, on_result, self._deadline_ms),
+            Produce(RecordBatch(header, records), self._acks, on_result, self._deadline_ms),
         )
 
     def _find(self, topic: TopicProduceData, index: int) -> HostedPartition | ErrorCode:

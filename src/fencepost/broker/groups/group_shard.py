@@ -32,7 +32,8 @@ from typing import Any, Final
 
 from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import MAGIC, BatchHeader, read_header
+from fencepost.batch.header import MAGIC, BatchHeader
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import Row, build_batch, read_batch, read_payload, read_rows_in_parts
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.loop.timers import Timer
@@ -375,7 +376,7 @@ class GroupShard:
                 self._on_written(number, result.error_code)
 
         deadline_ms = now_ms + self._settings.write_timeout_ms
-        produce = Produce(data, read_header(data), -1, on_result, deadline_ms)
+        produce = Produce(RecordBatch.parse(data), -1, on_result, deadline_ms)
         self._ports.driver.feed(self.hosted.key, produce)
 
     def _on_written(self, number: int, error: ErrorCode) -> None:

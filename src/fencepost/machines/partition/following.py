@@ -6,12 +6,12 @@ Nothing here changes anything; `Partition` does, through effects.
 from __future__ import annotations
 
 from fencepost.batch.header import MAGIC
-from fencepost.machines.effects import Buffer
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.partition.inputs import Fetched
 from fencepost.machines.partition.queries import LogView
 
 
-def appendable(log: LogView, answer: Fetched) -> list[Buffer]:
+def appendable(log: LogView, answer: Fetched) -> list[RecordBatch]:
     """The batches of `answer` that continue the log: all up to the first that does not fit.
 
     An answer to another fetch than our last one (late, doubled) has nothing for us. A batch of an
@@ -21,10 +21,11 @@ def appendable(log: LogView, answer: Fetched) -> list[Buffer]:
     """
     if answer.fetch_offset != log.end_offset:
         return []
-    batches: list[Buffer] = []
+    batches: list[RecordBatch] = []
     next_offset = log.end_offset
     epoch = log.epochs.latest_epoch()
-    for header, buffer in answer.batches:
+    for batch in answer.batches:
+        header = batch.header
         batch_epoch = header.partition_leader_epoch
         is_older = header.magic < MAGIC and epoch is None  # messages of before there were epochs
         if header.base_offset < next_offset or not (
@@ -33,6 +34,6 @@ def appendable(log: LogView, answer: Fetched) -> list[Buffer]:
             break
         if epoch is not None and batch_epoch < epoch:
             break
-        batches.append(buffer)
+        batches.append(batch)
         next_offset, epoch = header.next_offset, None if is_older else batch_epoch
     return batches

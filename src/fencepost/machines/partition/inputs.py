@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from fencepost.batch.header import BatchHeader
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.epochs import EpochEndOffset
-from fencepost.machines.effects import Buffer
 from fencepost.wire.errors import ErrorCode
 
 CONTROLLER: Final = "controller"
@@ -63,13 +62,12 @@ class ClockSet(NamedTuple):
 
 
 class Produce(NamedTuple):
-    """A client's batch for the leader: one, whole, validated, writable.
+    """A client's batch for the leader: validated, its data writable.
 
-    `header` is the batch's own. `deadline_ms` counts for acks=-1 only, as in Kafka.
+    `deadline_ms` counts for acks=-1 only, as in Kafka.
     """
 
-    batch: Buffer
-    header: BatchHeader
+    batch: RecordBatch
     acks: int
     token: Any
     deadline_ms: int
@@ -148,7 +146,7 @@ class Fetched:
 
     leader_epoch: int
     fetch_offset: int
-    batches: Sequence[tuple[BatchHeader, Buffer]]
+    batches: Sequence[RecordBatch]
     leader_high_watermark: int
 
 

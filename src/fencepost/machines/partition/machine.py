@@ -152,7 +152,8 @@ class Partition(PartitionQueries):
     # Leading: produce
 
     def _step_produce(self, produce: Produce, now_ms: int) -> list[Effect]:
-        batch, header, acks, token, _ = produce
+        batch, acks, token, _ = produce
+        header = batch.header
         leader = self._leader_state
         if leader is None or self._offline is not None:
             error = (
@@ -413,7 +414,7 @@ class Partition(PartitionQueries):
         effects: list[Effect] = []
         if batches:
             effects.append(Persist(Append(batches, answer.leader_epoch, as_leader=False)))
-            end_offset = answer.batches[len(batches) - 1][0].next_offset
+            end_offset = batches[-1].header.next_offset
         elif answer.fetch_offset != end_offset:
             return []
         known = min(answer.leader_high_watermark, end_offset)

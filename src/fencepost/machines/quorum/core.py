@@ -24,11 +24,10 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import (
     Append,
-    Buffer,
     Effect,
     Persist,
     Reply,
@@ -261,28 +260,28 @@ class QuorumCore(ABC):
     def _reply(self, token: Any, value: Any) -> None:
         self._emit(Reply(token, value))
 
-    def _append(self, batches: Sequence[Buffer], count: int, epoch: int, as_leader: bool) -> None:
-        """Append `count` records to the log, the last of them of `epoch`.
+    def _append(self, batches: Sequence[RecordBatch], epoch: int, as_leader: bool) -> None:
+        """Append to the log, the last batch being of `epoch`.
 
         Raises ValueError or BatchError, with nothing done, for control records that cannot be.
         """
         assert epoch >= self._last_epoch, "epochs do not fall along a log"
         voters_changed = self._take_control(batches)
         self._emit(Persist(Append(batches, self._state.epoch, as_leader)))
-        self._end_offset += count
+        self._end_offset += sum(batch.header.last_offset_delta + 1 for batch in batches)
         self._last_epoch = epoch
         if voters_changed:
             self._voters_changed()
 
-    def _take_control(self, batches: Sequence[Buffer]) -> bool:
+    def _take_control(self, batches: Sequence[RecordBatch]) -> bool:
         """Whether the voters or kraft.version change with these batches, which follow the log."""
         changed = False
         offset = self._end_offset
         try:
             for batch in batches:
-                header = read_header(batch)
+                header = batch.header
                 if header.is_control:
-                    changed = self._history.take_batch(offset, batch) or changed
+                    changed = self._history.take_batch(offset, batch.data) or changed
                 offset += header.last_offset_delta + 1
             flaw = self._flaw_of_level()
             if flaw is not None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader, check_crc, iter_headers
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.divergence import truncation_target
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.log.snapshots import SnapshotId
@@ -309,7 +310,7 @@ class Following(Snapshots):
 
         A last batch that was cut short by the size limit is left for the next fetch.
         """
-        batches: list[Buffer] = []
+        batches: list[RecordBatch] = []
         next_offset, epoch = self._end_offset, self._last_epoch
         view = memoryview(records or b"")
         try:
@@ -320,13 +321,13 @@ class Following(Snapshots):
                     or not self._is_sound(view, position, header)
                 ):
                     return False
-                batches.append(view[position : position + header.size_bytes])
+                batches.append(RecordBatch(header, view[position : position + header.size_bytes]))
                 next_offset, epoch = header.next_offset, header.partition_leader_epoch
         except BatchError:
             return False
         if batches:
             try:
-                self._append(batches, next_offset - self._end_offset, epoch, as_leader=False)
+                self._append(batches, epoch, as_leader=False)
             except BatchError:
                 return False
             except ValueError as error:

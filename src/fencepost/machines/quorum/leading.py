@@ -13,7 +13,7 @@ off, and others may have a leader already. A lone voter is a majority and never 
 
 from __future__ import annotations
 
-from fencepost.batch.header import read_header
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.quorum import inputs, messages
 from fencepost.machines.quorum.config import MAX_PENDING_APPENDS
 from fencepost.machines.quorum.endpoints import leader_in
@@ -51,8 +51,8 @@ class Leading(Serving):
             return
         assert isinstance(leader, Leader) and input_.batches, "there is something to append"
         base_offset = self._end_offset
-        count = sum(read_header(batch).last_offset_delta + 1 for batch in input_.batches)
-        self._append(input_.batches, count, self._state.epoch, as_leader=True)
+        batches = [RecordBatch.parse(batch) for batch in input_.batches]
+        self._append(batches, self._state.epoch, as_leader=True)
         leader.pending.append(PendingAppend(base_offset, self._end_offset, input_.token))
 
     # -- committing ----------------------------------------------------------------------------

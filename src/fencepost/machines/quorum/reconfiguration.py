@@ -44,6 +44,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.batch.control import build_control_batch
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, membership
 from fencepost.machines.quorum.membership import DYNAMIC
@@ -254,7 +255,7 @@ class Reconfiguration(Transitions):
             base_offset=self._end_offset,
             leader_epoch=self._state.epoch,
         )
-        self._append([batch], count=len(records), epoch=self._state.epoch, as_leader=True)
+        self._append([RecordBatch.parse(batch)], self._state.epoch, as_leader=True)
         return self._end_offset - 1
 
     # -- how a change ends ---------------------------------------------------------------------

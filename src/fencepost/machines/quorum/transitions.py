@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from fencepost.batch.control import build_leader_change
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.effects import Fail
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs
@@ -161,7 +162,7 @@ class Transitions(QuorumCore):
             timestamp_ms=self._now_ms,
             followed_by=more,
         )
-        self._append([batch], count=1 + len(more), epoch=self._state.epoch, as_leader=True)
+        self._append([RecordBatch.parse(batch)], self._state.epoch, as_leader=True)
         self._watch_over_others()
 
     def _epoch_start_records(self) -> list[tuple[ControlType, Message]]:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from fencepost.batch.control import build_control_batch, build_leader_change, read_control
 from fencepost.batch.header import read_header, stamp
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.epochs import LeaderEpochCache
 from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, SendAfterPersist, Truncate
@@ -115,11 +116,10 @@ class CellLog:
 
     def append(self, work: Append) -> None:
         """Add batches to the end, stamped if a leader appends them."""
-        for each in work.batches:
-            batch = each
+        for header, batch in work.batches:
             if work.as_leader:
-                batch = _without_voters_names(each, self.end_offset, work.leader_epoch)
-            header = read_header(batch)
+                batch = _without_voters_names(batch, self.end_offset, work.leader_epoch)
+                header = read_header(batch)
             assert header.base_offset == self.end_offset, "no gap and no overlap"
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
             self.entries.append(
@@ -242,7 +242,7 @@ class Cell:
             batch = build_leader_change(
                 bounds.led(each), bounds.founders, (), timestamp_ms=0, leader_epoch=each
             )
-            self.log.append(Append([batch], each))
+            self.log.append(Append([RecordBatch.parse(batch)], each))
         is_leader = self.id == leader
         self.state = QuorumState(epoch, leader if is_leader else -1, leader if is_leader else -1)
 
