@@ -86,7 +86,7 @@ def _derived_attributes() -> dict[str, set[str]]:
 @cache
 def read_keys() -> frozenset[str]:
     """Broker and topic keys that some code of the broker looks at."""
-    tables = {*(SOURCES / "broker" / "config_keys").iterdir(), SOURCES / "log" / "config.py"}
+    tables = {*(SOURCES / "broker" / "config" / "keys").iterdir(), SOURCES / "log" / "config.py"}
     texts: set[str] = set()
     attributes: set[str] = set()
     for path, tree in _trees("broker", "log", "machines"):

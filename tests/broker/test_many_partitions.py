@@ -36,7 +36,7 @@ def hosted(running, name="many"):
 
 
 def settle(running):
-    running.call(running.node.replicas.settled)
+    running.call(running.node.broker_part.following.settled)
 
 
 def test_a_topic_is_made_in_steps_between_which_others_come_to_their_turns(node_factory):

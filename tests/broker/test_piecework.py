@@ -13,7 +13,7 @@ import pytest
 from fencepost.broker.net import piecework
 from fencepost.broker.net.piecework import Piecework
 from fencepost.broker.net.registry import ROUTES, RequestContext
-from fencepost.broker.replicas.replica_manager import HostedPartition
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api import (
     ApiVersionsRequest,
     DescribeGroupsRequest,

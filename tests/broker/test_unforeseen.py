@@ -11,11 +11,11 @@ import pytest
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.node import main
 from fencepost.broker.node.node import Node, StartError
-from fencepost.broker.replicas.replica_manager import ReplicaManager
 from fencepost.broker.storage.file_limit import share_files
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.controller import Controller
 from fencepost.machines.quorum import Role
+from fencepost.runtime.replicas import ReplicaManager
 
 from .conftest import QUICK
 from .topic_requests import make_topic

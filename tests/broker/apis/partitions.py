@@ -14,7 +14,6 @@ from typing import Any
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
-from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.log.config import LogConfig
@@ -39,6 +38,7 @@ from fencepost.machines.partition import (
     Produce,
     ProduceResult,
 )
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.errors import ErrorCode
 
 from .harness import StillNode, topic, topic_id

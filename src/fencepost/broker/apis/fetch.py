@@ -31,11 +31,11 @@ from fencepost.batch.header import measure
 from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.broker.replicas.delayed_fetch import SessionKey
-from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.log.errors import LogError, OffsetOutOfRange
 from fencepost.log.reading import ReadResult
 from fencepost.machines.fetch import FetchContext, FetchOutcome, FetchWanted, PendingFetch
 from fencepost.machines.partition import FetchBounds, Isolation
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,

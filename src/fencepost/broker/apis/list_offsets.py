@@ -59,7 +59,7 @@ from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.broker.node.node import Node
-    from fencepost.broker.replicas.replica_manager import HostedPartition
+    from fencepost.runtime.replicas import HostedPartition
 
 log = logging.getLogger(__name__)
 

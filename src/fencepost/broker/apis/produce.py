@@ -25,11 +25,11 @@ from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.broker.replicas.recompression import KEEP, maybe_recompress
-from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import is_shortage
 from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

@@ -18,9 +18,9 @@ from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.groups.group_shard import Decide, GroupShard, OnReply, Settings
 from fencepost.broker.net.piecework import Piecework
-from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.machines.group import GroupConfig, GroupMemory, partition_for
 from fencepost.machines.image import ClusterImage, ImageDelta
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 

@@ -39,7 +39,6 @@ from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.loop.timers import Timer
 from fencepost.broker.net.log_limit import LogLimit, cut
 from fencepost.broker.net.piecework import Piecework
-from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.log.errors import LogError
 from fencepost.machines.group import (
@@ -51,6 +50,7 @@ from fencepost.machines.group import (
     value_version,
 )
 from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.errors import DecodeError, ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.records.control import ControlType

@@ -21,13 +21,16 @@ from fencepost.broker.config.broker_config import CONNECTION_KEYS, connection_li
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.listener import Listener
+from fencepost.broker.net.turns import Turns
 from fencepost.broker.replicas.alter_partition import AlterPartitions
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.delayed_fetch import FetchHost
-from fencepost.broker.replicas.replica_manager import ReplicaManager
+from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
+from fencepost.broker.storage.log_recovery_pool import Openings
 from fencepost.log.errors import describe
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
+from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ _NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 class BrokerPart:
     """See the module; what is behind `bound` is there once `wire` was called."""
 
+    following: Turns
     replicas: ReplicaManager
     fetches: FetchHost
     forwarder: Forwarder
@@ -83,7 +87,16 @@ class BrokerPart:
         """Make the parts and tell them of each other."""
         node = self._node
         ports, config = node.ports, node.config
-        self.replicas = ReplicaManager(config, ports, node.storage, node.settings)
+        self.following = Turns(node.loop)
+        self.replicas = ReplicaManager(
+            config.node_id,
+            ports,
+            node.storage,
+            Openings(node.storage, lambda: node.settings.get("num.recovery.threads.per.data.dir")),
+            self.following,
+            lambda image: topic_configs_under(config, image),
+        )
+        node.storage.on_failed = self.replicas.dir_failed
         self.fetches = FetchHost(
             ports.timers,
             node.now_ms,
@@ -120,7 +133,7 @@ class BrokerPart:
         await self.registration.join(self.advertised)
         self._joined = True
         self._begin_to_follow(self._node.image)
-        await self.replicas.settled()
+        await self.following.settled()
 
     async def start(self) -> None:
         """Accept clients."""

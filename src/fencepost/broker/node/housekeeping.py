@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.loop.timers import Timer
 from fencepost.broker.node.memory_trim import MemoryTrim
-from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.log.configdef import LONG_MAX
 from fencepost.machines.partition import ClockSet as ClockSetForPartition
 from fencepost.machines.quorum import ClockSet
 from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.replicas import HostedPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.node.node import Node

@@ -45,7 +45,6 @@ from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.housekeeping import Housekeeping
 from fencepost.broker.replicas.delayed_fetch import FetchHost
-from fencepost.broker.replicas.replica_manager import HostedPartition, ReplicaManager
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.file_limit import FileShares, file_limit, share_files
 from fencepost.broker.storage.storage import Storage, open_storage
@@ -55,6 +54,7 @@ from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.controller_host import ControllerHost
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
-from fencepost.broker.replicas.replica_manager import ReplicaManager
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import AlterPartition, AlterPartitionAnswered
+from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.api.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,

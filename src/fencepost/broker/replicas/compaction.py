@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.batch.errors import BatchError
 from fencepost.broker.loop.timers import Timer
-from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.log.cleaner.job import Cleaning, CleaningAbortedError, Copied
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.plan import Dirt
 from fencepost.log.errors import LogError
 from fencepost.log.partition_log import PartitionLog
+from fencepost.runtime.replicas import HostedPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.node.node import Node

@@ -12,9 +12,9 @@ from sys import getsizeof
 from typing import Protocol
 
 from fencepost.broker.loop.timers import Timer, Timers
-from fencepost.broker.replicas.replica_manager import HostedPartition
 from fencepost.machines.fetch import FetchSessions, FetchWanted, PendingFetch, PendingFetches
 from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES, PARTITION_BYTES
+from fencepost.runtime.replicas import HostedPartition
 
 SESSION_ID_MAX = (1 << 31) - 1
 

@@ -6,8 +6,12 @@ Theory of operation
 that lets a topic be deleted and created again under one name: first deletions, then what is to be
 led or followed, then configurations. A partition's log is opened or created when it first appears
 in the image; after that only its machine hears of changes. What concerns many partitions is done
-in steps over many turns of the event loop (`turns`); until a partition's comes, it is one that
-another node may have (NOT_LEADER_OR_FOLLOWER), as it is while news travel between nodes.
+in steps, among which others have their turns (`WorkQueue`); until a partition's comes, it is one
+that another node may have (NOT_LEADER_OR_FOLLOWER), as it is while metadata travel between nodes.
+
+Where logs are kept and how they are opened, and what configs are in force for a topic, is the
+business of whoever runs the node: a broker process has directories, threads and a configuration,
+the simulator one disk. Both run this class.
 
 Who has to know which partitions this node leads (the group coordinator) registers a watcher.
 
@@ -20,20 +24,13 @@ what is on the disk is found out by recovery, at the next start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.config.settings import Settings
-from fencepost.broker.config.view import topic_log_config
-from fencepost.broker.loop.ports import AsyncPorts
-from fencepost.broker.net.turns import Turns, Work
-from fencepost.broker.storage.data_dirs import DataDir
-from fencepost.broker.storage.log_recovery_pool import Openings
-from fencepost.broker.storage.storage import PartitionOpening, Storage
+from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
-from fencepost.log.configdef import ConfigError
 from fencepost.log.errors import describe
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.image import ClusterImage, ImageDelta, LocalChanges, PartitionDelta
@@ -47,6 +44,7 @@ from fencepost.machines.partition import (
     RecoveryState,
 )
 from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -54,6 +52,124 @@ log = logging.getLogger(__name__)
 
 OPENED_PER_STEP: Final = 50
 """How many logs are looked at in one step to see whether they need recovery."""
+
+
+Work = Generator["Future[Any] | None", None, None]
+"""Work in steps: it yields after each, or yields a future when a thread has to be waited for."""
+
+
+class WorkQueue(Protocol):
+    """Does work in steps, one after the other in the order they came."""
+
+    def add(self, work: Work) -> None:
+        """Do `work`, which handles its own errors, once everything before it is done."""
+        ...
+
+    def close(self) -> None:
+        """Leave what is not done undone."""
+        ...
+
+
+class Directory(Protocol):
+    """A log directory."""
+
+    @property
+    def is_online(self) -> bool:
+        """Whether it works."""
+        ...
+
+    def fail(self, reason: object) -> None:
+        """Nothing is to be had from it any more."""
+        ...
+
+
+class Opening(Protocol):
+    """A partition's log on its way."""
+
+    @property
+    def data_dir(self) -> Any:
+        """The `Directory` that it is in."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The partition's name, topic and number."""
+        ...
+
+    @property
+    def directory_id(self) -> Uuid:
+        """The id of the directory."""
+        ...
+
+
+class ReplicaStorage(Protocol):
+    """Where the logs of this node's replicas are kept."""
+
+    @property
+    def data_dirs(self) -> Sequence[Directory]:
+        """The directories that hold partitions, those that are offline among them."""
+        ...
+
+    @property
+    def metadata_dir(self) -> Directory:
+        """The directory of the metadata log."""
+        ...
+
+    @property
+    def may_need_recovery(self) -> bool:
+        """Whether a directory was not closed in order, so that opening takes long."""
+        ...
+
+    def high_watermark_of(self, partition_log: PartitionLog) -> int:
+        """The high watermark as of the last checkpoint."""
+        ...
+
+    def delete_partition(self, partition_log: PartitionLog) -> None:
+        """Close the log and have its files removed. OSError."""
+        ...
+
+
+class LogOpenings(Protocol):
+    """How logs are opened, some of them by threads, ahead of the time that they are needed."""
+
+    def begin(
+        self,
+        key: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        assigned: Uuid,
+        *,
+        is_new: bool,
+    ) -> Any:
+        """Begin to open or create a log, once: an `Opening`; None if that cannot be.
+
+        `assigned` is the directory's id in the cluster's metadata; `is_new` says that the partition
+        has just come to be. A directory that fails over it goes offline.
+        """
+        ...
+
+    def waiting_for(self, key: TopicPartition) -> Future[Any] | None:
+        """What has to be waited for before `finish`, if anything."""
+        ...
+
+    def finish(self, key: TopicPartition, opening: Any) -> PartitionLog | None:
+        """The log; None if it cannot be opened, which takes its directory offline."""
+        ...
+
+    def close(self) -> None:
+        """Open nothing more."""
+        ...
+
+
+class TopicConfig(NamedTuple):
+    """What is in force for a topic, for the log and for the machine."""
+
+    log: LogConfig
+    machine: PartitionConfig
+
+
+TopicConfigs = Callable[[str], TopicConfig]
+"""The configs in force for each topic, under one image."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,8 +183,8 @@ class HostedPartition:
     """What the driver knows its machine by."""
     log: PartitionLog
     machine: Partition
-    data_dir: DataDir
-    """The directory its log is in."""
+    data_dir: Any
+    """The `Directory` that its log is in."""
     high_watermark: int = -1
     """The high watermark as of the last look, to notice when it moves."""
 
@@ -89,21 +205,26 @@ class ReplicaManager:
     """All partitions of this node."""
 
     def __init__(
-        self, config: BrokerConfig, ports: AsyncPorts, storage: Storage, settings: Settings
+        self,
+        broker_id: int,
+        ports: MachinePorts,
+        storage: ReplicaStorage,
+        openings: LogOpenings,
+        work: WorkQueue,
+        configs_under: Callable[[ClusterImage], TopicConfigs],
     ) -> None:
-        self._config = config
+        """`storage` and `openings` have `dir_failed` called when a directory fails."""
+        self._broker_id = broker_id
         self._ports = ports
         self._storage = storage
+        self._openings = openings
+        self._work = work
+        self._configs_under = configs_under
         self._hosted: dict[str, dict[int, HostedPartition]] = {}
         self._names: dict[Uuid, str] = {}
         self._known: ClusterImage = ClusterImage()
-        self._turns = Turns(ports.loop)
-        self._openings = Openings(
-            storage, lambda: settings.get("num.recovery.threads.per.data.dir")
-        )
         self._lost: dict[str, set[int]] = {}
         self._placed: list[tuple[Uuid, int, Uuid]] = []
-        storage.on_failed = self.dir_failed
         self.offline_reason: str | None = None
         """Why no log directory can be used any more; None while that is not so."""
         self.watchers: list[ReplicaWatcher] = []
@@ -115,7 +236,7 @@ class ReplicaManager:
         """Called once, with the reason, when the node cannot go on without what has failed."""
         self.on_broken: Callable[[str], None] = _ignore
         """Called with the reason when the node cannot go on for no fault of a directory's."""
-        self.on_dir_offline: Callable[[DataDir], None] = _ignore
+        self.on_dir_offline: Callable[[Any], None] = _ignore
         """Called with each directory that has failed, when the node can go on without it."""
         self.on_placed: Callable[[list[tuple[Uuid, int, Uuid]]], None] = _ignore
         """Called with (topic id, partition, directory id) of partitions that are in a directory
@@ -163,15 +284,11 @@ class ReplicaManager:
         """Do what the change from one image to the next means for this broker, in a while."""
         self._known = image
         if self.offline_reason is None:
-            self._turns.add(self._guarded(self._changes(image, delta)))
-
-    async def settled(self) -> None:
-        """Wait until everything that was given to `apply` is done."""
-        await self._turns.settled()
+            self._work.add(self._guarded(self._changes(image, delta)))
 
     def close(self) -> None:
         """Leave what is still to be done undone; logs that are open stay so."""
-        self._turns.close()
+        self._work.close()
         self._openings.close()
 
     def _guarded(self, work: Work) -> Work:
@@ -184,11 +301,11 @@ class ReplicaManager:
 
     def _changes(self, image: ClusterImage, delta: ImageDelta) -> Work:
         """What `apply` has to do, in steps of one partition."""
-        changes = delta.for_broker(self._config.node_id)
+        changes = delta.for_broker(self._broker_id)
         for change in changes.to_delete:
             self._delete(change)
             yield None
-        configs = _Configs(self._config, image)
+        configs = self._configs_under(image)
         yield from self._open_ahead(changes, configs)
         eligible = eligible_brokers(image)
         for is_led, some in ((True, changes.to_lead), (False, changes.to_follow)):
@@ -212,7 +329,7 @@ class ReplicaManager:
         if placed:
             self.on_placed(placed)
 
-    def _open_ahead(self, changes: LocalChanges, configs: _Configs) -> Work:
+    def _open_ahead(self, changes: LocalChanges, configs: TopicConfigs) -> Work:
         """Have threads begin with what takes long to open."""
         if not self._storage.may_need_recovery:
             return
@@ -222,14 +339,14 @@ class ReplicaManager:
             if number % OPENED_PER_STEP == 0:
                 yield None
 
-    def _begin_open(self, change: PartitionDelta, configs: _Configs) -> PartitionOpening | None:
+    def _begin_open(self, change: PartitionDelta, configs: TopicConfigs) -> Opening | None:
         new = change.new
         assert new is not None, "what is opened exists"
         return self._openings.begin(
             (change.topic, change.index),
             change.topic_id,
-            configs.of(change.topic).log,
-            new.directory_of(self._config.node_id),
+            configs(change.topic).log,
+            new.directory_of(self._broker_id),
             is_new=change.old is None and new.partition_epoch == 0,
         )
 
@@ -273,7 +390,7 @@ class ReplicaManager:
                 watcher.lost_leadership(hosted)
         self.on_moved(hosted)
 
-    def _ensure(self, change: PartitionDelta, configs: _Configs) -> HostedPartition | None:
+    def _ensure(self, change: PartitionDelta, configs: TopicConfigs) -> HostedPartition | None:
         """The hosted partition; its log is opened or created if it is not there yet.
 
         None if it is in a directory that is offline.
@@ -292,17 +409,17 @@ class ReplicaManager:
     def _host(
         self,
         change: PartitionDelta,
-        opening: PartitionOpening,
+        opening: Opening,
         partition_log: PartitionLog,
-        configs: _Configs,
+        configs: TopicConfigs,
     ) -> HostedPartition:
         assert change.new is not None, "what is hosted exists"
         machine = Partition(
-            self._config.node_id,
+            self._broker_id,
             partition_log,
             high_watermark=self._storage.high_watermark_of(partition_log),
             durable_offset=partition_log.recovery_point,
-            config=configs.of(change.topic).machine,
+            config=configs(change.topic).machine,
         )
         key = opening.name
         hosted = HostedPartition(
@@ -316,7 +433,7 @@ class ReplicaManager:
         )
         self._hosted.setdefault(change.topic, {})[change.index] = hosted
         self._names[change.topic_id] = change.topic
-        if change.new.directory_of(self._config.node_id) != opening.directory_id:
+        if change.new.directory_of(self._broker_id) != opening.directory_id:
             self._placed.append((change.topic_id, change.index, opening.directory_id))
         self._ports.host(key, machine, partition_log, lambda _: self._stepped(hosted))
         if partition_log.recovery_point < partition_log.end_offset:
@@ -354,13 +471,13 @@ class ReplicaManager:
         except OSError as error:
             self.dir_failed(hosted.data_dir, f"{hosted.key} could not be deleted: {error}")
 
-    def _reconfigure(self, image: ClusterImage, delta: ImageDelta, configs: _Configs) -> Work:
+    def _reconfigure(self, image: ClusterImage, delta: ImageDelta, configs: TopicConfigs) -> Work:
         topics = set(delta.changed_topic_configs)
         if delta.changed_broker_configs:
             topics.update(self._hosted)
         for topic in sorted(topics):
             for hosted in list(self._hosted.get(topic, {}).values()):
-                config = configs.of(topic)
+                config = configs(topic)
                 hosted.log.config = config.log
                 self._ports.driver.feed(hosted.key, ConfigChanged(config.machine))
                 yield None
@@ -382,7 +499,7 @@ class ReplicaManager:
         elif key == METADATA_KEY:
             self.dir_failed(self._storage.metadata_dir, f"{key}: {reason}")
 
-    def dir_failed(self, data_dir: DataDir, reason: str) -> None:
+    def dir_failed(self, data_dir: Directory, reason: str) -> None:
         """A directory has failed: its partitions are told, and answer 56 from now on."""
         if not data_dir.is_online:
             return
@@ -406,37 +523,6 @@ class ReplicaManager:
         if led and self.offline_reason is None:
             for watcher in self.watchers:
                 watcher.lost_leadership(hosted)
-
-
-class _Config(NamedTuple):
-    """What is in force for a topic, for the log and for the machine."""
-
-    log: LogConfig
-    machine: PartitionConfig
-
-
-class _Configs:
-    """The configs in force under one image, each topic's made once."""
-
-    def __init__(self, config: BrokerConfig, image: ClusterImage) -> None:
-        self._config = config
-        self._image = image
-        self._made: dict[str, _Config] = {}
-
-    def of(self, topic: str) -> _Config:
-        """The configs in force for the topic; this broker's own if they do not go together.
-
-        The controller checks a topic's configs, but not against those of every broker.
-        """
-        made = self._made.get(topic)
-        if made is None:
-            try:
-                found = topic_log_config(self._config, self._image, topic)
-            except ConfigError as error:
-                log.error("the configs of %s are not applied: %s", topic, error)
-                found = self._config.log_config({})
-            made = self._made[topic] = _Config(found, partition_config(found))
-        return made
 
 
 def eligible_brokers(image: ClusterImage) -> dict[int, int]:
