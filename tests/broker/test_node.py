@@ -10,7 +10,8 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.node.node import Node, StartError
 from fencepost.log.errors import LogError
 from fencepost.machines.controller import Decision
-from fencepost.machines.partition import CONTROLLER, AlterPartition, RecoveryState
+from fencepost.machines.effects import CONTROLLER
+from fencepost.machines.partition import AlterPartition, RecoveryState
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.api import DeleteTopicsRequest, InitProducerIdRequest
 from fencepost.wire.api.delete_topics import DeleteTopicState

@@ -7,9 +7,8 @@ import pytest
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
-from fencepost.machines.effects import Append
+from fencepost.machines.effects import CONTROLLER, Append
 from fencepost.machines.partition import (
-    CONTROLLER,
     AlterPartition,
     AlterPartitionAnswered,
     BecomeLeader,

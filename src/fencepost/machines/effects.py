@@ -29,12 +29,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.snapshots import SnapshotId
 
 Buffer = bytes | bytearray | memoryview
+
+CONTROLLER: Final = "controller"
+"""Destination of messages to the active controller, whichever node that is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from fencepost.broker.loop.flusher import Flusher
 from fencepost.broker.loop.timers import Timers
-from fencepost.machines.partition import CONTROLLER
+from fencepost.machines.effects import CONTROLLER
 from fencepost.runtime.clock import Clock
 from fencepost.runtime.ports import MachinePorts
 

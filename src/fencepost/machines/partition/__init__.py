@@ -5,7 +5,6 @@
 
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.partition.inputs import (
-    CONTROLLER,
     NOT_LISTED,
     AlterPartition,
     AlterPartitionAnswered,
@@ -32,7 +31,6 @@ from fencepost.machines.partition.machine import Partition
 from fencepost.machines.partition.queries import LogView
 
 __all__ = [
-    "CONTROLLER",
     "NOT_LISTED",
     "AlterPartition",
     "AlterPartitionAnswered",

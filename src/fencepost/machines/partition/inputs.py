@@ -15,9 +15,6 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.wire.errors import ErrorCode
 
-CONTROLLER: Final = "controller"
-"""Destination of `AlterPartition`: whoever is the active controller."""
-
 ANY_BROKER_EPOCH: Final = -1
 """A broker epoch that is not checked (clients of before KIP-903)."""
 

@@ -39,6 +39,7 @@ from typing import Any, Final
 from fencepost.log.divergence import truncation_target
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.effects import (
+    CONTROLLER,
     Append,
     DiskFailed,
     Effect,
@@ -53,7 +54,6 @@ from fencepost.machines.effects import (
 )
 from fencepost.machines.partition.following import appendable
 from fencepost.machines.partition.inputs import (
-    CONTROLLER,
     AlterPartition,
     AlterPartitionAnswered,
     BecomeFollower,

@@ -1,0 +1,101 @@
+"""The requests by which brokers and controllers say of themselves what the controller must know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fencepost.machines.broker.inputs import Registration
+from fencepost.wire.api import broker_registration, controller_registration
+from fencepost.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    DirectoryDataRequest,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from fencepost.wire.types import Uuid
+
+
+def broker_registration_request(
+    registration: Registration, offline: Iterable[Uuid] = ()
+) -> broker_registration.BrokerRegistrationRequest:
+    """Register a broker, without the directories that have failed since its start."""
+    lost = frozenset(offline)
+    return broker_registration.BrokerRegistrationRequest(
+        broker_id=registration.broker_id,
+        cluster_id=registration.cluster_id,
+        incarnation_id=registration.incarnation_id,
+        listeners=[
+            broker_registration.Listener(
+                name=one.name,
+                host=one.host,
+                port=one.port,
+                security_protocol=one.security_protocol,
+            )
+            for one in registration.listeners
+        ],
+        features=[
+            broker_registration.Feature(
+                name=one.name,
+                min_supported_version=one.min_level,
+                max_supported_version=one.max_level,
+            )
+            for one in registration.features
+        ],
+        rack=registration.rack,
+        log_dirs=sorted(set(registration.log_dirs) - lost),
+        previous_broker_epoch=registration.previous_broker_epoch,
+    )
+
+
+def controller_registration_request(
+    registration: Registration,
+) -> controller_registration.ControllerRegistrationRequest:
+    """Register a controller (KIP-919)."""
+    return controller_registration.ControllerRegistrationRequest(
+        controller_id=registration.broker_id,
+        incarnation_id=registration.incarnation_id,
+        zk_migration_ready=False,
+        listeners=[
+            controller_registration.Listener(
+                name=one.name,
+                host=one.host,
+                port=one.port,
+                security_protocol=one.security_protocol,
+            )
+            for one in registration.listeners
+        ],
+        features=[
+            controller_registration.Feature(
+                name=one.name,
+                min_supported_version=one.min_level,
+                max_supported_version=one.max_level,
+            )
+            for one in registration.features
+        ],
+    )
+
+
+def assignment_request(
+    broker_id: int, broker_epoch: int, placed: Iterable[tuple[Uuid, int, Uuid]]
+) -> AssignReplicasToDirsRequest:
+    """Say in which directories replicas are: (topic id, partition, directory id)."""
+    directories: dict[Uuid, dict[Uuid, list[int]]] = {}
+    for topic_id, index, directory_id in placed:
+        directories.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
+    return AssignReplicasToDirsRequest(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        directories=[
+            DirectoryDataRequest(
+                id=directory_id,
+                topics=[
+                    TopicDataRequest(
+                        topic_id=topic_id,
+                        partitions=[PartitionDataRequest(partition_index=one) for one in indexes],
+                    )
+                    for topic_id, indexes in topics.items()
+                ],
+            )
+            for directory_id, topics in directories.items()
+        ],
+    )
