@@ -89,7 +89,7 @@ def read_keys() -> frozenset[str]:
     tables = {*(SOURCES / "broker" / "config" / "keys").iterdir(), SOURCES / "log" / "config.py"}
     texts: set[str] = set()
     attributes: set[str] = set()
-    for path, tree in _trees("broker", "log", "machines"):
+    for path, tree in _trees("broker", "runtime", "log", "machines"):
         if path in tables:
             continue
         for node in _nodes(tree):
