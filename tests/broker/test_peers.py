@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from fencepost.broker.cluster import peers
-from fencepost.broker.cluster.peers import MAX_CONNECTIONS, Peers, Refused, Unserved
+from fencepost.broker.cluster import peer_connection, peers
+from fencepost.broker.cluster.peer_connection import Unsupported
+from fencepost.broker.cluster.peers import MAX_CONNECTIONS, ConnectionRefused, Peers
 from fencepost.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.api.vote import (
     TopicDataRequest,
@@ -189,7 +190,7 @@ def test_what_a_peer_does_not_serve_is_not_sent():
         async with node(polite) as peer, asking() as made:
             del peer.versions[VoteRequest.api_key]
             reason = await ask(made, peer.address)
-            assert isinstance(reason, Unserved) and "VoteRequest" in reason
+            assert isinstance(reason, Unsupported) and "no Vote API" in reason
             assert peer.asked == [("ApiVersionsRequest", 4)]
 
     run(test)
@@ -202,7 +203,7 @@ def test_many_requests_that_a_peer_does_not_serve_all_fail_over_one_connection()
         async with node(polite) as peer, asking() as made:
             del peer.versions[VoteRequest.api_key]
             reasons = await asyncio.gather(*(ask(made, peer.address) for _ in range(900)))
-            assert all(isinstance(reason, Unserved) for reason in reasons)
+            assert all(isinstance(reason, Unsupported) for reason in reasons)
             assert peer.connections <= MAX_CONNECTIONS
 
     run(test)
@@ -216,7 +217,9 @@ def test_what_the_common_version_cannot_say_is_not_sent():
         topic = TopicDataRequest(topic_name="__cluster_metadata", partitions=[partition])
         async with node(polite) as peer, asking() as made:
             peer.versions[VoteRequest.api_key] = (0, 1)
-            assert isinstance(await ask(made, peer.address, VoteRequest(topics=[topic])), Unserved)
+            assert isinstance(
+                await ask(made, peer.address, VoteRequest(topics=[topic])), Unsupported
+            )
             assert isinstance(await ask(made, peer.address), VoteResponse)
 
     run(test)
@@ -303,7 +306,7 @@ def garbage(data: bytes, after_greeting: bool = True) -> Answer:
     ],
     ids=["huge", "negative", "short", "cut", "rubbish"],
 )
-def test_rubbish_hangs_up_and_fails_the_request(data: bytes, after_greeting: bool):
+def test_rubbish_disconnects_and_fails_the_request(data: bytes, after_greeting: bool):
     async def test() -> None:
         async with node(garbage(data, after_greeting)) as peer, asking() as made:
             assert isinstance(await ask(made, peer.address), str)
@@ -311,7 +314,7 @@ def test_rubbish_hangs_up_and_fails_the_request(data: bytes, after_greeting: boo
     run(test)
 
 
-def test_an_answer_to_another_request_hangs_up():
+def test_a_response_to_another_request_disconnects():
     async def wrong(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await made.greet(reader, writer)
         correlation_id, version, _ = await made.read(reader)
@@ -320,12 +323,12 @@ def test_an_answer_to_another_request_hangs_up():
 
     async def test() -> None:
         async with node(wrong) as peer, asking() as made:
-            assert "not the one it was asked" in str(await ask(made, peer.address))
+            assert "was due" in str(await ask(made, peer.address))
 
     run(test)
 
 
-def test_who_misbehaves_is_left_alone_with_one_warning_until_it_behaves(caplog):
+def test_a_protocol_error_backs_off_with_one_warning_until_the_next_response(caplog):
     behaves: list[bool] = []
 
     async def wrong(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -340,24 +343,24 @@ def test_who_misbehaves_is_left_alone_with_one_warning_until_it_behaves(caplog):
 
     async def asked_until(made: Peers, peer: Node, connections: int) -> str:
         said = ""
-        while peer.connections < connections or "was hung up on" in said:
+        while peer.connections < connections or "was disconnected" in said:
             said = str(await ask(made, peer.address))
         return said
 
     async def test() -> None:
         async with node(wrong) as peer, asking() as made:
-            made.backoff_s = 60
-            assert "not the one it was asked" in str(await ask(made, peer.address))
-            assert "was hung up on" in str(await ask(made, peer.address))
-            assert peer.connections == 1, "it is left alone"
+            made.backoff_ms = 60_000
+            assert "was due" in str(await ask(made, peer.address))
+            assert "was disconnected" in str(await ask(made, peer.address))
+            assert peer.connections == 1, "it is not tried for a while"
         async with node(wrong) as peer, asking() as made:
             caplog.clear()
-            assert "not the one it was asked" in await asked_until(made, peer, 4)
+            assert "was due" in await asked_until(made, peer, 4)
             assert warnings() == 1
             behaves.append(True)
             assert "VoteResponse" in await asked_until(made, peer, 5)
             behaves.clear()
-            assert "not the one it was asked" in str(await ask(made, peer.address))
+            assert "was due" in str(await ask(made, peer.address))
             assert warnings() == 2
 
     run(test)
@@ -365,7 +368,7 @@ def test_who_misbehaves_is_left_alone_with_one_warning_until_it_behaves(caplog):
 
 def test_a_response_of_countless_small_elements_is_refused_before_they_are_objects(monkeypatch):
     """Bytes of a response are bounded by `socket.request.max.bytes`, objects have to be as well."""
-    monkeypatch.setattr(peers, "MAX_ELEMENTS", 100)
+    monkeypatch.setattr(peer_connection, "MAX_ELEMENTS", 100)
 
     async def floods(
         made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -377,12 +380,12 @@ def test_a_response_of_countless_small_elements_is_refused_before_they_are_objec
 
     async def test() -> None:
         async with node(floods) as peer, asking() as made:
-            assert "VoteResponse v2 cannot be read" in str(await ask(made, peer.address))
+            assert "cannot read VoteResponse version 2" in str(await ask(made, peer.address))
 
     run(test)
 
 
-def test_a_peer_that_hangs_up_is_asked_again_over_a_new_connection():
+def test_a_closed_connection_is_replaced_by_a_new_one():
     async def once(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await made.greet(reader, writer)
         correlation_id, version, _ = await made.read(reader)
@@ -398,25 +401,25 @@ def test_a_peer_that_hangs_up_is_asked_again_over_a_new_connection():
     run(test)
 
 
-def test_a_peer_that_hangs_up_whenever_it_is_asked_is_left_alone_for_longer_each_time():
-    async def hangs_up(
+def test_a_peer_that_closes_whenever_it_is_asked_is_asked_less_often():
+    async def closes(
         made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         await made.greet(reader, writer)
         await made.read(reader)
 
     async def test() -> None:
-        async with node(hangs_up) as peer, asking() as made:
-            made.backoff_s = 60
+        async with node(closes) as peer, asking() as made:
+            made.backoff_ms = 60_000
             for _ in range(2):
-                assert "hung up" in str(await ask(made, peer.address))
-            assert "hung up when it was asked" in str(await ask(made, peer.address))
+                assert "closed the connection" in str(await ask(made, peer.address))
+            assert "closed the connection when it was asked" in str(await ask(made, peer.address))
             assert peer.connections == 2
 
     run(test)
 
 
-def test_a_silent_peer_times_out_and_is_hung_up_on():
+def test_a_silent_peer_times_out_and_is_disconnected():
     async def silent(
         made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -442,7 +445,7 @@ def test_nobody_there_fails_and_is_tried_again_later():
             async with asking() as made:
                 for _ in range(3):
                     reason = await ask(made, address)
-                    assert isinstance(reason, Refused) and "cannot be reached" in reason
+                    assert isinstance(reason, ConnectionRefused) and "cannot be reached" in reason
                 server = await asyncio.start_server(Node(polite).serve, sock=held)
                 while isinstance(await ask(made, address), str):  # noqa: ASYNC110 - by and by
                     await asyncio.sleep(BACKOFF_MS / 1000)
@@ -461,13 +464,13 @@ def test_a_failure_may_lead_to_the_next_request_to_the_same_address():
 
                 def again(reason: str) -> None:
                     left[0] -= 1
-                    if left[0] and isinstance(reason, Refused):
+                    if left[0] and isinstance(reason, ConnectionRefused):
                         made.send(address, VoteRequest(), done.set_result, again, TIMEOUT_MS)
                     else:
                         done.set_result(reason)
 
                 made.send(address, VoteRequest(), done.set_result, again, TIMEOUT_MS)
-                assert isinstance(await done, Refused)
+                assert isinstance(await done, ConnectionRefused)
                 assert left == [0]
 
     run(test)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.broker.cluster.peers import Refused, Unserved
+from fencepost.broker.cluster.peer_connection import Unsupported
+from fencepost.broker.cluster.peers import ConnectionRefused
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.config.quorum_config import Server
 from fencepost.machines.quorum import FetchAnswered, RequestFailed, VoteAnswered
@@ -108,7 +109,7 @@ def test_failures_are_told_before_the_machine_gives_up_by_itself():
         world.channel.send(KEY, 2, request)
         (sent,) = world.peers.sent
         assert sent.timeout_ms < REQUEST_TIMEOUT_MS
-        sent.on_failure("it hung up")
+        sent.on_failure("the peer closed the connection")
         (heard,) = world.driver.inputs
         assert isinstance(heard, RequestFailed) and heard.request is request
 
@@ -119,7 +120,11 @@ def test_a_refused_connection_is_told_as_such():
     async def test(world: World) -> None:
         for _ in range(2):
             world.channel.send(KEY, 2, FetchRequest())
-        for sent, reason in zip(world.peers.sent, ("it hung up", Refused("no")), strict=True):
+        for sent, reason in zip(
+            world.peers.sent,
+            ("the peer closed the connection", ConnectionRefused("no")),
+            strict=True,
+        ):
             sent.on_failure(reason)
         assert [one.is_refused for one in world.driver.inputs] == [False, True]
 
@@ -152,7 +157,7 @@ def test_a_vote_the_peer_has_no_version_for_is_answered_so():
         world.channel.send(KEY, 2, VoteRequest())
         world.channel.send(KEY, 2, FetchRequest())
         for sent in world.peers.sent:
-            sent.on_failure(Unserved("too old"))
+            sent.on_failure(Unsupported("too old"))
         vote, fetch = world.driver.inputs
         assert isinstance(vote, VoteAnswered)
         assert vote.response.error_code == ErrorCode.UNSUPPORTED_VERSION

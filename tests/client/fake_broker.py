@@ -14,11 +14,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.client.protocol.framing import FrameReader
 from fencepost.wire.api import request_class
 from fencepost.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from fencepost.wire.frame import encode_response_parts, read_request_header
 
 API_VERSIONS = 18
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+RECEIVE_BYTES = 64 * 1024
 Answer = Callable[[Any, int, int], Any]
 
 
@@ -77,24 +80,29 @@ class FakeBroker:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        reader = FrameReader(FRAME_BYTES_MAX)
         with contextlib.suppress(OSError), connection:
-            while (frame := _read_frame(connection)) is not None:
-                header, position = read_request_header(frame)
-                cls = request_class(header.request_api_key)
-                known = cls.min_version <= header.request_api_version <= cls.max_version
-                request = (
-                    cls.read(frame, position, header.request_api_version)[0]
-                    if known
-                    else header.request_api_key
-                )
-                self.requests.append((request, header.request_api_version))
-                reply = self._reply(request, header.request_api_version, header.correlation_id)
-                if reply is None:
+            while data := connection.recv(RECEIVE_BYTES):
+                if not all(self._answer(connection, frame) for frame in reader.feed(data)):
                     break
-                if reply != b"":
-                    connection.sendall(reply)
         with self._lock:
             self._open.discard(connection)
+
+    def _answer(self, connection: socket.socket, frame: memoryview) -> bool:
+        """Answer one request; False when the connection is to be closed instead."""
+        header, position = read_request_header(frame)
+        cls = request_class(header.request_api_key)
+        known = cls.min_version <= header.request_api_version <= cls.max_version
+        request = (
+            cls.read(frame, position, header.request_api_version)[0]
+            if known
+            else header.request_api_key
+        )
+        self.requests.append((request, header.request_api_version))
+        reply = self._reply(request, header.request_api_version, header.correlation_id)
+        if reply:
+            connection.sendall(reply)
+        return reply is not None
 
     def _reply(self, request: Any, version: int, correlation_id: int) -> bytes | None:
         reply = self.answer(request, version, correlation_id)
@@ -118,18 +126,3 @@ class FakeBroker:
 def framed(payload: bytes) -> bytes:
     """`payload` behind its length."""
     return struct.pack(">i", len(payload)) + payload
-
-
-def _read_frame(connection: socket.socket) -> bytes | None:
-    head = _read_exactly(connection, 4)
-    return None if head is None else _read_exactly(connection, struct.unpack(">i", head)[0])
-
-
-def _read_exactly(connection: socket.socket, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            return None
-        data += piece
-    return bytes(data)

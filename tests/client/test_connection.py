@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.connection import Connection, ReceiveBuffer
+from fencepost.client.connection import Connection
 from fencepost.client.errors import (
     BrokerError,
     ConnectionFailed,
@@ -19,6 +19,7 @@ from fencepost.client.errors import (
     RequestTimedOut,
     UnsupportedApi,
 )
+from fencepost.client.protocol.framing import ReceiveBuffer
 from fencepost.wire.api import (
     FetchRequest,
     FetchResponse,
@@ -157,7 +158,7 @@ def test_an_absurd_length_is_refused_before_anything_is_allocated(length: int):
 
     with FakeBroker(answer, {METADATA: (0, 9)}) as broker:
         it = connect(broker, max_response_bytes=1_000_000)
-        with pytest.raises(ProtocolError, match=f"announced a response of {length} bytes"):
+        with pytest.raises(ProtocolError, match=f"announced a frame of {length} bytes"):
             it.request(named("a"))
         assert not it.is_open
 

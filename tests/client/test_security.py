@@ -1,4 +1,4 @@
-"""SCRAM against the RFC's own example, SASL and TLS over a fake broker."""
+"""SASL and TLS over a fake broker; secrets do not show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from fencepost.client.connection import Connection
 from fencepost.client.errors import AuthenticationFailed
-from fencepost.client.security import ScramExchange, Security
+from fencepost.client.security import Security
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fencepost.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -23,66 +23,6 @@ from fencepost.wire.frame import encode_response_parts
 
 from ..waiting import DEADLINE_S
 from .fake_broker import FakeBroker
-
-# RFC 7677, section 3.
-NONCE = "rOprNGfwEbeRWgbNEkqO"
-SERVER_FIRST = (
-    b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
-)
-CLIENT_FINAL = (
-    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
-    b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-)
-SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
-
-
-def exchange() -> ScramExchange:
-    return ScramExchange("SCRAM-SHA-256", "user", "pencil", NONCE)
-
-
-def test_scram_says_what_the_rfc_says():
-    scram = exchange()
-    assert scram.first() == b"n,,n=user,r=" + NONCE.encode()
-    assert scram.next(SERVER_FIRST) == CLIENT_FINAL
-    assert scram.done
-    scram.finish(SERVER_FINAL)
-
-
-def test_scram_escapes_the_separators_in_names():
-    assert ScramExchange("SCRAM-SHA-512", "a=b,c", "x", "n").first() == b"n,,n=a=3Db=2Cc,r=n"
-
-
-@pytest.mark.parametrize(
-    ("challenge", "complaint"),
-    [
-        (SERVER_FIRST.replace(b"rOpr", b"XXXX"), "nonce"),
-        (b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "nonce"),
-        (SERVER_FIRST.replace(b"4096", b"1"), "1 SCRAM iterations"),
-        (SERVER_FIRST.replace(b"4096", b"999999999"), "iterations"),
-        (SERVER_FIRST.replace(b"4096", b"many"), "iteration count"),
-        (SERVER_FIRST.replace(b"W22Z", b"%%%%"), "salt"),
-        (b"\xff\xfe", "not text"),
-        (b"", "nonce"),
-    ],
-)
-def test_scram_refuses_servers_that_cheat(challenge: bytes, complaint: str):
-    with pytest.raises(AuthenticationFailed, match=complaint):
-        exchange().next(challenge)
-
-
-@pytest.mark.parametrize(
-    ("last", "complaint"),
-    [
-        (SERVER_FINAL.replace(b"6rri", b"AAAA"), "could not prove"),
-        (b"e=invalid-proof", "invalid-proof"),
-        (b"", "could not prove"),
-    ],
-)
-def test_scram_verifies_the_server(last: bytes, complaint: str):
-    scram = exchange()
-    scram.next(SERVER_FIRST)
-    with pytest.raises(AuthenticationFailed, match=complaint):
-        scram.finish(last)
 
 
 def sasl_answer(request: Any, version: int, correlation_id: int) -> Any:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from fencepost.client.connection import Connection, Token
+from fencepost.client.connection import Connection
+from fencepost.client.protocol.in_flight import Token
 from fencepost.testing.ports import free_ports
 from fencepost.wire.message import Message, Request
 from fencepost.wire.types import Uuid

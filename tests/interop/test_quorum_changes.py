@@ -15,7 +15,7 @@ import pytest
 
 from fencepost.batch.control import read_control
 from fencepost.batch.header import iter_headers
-from fencepost.client.connection import Token
+from fencepost.client.protocol.in_flight import Token
 from fencepost.wire.api.describe_quorum import PartitionDataResponse
 from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest
 from fencepost.wire.message import Request

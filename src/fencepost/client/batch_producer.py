@@ -33,7 +33,7 @@ from typing import Any, Self
 
 from fencepost.batch.header import read_header, stamp_producer
 from fencepost.client.cluster import Cluster
-from fencepost.client.connection import Connection, Token
+from fencepost.client.connection import Connection
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
@@ -51,6 +51,7 @@ from fencepost.client.produce_queue import (
     PartitionQueue,
     QueuedBatch,
 )
+from fencepost.client.protocol.in_flight import Token
 from fencepost.client.retry import Backoff, Deadline
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest
 from fencepost.wire.api.produce import (

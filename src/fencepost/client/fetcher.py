@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fencepost.client.cluster import Cluster
-from fencepost.client.connection import Connection, ReceiveBuffer, Token
+from fencepost.client.connection import Connection
 from fencepost.client.errors import (
     BrokerError,
     ClientError,
@@ -34,6 +34,8 @@ from fencepost.client.errors import (
 from fencepost.client.leaders import by_topic
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EpochEnd
+from fencepost.client.protocol.framing import ReceiveBuffer
+from fencepost.client.protocol.in_flight import Token
 from fencepost.client.retry import Deadline
 from fencepost.wire.api.fetch import (
     FetchPartition,

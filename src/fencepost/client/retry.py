@@ -1,7 +1,7 @@
 """Deadlines and exponential back-off for blocking clients.
 
-A `Deadline` is the total time a caller grants, shared by every attempt below it. A `Backoff` yields
-growing pauses with jitter (KIP-580), never longer than what the deadline leaves. `retrying` is the
+A `Deadline` is the total time a caller grants, shared by every attempt below it. A `Backoff` makes
+the pauses of `protocol.backoff`, never longer than what the deadline leaves. `retrying` is the
 one retry loop of the package: it repeats an attempt while it raises retriable `ClientError`s.
 """
 
@@ -14,10 +14,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from fencepost.client.errors import ClientError, DeadlineExceeded
+from fencepost.client.protocol.backoff import backoff_ms
 
 log = logging.getLogger("fencepost.client")
-
-JITTER = 0.2  # pauses vary by this share so that many clients do not return in step
 
 T = TypeVar("T")
 
@@ -41,20 +40,19 @@ class Deadline:
 
 
 class Backoff:
-    """Pauses of `first_ms`, doubling up to `max_ms`, each with 20 % jitter."""
+    """Pauses of `first_ms`, doubling up to `max_ms`, each with jitter."""
 
-    __slots__ = ("_failures", "first_ms", "max_ms")
+    __slots__ = ("_pauses", "first_ms", "max_ms")
 
     def __init__(self, first_ms: float = 100, max_ms: float = 1000) -> None:
         self.first_ms = first_ms
         self.max_ms = max_ms
-        self._failures = 0
+        self._pauses = 0
 
     def next_ms(self) -> float:
         """The next pause in milliseconds."""
-        plain = min(self.max_ms, self.first_ms * 2**self._failures)
-        self._failures = min(self._failures + 1, 30)  # beyond, 2**n would only overflow
-        return min(self.max_ms, plain * random.uniform(1 - JITTER, 1 + JITTER))
+        self._pauses += 1
+        return backoff_ms(self._pauses - 1, self.first_ms, self.max_ms, random.random())
 
     def sleep(self, deadline: Deadline) -> bool:
         """Pause; False, without pausing, when the deadline leaves no time for another try."""

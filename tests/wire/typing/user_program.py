@@ -6,7 +6,8 @@ A line that must be refused says so at its end: `# mypy:` and the code of the er
 
 from typing import assert_type
 
-from fencepost.client.connection import Connection, Token
+from fencepost.client.connection import Connection
+from fencepost.client.protocol.in_flight import Token
 from fencepost.wire import api
 from fencepost.wire.api import (
     FetchRequest,

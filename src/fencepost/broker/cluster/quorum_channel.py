@@ -12,7 +12,8 @@ import logging
 from collections.abc import Hashable
 from typing import Any, Final
 
-from fencepost.broker.cluster.peers import Address, Peers, Refused, Unserved
+from fencepost.broker.cluster.peer_connection import Unsupported
+from fencepost.broker.cluster.peers import Address, ConnectionRefused, Peers
 from fencepost.broker.config.quorum_config import Server
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import QuorumMachine, RequestFailed, answered
@@ -45,7 +46,7 @@ class QuorumChannel:
         # The machine asks the same peer again when its own time is up, and would not hear any more
         # that the peer is silent: an observer would never go on to the next.
         self._timeout_ms = max(1, request_timeout_ms * 9 // 10)
-        self._unserved: set[tuple[int, type[Message]]] = set()
+        self._unsupported: set[tuple[int, type[Message]]] = set()
         self._told = (0, NOBODY)
 
     def address_of(self, node_id: int) -> Address | None:
@@ -63,13 +64,15 @@ class QuorumChannel:
             self._driver.feed(key, answered(to, request, response))
 
         def on_failure(reason: str) -> None:
-            if isinstance(reason, Unserved):
-                self._report_unserved(to, request, reason)
+            if isinstance(reason, Unsupported):
+                self._report_unsupported(to, request, reason)
                 if isinstance(request, VoteRequest):
                     refusal = VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
                     self._driver.feed(key, answered(to, request, refusal))
                     return
-            self._driver.feed(key, RequestFailed(to, request, isinstance(reason, Refused)))
+            self._driver.feed(
+                key, RequestFailed(to, request, isinstance(reason, ConnectionRefused))
+            )
 
         address = self.address_of(to)
         if address is None:
@@ -87,9 +90,9 @@ class QuorumChannel:
             self._told = seen
             log.info("controller %d leads the quorum, epoch %d", machine.leader_id, machine.epoch)
 
-    def _report_unserved(self, to: int, request: Message, reason: str) -> None:
+    def _report_unsupported(self, to: int, request: Message, reason: str) -> None:
         """Once for each peer and request: it will not be otherwise the next time."""
         what = to, type(request)
-        if what not in self._unserved:
-            self._unserved.add(what)
+        if what not in self._unsupported:
+            self._unsupported.add(what)
             log.warning("node %d: %s", to, reason)

@@ -1,6 +1,6 @@
 """Which version of an API to speak to a broker: the highest that both ends know.
 
-Pure arithmetic over the ranges a broker sent in ApiVersions; the asking is in `connection`.
+Pure arithmetic over the ranges a broker sent in ApiVersions; `negotiation` asks for them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ class VersionRange(NamedTuple):
 
     low: int
     high: int
+
+
+ServedVersions = dict[int, VersionRange]
+"""By API key, the versions that a broker serves."""
 
 
 def choose_version(

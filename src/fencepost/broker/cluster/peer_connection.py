@@ -1,0 +1,231 @@
+"""One connection to another node: it negotiates versions, then carries request after request.
+
+What is said, in which frames and versions, is decided in `fencepost.client.protocol`, which the
+blocking client drives too; this module has the transport and its timers. A connection carries one
+request at a time. It tells its `Peer` what becomes of it, and what the other node does wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from fencepost.client.errors import BrokerError, ProtocolError, UnsupportedApi
+from fencepost.client.protocol.framing import FrameReader
+from fencepost.client.protocol.in_flight import InFlightRequests
+from fencepost.client.protocol.negotiation import negotiate
+from fencepost.client.protocol.versions import ServedVersions, choose_version
+from fencepost.wire.errors import WireError
+from fencepost.wire.message import Message
+
+log = logging.getLogger(__name__)
+
+MAX_ELEMENTS: Final = 1_000_000
+"""Array elements in a response: a peer that lies must not make gigabytes of its megabytes."""
+CONNECT_TIMEOUT_S: Final = 10.0
+
+OnResponse = Callable[[Any], None]
+OnFailure = Callable[[str], None]
+
+
+class Unsupported(str):
+    """The reason of a failure, where the peer has the request in no version that can say it."""
+
+    __slots__ = ()
+
+
+class PeerRequest:
+    """One request on its way, and whom to tell."""
+
+    __slots__ = ("_loop", "_on_failure", "_on_response", "_timer", "connection", "message")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        message: Message,
+        on_response: OnResponse,
+        on_failure: OnFailure,
+        timeout_ms: int,
+    ) -> None:
+        self.message = message
+        self.connection: PeerConnection | None = None
+        self._loop = loop
+        self._on_response: OnResponse | None = on_response
+        self._on_failure = on_failure
+        self._timer = loop.call_later(timeout_ms / 1000, self._time_out, timeout_ms)
+
+    @property
+    def done(self) -> bool:
+        """Whether somebody has been told."""
+        return self._on_response is None
+
+    def answer(self, response: Message) -> None:
+        """There is a response."""
+        on_response, self._on_response = self._on_response, None
+        if on_response is not None:
+            self._timer.cancel()
+            _call(on_response, response)
+
+    def fail(self, reason: str) -> None:
+        """There will be none; told in a turn of its own, so that sending never calls back."""
+        if not self.done:
+            self._on_response = None
+            self._timer.cancel()
+            self._loop.call_soon(_call, self._on_failure, reason)
+
+    def _time_out(self, timeout_ms: int) -> None:
+        reason = f"no answer within {timeout_ms} ms"
+        self.fail(reason)
+        if self.connection is not None:
+            self.connection.drop(reason)
+
+
+class Peer(Protocol):
+    """What a connection tells about the node at its other end."""
+
+    def on_connected(self, connection: PeerConnection) -> None:
+        """It is open, and not usable yet."""
+
+    def on_ready(self, connection: PeerConnection) -> None:
+        """It can take a request."""
+
+    def on_answered(self) -> None:
+        """A request was answered as it should be."""
+
+    def on_protocol_error(self, reason: str) -> None:
+        """The peer did not keep to the protocol and is disconnected."""
+
+    def on_closed_unanswered(self) -> None:
+        """The peer closed a new connection when it was asked for the first time."""
+
+    def on_lost(self, connection: PeerConnection, reason: str) -> None:
+        """It is gone."""
+
+
+class PeerConnection(asyncio.Protocol):
+    """One connection; see the module docstring. `drop` ends it from our side."""
+
+    def __init__(
+        self, peer: Peer, loop: asyncio.AbstractEventLoop, client_id: str, max_response_bytes: int
+    ) -> None:
+        self.usable = False
+        """Whether the peer's versions are known."""
+        self._peer = peer
+        self._loop = loop
+        self._reader = FrameReader(max_response_bytes)
+        self._in_flight = InFlightRequests(client_id, max_elements=MAX_ELEMENTS)
+        self._negotiation = negotiate()
+        self._versions: ServedVersions = {}
+        self._transport: Any = None
+        self._request: PeerRequest | None = None
+        self._has_answered = False
+        self._lost = False
+        self._handshake_timer: asyncio.TimerHandle | None = None
+
+    # -- what the event loop says --------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for the versions."""
+        self._transport = transport
+        self._handshake_timer = self._loop.call_later(
+            CONNECT_TIMEOUT_S, self.drop, f"no ApiVersions within {CONNECT_TIMEOUT_S:.0f} s"
+        )
+        self._peer.on_connected(self)
+        if not self._lost:
+            self._negotiate(None)
+
+    def data_received(self, data: bytes) -> None:
+        """Take the responses that are whole."""
+        try:
+            for frame in self._reader.feed(data):
+                token = self._in_flight.match(frame)
+                self._take(self._in_flight.decode(token, frame))
+                if self._lost:
+                    return
+        except ProtocolError as error:
+            self._disconnect(error.message)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer is gone."""
+        if self._request is not None and not self._has_answered:
+            self._peer.on_closed_unanswered()
+        self.drop("the peer closed the connection" if exc is None else str(exc))
+
+    # -- what the peer says --------------------------------------------------------------------
+
+    def send(self, request: PeerRequest) -> bool:
+        """Send in the newest version that both sides have; whether there is one.
+
+        If not, the request has failed, and the connection can take another.
+        """
+        assert self.usable and self._request is None, "a connection takes one request at a time"
+        try:
+            self._write(request.message, choose_version(type(request.message), self._versions))
+        except (UnsupportedApi, WireError) as error:
+            request.fail(Unsupported(f"{self._peer}: {error}"))
+            return False
+        self._request, request.connection = request, self
+        return True
+
+    def drop(self, reason: str) -> None:
+        """Disconnect; a request on its way has failed."""
+        if self._lost:
+            return
+        self._lost = True
+        if self._handshake_timer is not None:
+            self._handshake_timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        request, self._request = self._request, None
+        if request is not None:
+            request.connection = None
+            request.fail(reason)
+        self._peer.on_lost(self, reason)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _write(self, message: Any, version: int) -> None:
+        _, parts = self._in_flight.send(message, version)
+        self._transport.writelines(parts)
+
+    def _take(self, response: Any) -> None:
+        if not self.usable:
+            self._negotiate(response)
+            return
+        request, self._request = self._request, None
+        assert request is not None, "a response that is expected has its request"
+        request.connection = None
+        self._has_answered = True
+        self._peer.on_answered()
+        self._peer.on_ready(self)  # first: what the answer leads to may go the same way
+        request.answer(response)
+
+    def _negotiate(self, response: Any) -> None:
+        """Ask for versions; `response` is the one to what was asked last, None at first."""
+        try:
+            message, version = self._negotiation.send(response)
+        except StopIteration as agreed:
+            assert self._handshake_timer is not None, "the handshake is timed"
+            self._handshake_timer.cancel()
+            self._versions = agreed.value
+            self.usable = True
+            self._peer.on_ready(self)
+        except BrokerError as error:
+            self._disconnect(str(error))
+        else:
+            self._write(message, version)
+
+    def _disconnect(self, reason: str) -> None:
+        """The peer does not speak as it should."""
+        self._peer.on_protocol_error(reason)
+        self.drop(reason)
+
+
+def _call(callback: Callable[[Any], None], value: Any) -> None:
+    """Whatever goes wrong with one answer must not be in the way of the next."""
+    try:
+        callback(value)
+    except Exception:
+        log.exception("an answer could not be taken")
