@@ -70,6 +70,19 @@ class Produce(NamedTuple):
     deadline_ms: int
 
 
+class CoordinatorAppend(NamedTuple):
+    """A coordinator's batch for its own partition, decided while it led in `leader_epoch`.
+
+    It is answered when it is in the log, not when it is committed: that, the coordinator sees by
+    the high watermark. Producer epochs and sequences are not checked, as in Kafka: whoever
+    coordinates has done so.
+    """
+
+    batch: RecordBatch
+    leader_epoch: int
+    token: Any
+
+
 @dataclass(frozen=True, slots=True)
 class BecomeLeader:
     """The cluster's metadata says that this broker leads, or what changed while it leads.

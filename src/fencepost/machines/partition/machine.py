@@ -61,6 +61,7 @@ from fencepost.machines.partition.inputs import (
     BrokersChanged,
     ClockSet,
     ConfigChanged,
+    CoordinatorAppend,
     Diverged,
     Fetched,
     FetchedOutOfRange,
@@ -124,10 +125,11 @@ class Partition(PartitionQueries):
         self._waiting = WaitingProduces()  # acks=all, for the high watermark
         self._waiting_for_disk = WaitingProduces()  # acks=1, for `durable_offset`
         self._isr_timer_armed = False
-        # The last batch with acks=0: whether it was appended shows when the disk fails.
+        # The last batch that was answered once appended: whether it was shows when the disk fails.
         self._unacknowledged: tuple[int, Any] | None = None
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
+            CoordinatorAppend: self._step_coordinator_append,
             Persisted: self._step_persisted,
             FollowerFetched: self._step_follower_fetched,
             TimerFired: self._step_timer,
@@ -145,7 +147,7 @@ class Partition(PartitionQueries):
 
     def step(self, input_: Any, now_ms: int) -> list[Effect]:
         """Take one input. An offline replica only refuses."""
-        if self._offline is not None and type(input_) is not Produce:
+        if self._offline is not None and type(input_) not in (Produce, CoordinatorAppend):
             return []
         return self._steps[type(input_)](input_, now_ms)
 
@@ -194,6 +196,22 @@ class Partition(PartitionQueries):
         else:
             self._wait(produce, first_offset + header.last_offset_delta, result, effects)
         return effects
+
+    def _step_coordinator_append(self, request: CoordinatorAppend, now_ms: int) -> list[Effect]:
+        leader = self._leader_state
+        error = _NO_ERROR
+        if self._offline is not None:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        elif leader is None or request.leader_epoch != self.leader_epoch:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif leader.is_under_min_isr(self.config):
+            error = ErrorCode.NOT_ENOUGH_REPLICAS
+        if error is not _NO_ERROR:
+            return [Reply(request.token, ProduceResult(error))]
+        first_offset = self._log.end_offset
+        self._unacknowledged = (first_offset, request.token)
+        result = ProduceResult(_NO_ERROR, first_offset, -1, self._log.start_offset)
+        return [Persist(Append((request.batch,), self.leader_epoch)), Reply(request.token, result)]
 
     def _wait(
         self, produce: Produce, last_offset: int, result: ProduceResult, effects: list[Effect]

@@ -1,0 +1,82 @@
+"""`Decision`: what a coordinator wants to happen, before anything of it has.
+
+Theory of operation
+-------------------
+A coordinator looks at its state and answers with a `Decision`; it changes nothing. The runtime
+carries the decision out as a whole or not at all:
+
+1. `changes`, which live in memory alone (members that join, requests that wait), and `records` are
+   applied to the coordinator, so that a record that cannot be applied never gets into the log;
+2. the records are appended to the coordinator's partition. If the log refuses them, the coordinator
+   is reverted to what it was, whoever asked is told the error, and `on_refused` may decide what
+   else follows from that;
+3. once they are appended, `timers` are set;
+4. once they are committed, and everything appended before them is, `replies` and `sends` leave. So
+   no reply tells of anything that could still be lost, replies to reads included.
+
+The next decision is made when step 2 is done, never between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from fencepost.wire.errors import ErrorCode
+
+R = TypeVar("R")
+"""A record, as the machine and its codec know it."""
+
+TimerName = tuple[str, ...]
+"""What a timer is for; setting it again replaces it."""
+
+
+class Producer(NamedTuple):
+    """Whose transaction the records belong to (TxnOffsetCommit)."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionEnd(NamedTuple):
+    """The marker that ends a producer's transaction in the coordinator's partition."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+
+
+@dataclass(slots=True)
+class Decision(Generic[R]):
+    """See the module docstring."""
+
+    records: list[R] = field(default_factory=list)
+    changes: list[Any] = field(default_factory=list)
+    """What changes in memory alone; given to `apply_change` before the records are applied."""
+    replies: list[tuple[Any, Any]] = field(default_factory=list)
+    """(token, response)"""
+    sends: list[Any] = field(default_factory=list)
+    """Messages for others (transaction markers), given to the runtime's `on_send`."""
+    timers: list[tuple[TimerName, int | None]] = field(default_factory=list)
+    """(name, delay in milliseconds), or None to cancel it."""
+    notes: list[str] = field(default_factory=list)
+    """What an operator may want to read in the log, once the decision has been carried out."""
+    is_atomic: bool = True
+    """Whether the records are one batch or nothing. Otherwise they are split into as many batches
+    as they need, and the first ones stay if a later one is refused."""
+    producer: Producer | None = None
+    """The records are part of this producer's transaction; they are atomic then."""
+    transaction_end: TransactionEnd | None = None
+    """A marker to be written behind nothing else: a decision has this or records."""
+    on_refused: Callable[[ErrorCode], Decision[R]] | None = None
+    """What to decide when the log has refused the records; the state is as before by then."""
+
+    def reply(self, token: Any, response: Any) -> None:
+        """Answer the request behind `token`."""
+        self.replies.append((token, response))
+
+    def set_timer(self, name: TimerName, delay_ms: int | None) -> None:
+        """Have the timer fire `delay_ms` from now (over one set before), or cancel it with None."""
+        self.timers.append((name, delay_ms))

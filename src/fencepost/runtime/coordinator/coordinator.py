@@ -1,0 +1,506 @@
+"""`Coordinator`: one partition's coordinator from the beginning of its load to its unload.
+
+Theory of operation
+-------------------
+    LOADING ──> ACTIVE ──> CLOSED      its partition is led by another node, or gone
+       │
+       └──────> FAILED ──> CLOSED      its partition cannot be read
+
+While it is LOADING, its partition is applied to a new machine in pieces (`loader`), and then it
+waits until all of that is committed. Whoever asks meanwhile hears COORDINATOR_LOAD_IN_PROGRESS.
+
+An ACTIVE one takes operations one at a time: the machine decides, what it decided is applied and
+appended, and the answers are held until the high watermark has passed what was appended
+(`machines.coordinator.decision` has the steps). An append is over when the records are in the
+leader's log or were refused; until then further operations wait in a queue. So a refused append is
+reverted by one step back, and no decision is ever built on one that did not happen. What is in the
+log stays applied: it is committed sooner or later, unless another leader cuts it off, and then this
+coordinator is unloaded.
+
+Who asked hears of a refused append, in the words that clients know (`FOR_CLIENTS`). What nobody
+asked for (a timer, a topic's deletion) is tried again after `RETRY_MS`.
+
+Whoever waits is known here, from a request's arrival to its answer, wherever its token is
+meanwhile: in the machine, in a decision, or held until a write is committed. All of them hear
+NOT_COORDINATOR when the coordinator is closed, and its timers are gone.
+
+Memory is bounded by `max_waiting` operations and answers and by `max_uncommitted_bytes` of records
+that are appended and not committed; beyond either, who asks hears COORDINATOR_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from fencepost.batch.control import build_end_txn_marker
+from fencepost.batch.errors import BatchError
+from fencepost.batch.records import build_batch
+from fencepost.log.errors import LogError
+from fencepost.machines.coordinator import CoordinatorMachine, Decision, TimerName
+from fencepost.runtime.coordinator.held import NO_TOKEN, HeldAnswers
+from fencepost.runtime.coordinator.loader import Decompress, Pieces, RecordCodec, load_pieces
+from fencepost.runtime.coordinator.partition import LedPartition
+from fencepost.runtime.coordinator.timers import NamedTimers
+from fencepost.runtime.ports import TimerQueue
+from fencepost.wire.errors import DecodeError, ErrorCode
+
+log = logging.getLogger(__name__)
+
+RETRY_MS: Final = 500
+"""After so long, what nobody asked for and the log refused is decided again."""
+
+MAX_WAITING: Final = 100_000
+MAX_UNCOMMITTED_BYTES: Final = 64 * 1024 * 1024
+
+_RECORD_OVERHEAD_BYTES: Final = 32
+_BATCH_OVERHEAD_BYTES: Final = 61
+
+FOR_CLIENTS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What clients hear of an append's error; of another one, UNKNOWN_SERVER_ERROR."""
+
+R = TypeVar("R")
+M = TypeVar("M", bound="CoordinatorMachine[Any]")
+
+OnReply = Callable[[ErrorCode, Any], None]
+"""Hears (NONE, the reply), or (why there is none, None). It is the token of its request."""
+
+
+class CoordinatorPorts(Protocol):
+    """What a node or a simulator provides."""
+
+    @property
+    def timers(self) -> TimerQueue:
+        """Timers on the monotonic clock."""
+        ...
+
+    def now_ms(self) -> int:
+        """Milliseconds of the monotonic clock."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch, to stamp records with."""
+        ...
+
+
+def _inline(work: Callable[[int], Any]) -> Pieces[Any]:
+    """Decompress here, however much it is."""
+    from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
+
+    yield from ()
+    return work(DECOMPRESSED_BYTES_MAX)
+
+
+def _log_note(note: str) -> None:
+    log.info("%s", note)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorKind(Generic[M]):
+    """What distinguishes one kind of coordinator from another, and how it is run."""
+
+    make_machine: Callable[[], M]
+    codec: RecordCodec[Any]
+    write_timeout_ms: int
+    compression: int = 0
+    max_waiting: int = MAX_WAITING
+    max_uncommitted_bytes: int = MAX_UNCOMMITTED_BYTES
+    decompress: Decompress = _inline
+    on_loaded: Callable[[Coordinator[M]], None] = lambda coordinator: None
+    on_send: Callable[[Any, int], None] = lambda message, leader_epoch: None
+    """Takes `Decision.sends` once committed, with the coordinator's epoch."""
+    on_note: Callable[[str], None] = _log_note
+
+
+class CoordinatorState(Enum):
+    """Its value is what a client hears instead of an answer."""
+
+    LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    ACTIVE = ErrorCode.NONE
+    FAILED = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    CLOSED = ErrorCode.NOT_COORDINATOR
+
+
+class _Operation(NamedTuple):
+    """Something to be decided: for whoever asked, or again later under `retry_name`."""
+
+    decide: Callable[[Any], Decision[Any]]
+    token: OnReply | None = None
+    retry_name: Any = None
+
+
+class _Chunk(NamedTuple):
+    """A batch, and the records in it."""
+
+    batch: bytearray
+    records: list[Any]
+
+
+Later = Callable[[Callable[[], None], "Future[Any] | None"], None]
+"""Calls back when it is the turn of what comes now, or when the future is done."""
+
+
+class Coordinator(Generic[M]):
+    """See the module docstring. Everything happens on the thread that runs the node."""
+
+    def __init__(
+        self,
+        kind: CoordinatorKind[M],
+        ports: CoordinatorPorts,
+        later: Later,
+        partition: LedPartition,
+        leader_epoch: int,
+    ) -> None:
+        self._kind = kind
+        self._ports = ports
+        self._later = later
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.machine = kind.make_machine()
+        self.state = CoordinatorState.LOADING
+        self._timers = NamedTimers(ports.timers)
+        self._held = HeldAnswers(ports.timers, ports.now_ms, kind.write_timeout_ms, self._late)
+        self._unanswered: dict[OnReply, None] = {}  # in the order they came
+        self._queue: deque[_Operation] = deque()
+        self._is_draining = False  # the queue is being worked on
+        self._is_writing = False  # an operation is decided, and not yet appended or refused
+        self._next_offset = partition.log.start_offset
+        self._is_read = False  # all of the partition is applied, perhaps not committed
+        self._appended_offset = 0
+        self._committed_offset = 0
+        self._uncommitted: deque[tuple[int, int]] = deque()  # (offset behind a batch, its bytes)
+        self._uncommitted_bytes = 0
+        self._last_retry = 0
+
+    # -- loading ---------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Begin to load, when it is its turn."""
+        self._later(self._load_on, None)
+
+    def _load_on(self) -> None:
+        self._load_piece(
+            load_pieces(
+                self.partition.log,
+                self._next_offset,
+                self.machine,
+                self._kind.codec,
+                self._kind.decompress,
+            )
+        )
+
+    def _load_piece(self, pieces: Pieces[int]) -> None:
+        if self.state is not CoordinatorState.LOADING:
+            return
+        try:
+            future = next(pieces)
+        except StopIteration as done:
+            self._next_offset, self._is_read = done.value, True
+            self.high_watermark_moved()
+        except (LogError, BatchError, DecodeError, OSError) as error:
+            log.error("%s cannot be loaded: %s", self.partition, error)
+            self._end(CoordinatorState.FAILED)
+        except Exception:
+            log.exception("%s cannot be loaded", self.partition)
+            self._end(CoordinatorState.FAILED)
+        else:
+            self._later(lambda: self._load_piece(pieces), future)
+
+    def _activate(self) -> None:
+        self.state = CoordinatorState.ACTIVE
+        self._appended_offset = self._committed_offset = self._next_offset
+        self._enqueue(_Operation(lambda machine: machine.decide_loaded(self._ports.wall_ms())))
+        self._kind.on_loaded(self)
+
+    # -- what happens to the partition -----------------------------------------------------
+
+    def high_watermark_moved(self) -> None:
+        """The partition's high watermark may have moved."""
+        committed_offset = self.partition.committed_offset(self.leader_epoch)
+        if self.state is CoordinatorState.LOADING:
+            if self._is_read and committed_offset >= self._next_offset:
+                self._activate()
+        elif self.state is CoordinatorState.ACTIVE and committed_offset > self._committed_offset:
+            self._committed_offset = committed_offset
+            while self._uncommitted and self._uncommitted[0][0] <= committed_offset:
+                self._uncommitted_bytes -= self._uncommitted.popleft()[1]
+            self._release()
+
+    def led_on(self, leader_epoch: int) -> None:
+        """This node leads on in a new epoch, and nobody else has led between."""
+        self.leader_epoch = leader_epoch
+        self.high_watermark_moved()
+
+    def close(self) -> None:
+        """Unload: whoever waits hears NOT_COORDINATOR, now and from now on."""
+        self._end(CoordinatorState.CLOSED)
+
+    def _end(self, state: CoordinatorState) -> None:
+        self.state = state
+        self._timers.cancel_all()
+        self._held.clear()
+        self._queue.clear()
+        self._uncommitted.clear()
+        self._uncommitted_bytes = 0
+        self.machine.discard()
+        unanswered, self._unanswered = self._unanswered, {}
+        for token in unanswered:
+            _tell(token, state.value, None)
+
+    # -- deciding --------------------------------------------------------------------------
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._unanswered)
+
+    def submit(self, decide: Callable[[M, OnReply], Decision[Any]], on_reply: OnReply) -> None:
+        """Have the machine decide about a request.
+
+        `decide` is given the machine and the token to decide with, which is `on_reply`. It is
+        called at once, or soon.
+        """
+        if self.state is not CoordinatorState.ACTIVE:
+            _tell(on_reply, self.state.value, None)
+        elif self._is_full:
+            _tell(on_reply, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        else:
+            self._unanswered[on_reply] = None
+            self._enqueue(_Operation(lambda machine: decide(machine, on_reply), on_reply))
+
+    def tell(self, decide: Callable[[M], Decision[Any]]) -> None:
+        """Decide something that nobody asked for, if the coordinator is active."""
+        if self.state is CoordinatorState.ACTIVE:
+            self._last_retry += 1
+            self._enqueue(_Operation(decide, None, self._last_retry))
+
+    @property
+    def _is_full(self) -> bool:
+        kind = self._kind
+        return (
+            len(self._held) + len(self._queue) >= kind.max_waiting
+            or self._uncommitted_bytes >= kind.max_uncommitted_bytes
+        )
+
+    def _enqueue(self, operation: _Operation) -> None:
+        self._queue.append(operation)
+        self._decide_next()
+
+    def _decide_next(self) -> None:
+        """Decide what waits, one after the other; an append that is not over keeps it waiting."""
+        if self._is_draining:
+            return
+        self._is_draining = True
+        try:
+            while self._queue and not self._is_writing:
+                self._is_writing = True
+                self._decide(self._queue.popleft())
+        finally:
+            self._is_draining = False
+
+    def _decide(self, operation: _Operation) -> None:
+        """Decide and begin to carry it out; a mistake of ours costs only who asked."""
+        self.machine.max_batch_bytes = self.partition.max_batch_bytes
+        decision: Decision[Any] = Decision()
+        try:
+            decision = operation.decide(self.machine)
+            chunks = self._chunks_of(decision)
+        except Exception:
+            log.exception("%s: a decision failed", self.partition)
+            self._refuse(operation, decision, ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self._carry_out(operation, decision, chunks)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def _chunks_of(self, decision: Decision[Any]) -> deque[_Chunk]:
+        """The batches of a decision: one, or as many as it needs if it may be split."""
+        wall_ms = self._ports.wall_ms()
+        end = decision.transaction_end
+        if end is not None:
+            assert not decision.records, "a marker is written alone"
+            marker = build_end_txn_marker(
+                committed=end.committed,
+                coordinator_epoch=end.coordinator_epoch,
+                producer_id=end.producer_id,
+                producer_epoch=end.producer_epoch,
+                timestamp_ms=wall_ms,
+            )
+            return deque([_Chunk(marker, [])])
+        is_atomic = decision.is_atomic or decision.producer is not None
+        most_bytes = self.partition.max_batch_bytes
+        rows: list[list[tuple[bytes, bytes | None]]] = []
+        records: list[list[Any]] = []
+        size_bytes = 0
+        for record in decision.records:
+            key, value = self._kind.codec.encode(record)
+            item_bytes = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+            if not rows or (not is_atomic and size_bytes + item_bytes > most_bytes):
+                rows.append([])
+                records.append([])
+                size_bytes = _BATCH_OVERHEAD_BYTES
+            rows[-1].append((key, value))
+            records[-1].append(record)
+            size_bytes += item_bytes
+        stamps: dict[str, Any] = {}
+        if decision.producer is not None:
+            stamps = {
+                "producer_id": decision.producer.producer_id,
+                "producer_epoch": decision.producer.producer_epoch,
+                "base_sequence": 0,
+                "transactional": True,
+            }
+        compression = self._kind.compression
+        return deque(
+            _Chunk(build_batch(some, timestamp_ms=wall_ms, compression=compression, **stamps), of)
+            for some, of in zip(rows, records, strict=True)
+        )
+
+    def _carry_out(
+        self, operation: _Operation, decision: Decision[Any], chunks: deque[_Chunk]
+    ) -> None:
+        """Apply and append the next batch, or finish behind the last one."""
+        chunk = chunks.popleft() if chunks else None
+        if chunk is None and not decision.changes:
+            self._finish(operation, decision)
+            return
+        undo_log = self.machine.undo_log
+        undo_log.begin()
+        try:
+            self._apply(decision, chunk)
+        except Exception:
+            log.exception("%s: what was decided cannot be applied", self.partition)
+            self._refuse(operation, decision, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        decision.changes = []  # applied along with the first batch
+        if chunk is None:
+            undo_log.commit()
+            self._finish(operation, decision)
+        elif len(chunk.batch) > self.partition.max_batch_bytes:
+            self._refuse(operation, decision, ErrorCode.RECORD_LIST_TOO_LARGE)
+        else:
+            self._append(operation, decision, chunk, chunks)
+
+    def _apply(self, decision: Decision[Any], chunk: _Chunk | None) -> None:
+        machine = self.machine
+        for change in decision.changes:
+            machine.apply_change(change)
+        if chunk is None:
+            return
+        end, producer = decision.transaction_end, decision.producer
+        if end is not None:
+            machine.apply_transaction_end(end.producer_id, committed=end.committed)
+        producer_id = -1 if producer is None else producer.producer_id
+        for offset, record in enumerate(chunk.records, self.partition.log.end_offset):
+            machine.apply(record, offset, producer_id)
+
+    def _append(
+        self,
+        operation: _Operation,
+        decision: Decision[Any],
+        chunk: _Chunk,
+        rest: deque[_Chunk],
+    ) -> None:
+        def on_appended(error: ErrorCode, next_offset: int) -> None:
+            if self.state is not CoordinatorState.ACTIVE:
+                return
+            if error is not ErrorCode.NONE:
+                self._refuse(operation, decision, error)
+                return
+            self.machine.undo_log.commit()
+            self._appended_offset = next_offset
+            self._uncommitted.append((next_offset, len(chunk.batch)))
+            self._uncommitted_bytes += len(chunk.batch)
+            self._carry_out(operation, decision, rest)
+
+        self.partition.append(chunk.batch, self.leader_epoch, on_appended)
+
+    def _finish(self, operation: _Operation, decision: Decision[Any]) -> None:
+        """All of it is in the log: set timers, hold the answers, go on with what waits."""
+        for note in decision.notes:
+            self._kind.on_note(note)
+        now_ms = self._ports.now_ms()
+        for name, delay_ms in decision.timers:
+            if delay_ms is None:
+                self._timers.cancel(name)
+            else:
+                self._set_timer(name, now_ms + delay_ms)
+        for token, reply in decision.replies:
+            self._held.hold(self._appended_offset, token, reply)
+        for message in decision.sends:
+            self._held.hold(self._appended_offset, NO_TOKEN, message)
+        self._is_writing = False
+        self._release()
+        self._decide_next()
+
+    def _refuse(self, operation: _Operation, decision: Decision[Any], error: ErrorCode) -> None:
+        """It has not happened. Whoever asked is told; what nobody asked for is tried again."""
+        if self.machine.undo_log.is_open:
+            self.machine.undo_log.revert()
+        log.error("%s: a write was refused: %s", self.partition, error.name)
+        for_clients = FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if decision.on_refused is not None:
+            on_refused = decision.on_refused
+            self._queue.appendleft(_Operation(lambda machine: on_refused(for_clients)))
+        name = operation.retry_name
+        if name is not None and name not in self._timers:
+            self._retry_later(operation, name)
+        self._is_writing = False
+        self._answer(operation.token, for_clients, None)
+        self._decide_next()
+
+    # -- timers ----------------------------------------------------------------------------
+
+    def _set_timer(self, name: TimerName, deadline_ms: int) -> None:
+        def decide(machine: M) -> Decision[Any]:
+            return machine.decide_timer(name, self._ports.wall_ms())
+
+        operation = _Operation(decide, None, name)
+        self._timers.set(name, deadline_ms, lambda: self._enqueue(operation))
+
+    def _retry_later(self, operation: _Operation, name: Any) -> None:
+        deadline_ms = self._ports.now_ms() + RETRY_MS
+        self._timers.set(name, deadline_ms, lambda: self._enqueue(operation))
+
+    # -- answering -------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        """Let go what rests on nothing but committed records."""
+        for answer in self._held.release(self._committed_offset):
+            if answer.token is NO_TOKEN:
+                self._kind.on_send(answer.value, self.leader_epoch)
+            else:
+                self._answer(answer.token, ErrorCode.NONE, answer.value)
+
+    def _late(self, tokens: list[Any]) -> None:
+        """Whoever has waited for a commit for too long is told so; it may still come."""
+        log.warning("%s: %d writes are not committed in time", self.partition, len(tokens))
+        error = FOR_CLIENTS[ErrorCode.REQUEST_TIMED_OUT]
+        for token in tokens:
+            self._answer(token, error, None)
+
+    def _answer(self, token: OnReply | None, error: ErrorCode, reply: Any) -> None:
+        """Answer a request, unless it is answered already."""
+        if token is not None and token in self._unanswered:
+            del self._unanswered[token]
+            _tell(token, error, reply)
+
+
+def _tell(token: OnReply, error: ErrorCode, reply: Any) -> None:
+    """Answer one request; its trouble is not that of the others."""
+    try:
+        token(error, reply)
+    except Exception:
+        log.exception("answering a request failed")

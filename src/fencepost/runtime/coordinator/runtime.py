@@ -1,0 +1,124 @@
+"""`CoordinatorRuntime`: the coordinators of one kind on one node, a partition each.
+
+Theory of operation
+-------------------
+The partition's leader coordinates, and the leader epoch says whose word counts. Loads and unloads
+may arrive late and in any order:
+
+* a load for an epoch that is not newer than the one loaded, or older than one that ended our
+  leadership, changes nothing;
+* an unload names the epoch that ended our leadership (another leads in it, or nobody). It unloads
+  what was loaded for an older epoch, never a newer one (KAFKA-18137). Without an epoch, because the
+  partition is gone from this node, it unloads whatever there is (KAFKA-19274);
+* a load for the epoch right behind the one loaded means that nobody else has led between: epochs go
+  up by one with every change of the leader. What is loaded goes on in the new epoch (KAFKA-15468).
+  After a larger step somebody else may have led and cut the log, so it is loaded anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from fencepost.machines.coordinator import CoordinatorMachine, Decision
+from fencepost.runtime.coordinator.coordinator import (
+    Coordinator,
+    CoordinatorKind,
+    CoordinatorPorts,
+    CoordinatorState,
+    Later,
+    OnReply,
+)
+from fencepost.runtime.coordinator.partition import LedPartition
+from fencepost.wire.errors import ErrorCode
+
+log = logging.getLogger(__name__)
+
+M = TypeVar("M", bound="CoordinatorMachine[Any]")
+
+
+class CoordinatorRuntime(Generic[M]):
+    """See the module docstring."""
+
+    def __init__(self, kind: CoordinatorKind[M], ports: CoordinatorPorts, later: Later) -> None:
+        self._kind = kind
+        self._ports = ports
+        self._later = later
+        self._coordinators: dict[int, Coordinator[M]] = {}
+        self._ended: dict[int, int] = {}  # partition -> the last epoch that ended our leadership
+
+    # -- leadership ------------------------------------------------------------------------
+
+    def load(self, index: int, partition: LedPartition, leader_epoch: int) -> None:
+        """This node leads the partition in that epoch."""
+        present = self._coordinators.get(index)
+        last_epoch = self._ended.get(index, -1) if present is None else present.leader_epoch
+        if leader_epoch <= last_epoch:
+            log.info("%s: a load for the old epoch %d is ignored", partition, leader_epoch)
+            return
+        if present is not None:
+            if (
+                leader_epoch == last_epoch + 1
+                and present.partition.log is partition.log
+                and present.state is not CoordinatorState.FAILED
+            ):
+                present.led_on(leader_epoch)
+                return
+            self._close(index)
+        coordinator = Coordinator(self._kind, self._ports, self._later, partition, leader_epoch)
+        self._coordinators[index] = coordinator
+        coordinator.load()
+
+    def unload(self, index: int, leader_epoch: int | None) -> None:
+        """This node leads the partition no longer since that epoch, or has it no longer (None)."""
+        present = self._coordinators.get(index)
+        if leader_epoch is None:
+            self._ended.pop(index, None)  # should it come back, it may begin with epoch 0
+        else:
+            if present is not None and present.leader_epoch >= leader_epoch:
+                log.info("%s: an unload for the old epoch %d is ignored", index, leader_epoch)
+                return
+            self._ended[index] = max(leader_epoch, self._ended.get(index, -1))
+        if present is not None:
+            self._close(index)
+
+    def _close(self, index: int) -> None:
+        self._coordinators.pop(index).close()
+
+    def high_watermark_moved(self, index: int) -> None:
+        """The partition's high watermark, or its role, may have changed."""
+        coordinator = self._coordinators.get(index)
+        if coordinator is not None:
+            coordinator.high_watermark_moved()
+
+    def close(self) -> None:
+        """Unload everything; whoever waits hears NOT_COORDINATOR."""
+        for index in list(self._coordinators):
+            self._close(index)
+
+    # -- operations ------------------------------------------------------------------------
+
+    def get(self, index: int) -> Coordinator[M] | None:
+        """The partition's coordinator, loaded or being loaded; None if it is not here."""
+        return self._coordinators.get(index)
+
+    def all(self) -> Iterator[Coordinator[M]]:
+        """Every coordinator here, by partition."""
+        for _, coordinator in sorted(self._coordinators.items()):
+            yield coordinator
+
+    def submit(
+        self, index: int, decide: Callable[[M, OnReply], Decision[Any]], on_reply: OnReply
+    ) -> None:
+        """Have the partition's coordinator decide about a request; see `Coordinator.submit`."""
+        coordinator = self._coordinators.get(index)
+        if coordinator is None:
+            on_reply(ErrorCode.NOT_COORDINATOR, None)
+        else:
+            coordinator.submit(decide, on_reply)
+
+    def tell_all(self, decide: Callable[[M], Decision[Any]]) -> None:
+        """Have every coordinator decide something that nobody asked for."""
+        for coordinator in self.all():
+            coordinator.tell(decide)

@@ -1,0 +1,381 @@
+"""The rules of operations: decided one at a time, all or nothing, answered when committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fencepost.machines.coordinator import Decision
+from fencepost.runtime.coordinator import CoordinatorState
+from fencepost.runtime.coordinator.coordinator import RETRY_MS
+from fencepost.wire.errors import ErrorCode
+
+from .coordinator_world import KEY, CoordinatorWorld
+from .toy import Toy, Wait
+
+NONE = ErrorCode.NONE
+NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.fixture
+def world() -> CoordinatorWorld:
+    world = CoordinatorWorld(followers=1)
+    world.start()
+    return world
+
+
+# Answers
+
+
+def test_a_reply_leaves_when_its_records_are_committed(world: CoordinatorWorld) -> None:
+    token = world.set("a", "1")
+    assert world.records() == [("a", "1")]
+    assert world.toy.texts["a"] == ("1", 0), "applied when appended"
+    assert world.replies == {} and world.sent == []
+    world.commit()
+    assert world.replies == {token: (NONE, "set")}
+    assert world.sent == [(("was set", ("a",)), 1)]
+
+
+def test_a_reply_to_a_read_waits_for_the_writes_before_it(world: CoordinatorWorld) -> None:
+    first = world.get("a")
+    assert world.replies[first] == (NONE, None), "nothing is on its way"
+    write, read = world.set("a", "1"), world.get("a")
+    later_write = world.set("a", "2")
+    assert world.order == [first]
+    world.commit()
+    assert world.order == [first, write, read, later_write]
+    assert world.replies[read] == (NONE, "1")
+
+
+def test_replies_leave_in_the_order_of_their_decisions(world: CoordinatorWorld) -> None:
+    waiting = world.wait("a")
+    tokens = [world.set(name, "1") for name in "bca"]
+    world.commit()
+    assert world.order == [tokens[0], tokens[1], tokens[2], waiting]
+    assert world.replies[waiting] == (NONE, "1")
+
+
+def test_what_is_asked_while_an_answer_is_given_comes_after_it(world: CoordinatorWorld) -> None:
+    order: list[str] = []
+
+    def ask(name: str, then: Any = None) -> None:
+        def decide(toy: Toy, token: Any) -> Decision[Any]:
+            order.append(f"decide {name}")
+            return toy.decide_get(token, name)
+
+        def on_reply(error: ErrorCode, reply: Any) -> None:
+            if then is not None:
+                then()
+            order.append(f"answered {name}")
+
+        world.runtime.submit(3, decide, on_reply)
+
+    ask("a", lambda: ask("b"))
+    assert order == ["decide a", "answered a", "decide b", "answered b"]
+
+
+def test_a_handler_that_fails_takes_nobody_else_with_it(world: CoordinatorWorld) -> None:
+    def on_reply(error: ErrorCode, reply: Any) -> None:
+        raise RuntimeError("the client is gone")
+
+    world.runtime.submit(3, lambda toy, token: toy.decide_get(token, "a"), on_reply)
+    assert world.replies[world.get("a")] == (NONE, None)
+
+
+def test_thousands_of_queued_operations_are_worked_off(world: CoordinatorWorld) -> None:
+    tokens: list[int] = []
+
+    def decide(toy: Toy, token: Any) -> Decision[Any]:
+        tokens.extend(world.set(f"n{number}", "1") for number in range(5_000))
+        assert toy.texts == {}, "decided after this one"
+        return toy.decide_get(token, "n1")
+
+    first = world.ask(decide)
+    world.commit()
+    assert world.replies[first] == (NONE, None)
+    assert [world.replies[token] for token in tokens] == [(NONE, "set")] * 5_000
+
+
+def test_an_append_that_waits_for_its_turn_keeps_decisions_waiting(world: CoordinatorWorld) -> None:
+    """Within a step of the driver an append is only queued: nothing may be built on it yet."""
+    seen: list[Any] = []
+
+    def within_a_step(machine: Any) -> None:
+        world.ports.driver._hosted[KEY].machine = machine  # once only
+        world.set("a", "1")
+        world.ask(lambda toy, token: seen.append(toy.texts.get("a")) or toy.decide_get(token, "a"))
+        assert seen == [] and world.records() == []
+
+    class Nosy:
+        def step(self, *said: Any) -> Any:
+            within_a_step(machine)
+            return machine.step(*said)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(machine, name)
+
+    machine = world.machine
+    world.ports.driver._hosted[KEY].machine = Nosy()  # type: ignore[assignment]
+    world.set_in_sync(1, 2)
+    assert seen == [("1", 0)], "decided when it was appended"
+
+
+# Refused appends
+
+
+def test_a_refused_append_has_not_happened(world: CoordinatorWorld) -> None:
+    world.set("a", "1")
+    world.commit()
+    world.wait("b")
+    before = world.toy.view()
+    world.set_in_sync(1)
+    token = world.ask(lambda toy, token: toy.decide_set(token, ("a", "2"), ("b", "1"), ("a", None)))
+    assert world.replies[token] == (NOT_AVAILABLE, None)
+    texts, pending, _ = world.toy.view()
+    assert (texts, pending) == before[:2]
+    assert world.toy.applied == [(0, ("a", "1"))]
+    assert world.records() == [("a", "1")] and len(world.sent) == 1
+
+
+def test_what_follows_from_a_refused_append_is_decided_on_the_state_before(
+    world: CoordinatorWorld,
+) -> None:
+    waiting = world.wait("a")
+    world.set_in_sync(1)
+    token = world.set("a", "1")
+    assert world.replies[token] == (NOT_AVAILABLE, None)
+    assert world.replies[waiting] == (NONE, NOT_AVAILABLE), "told by `on_refused`"
+    assert world.toy.view() == ({}, {}, {})
+
+
+def test_what_was_appended_before_a_refused_append_stays(world: CoordinatorWorld) -> None:
+    first = world.set("a", "1")
+    world.set_in_sync(1)
+    second = world.set("a", "2")
+    assert world.toy.texts["a"] == ("1", 0)
+    world.set_in_sync(1, 2)
+    world.commit()
+    assert world.replies == {first: (NONE, "set"), second: (NOT_AVAILABLE, None)}
+
+
+def test_a_refused_append_sets_no_timer(world: CoordinatorWorld) -> None:
+    world.set_in_sync(1)
+    world.set("a", "1", expires_ms=1_000)
+    world.advance(10_000)
+    assert world.toy.fired == []
+
+
+def test_records_that_cannot_be_applied_never_reach_the_log(world: CoordinatorWorld) -> None:
+    world.set("a", "1")
+    before = world.toy.view()
+    world.toy.cannot_apply = "b"
+    token = world.ask(lambda toy, token: toy.decide_set(token, ("c", "1"), ("b", "1"), ("d", "1")))
+    assert world.replies[token] == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert world.toy.view() == before and world.records() == [("a", "1")]
+    assert world.coordinator.state is CoordinatorState.ACTIVE
+
+
+def test_a_decision_that_fails_costs_only_who_asked(world: CoordinatorWorld) -> None:
+    world.set("a", "1")
+    before = world.toy.view()
+
+    def decide(toy: Toy, token: Any) -> Decision[Any]:
+        raise AssertionError("a mistake of ours")
+
+    assert world.replies[world.ask(decide)] == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert world.toy.view() == before
+    world.commit()
+    assert world.replies[world.get("a")] == (NONE, "1")
+
+
+def test_a_disk_that_fails_under_an_append_has_it_refused(world: CoordinatorWorld) -> None:
+    world.disk.fault = lambda operation, path, count: (
+        OSError("broken") if operation.startswith("write") or operation == "append" else None
+    )
+    token = world.set("a", "1")
+    assert world.replies[token] == (ErrorCode.NOT_COORDINATOR, None)
+    assert world.toy.view() == ({}, {}, {})
+
+
+def test_changes_in_memory_alone_need_no_log(world: CoordinatorWorld) -> None:
+    world.set_in_sync(1)
+    waiting = world.wait("a")
+    assert (
+        world.toy.waiting == {"a": tuple(world.toy.waiting["a"])} and waiting not in world.replies
+    )
+    token = world.ask(lambda toy, token: Decision(changes=[Wait("a")], replies=[(token, "ok")]))
+    assert world.replies[token] == (NONE, "ok") and world.toy.waiting == {}
+
+
+# Large decisions
+
+
+def test_records_that_must_stay_together_and_are_too_many_are_refused(
+    world: CoordinatorWorld,
+) -> None:
+    records = [(f"n{number}", "x" * 100) for number in range(100)]
+    token = world.ask(lambda toy, token: toy.decide_set(token, *records))
+    assert world.replies[token] == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert world.toy.view() == ({}, {}, {}) and world.records() == []
+
+
+def test_records_that_may_be_split_are_written_in_several_batches(world: CoordinatorWorld) -> None:
+    records = [(f"n{number}", "x" * 100) for number in range(100)]
+    token = world.ask(lambda toy, token: toy.decide_set(token, *records, is_atomic=False))
+    log = world.log
+    sizes = [header.size_bytes for header, _ in log.read_all_batches(0, log.end_offset)]
+    assert max(sizes) <= 4_096 < sum(sizes) and world.records() == records
+    assert world.replies == {}
+    world.commit()
+    assert world.replies[token] == (NONE, "set")
+    assert world.reloaded().view() == world.toy.view()
+
+
+def test_of_split_records_the_first_ones_stay_when_later_ones_are_refused(
+    world: CoordinatorWorld,
+) -> None:
+    records = [(f"n{number}", "x" * 100) for number in range(100)]
+    world.toy.cannot_apply = "n90"
+    token = world.ask(lambda toy, token: toy.decide_set(token, *records, is_atomic=False))
+    assert world.replies[token] == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    world.toy.cannot_apply = None
+    written = world.records()
+    assert 0 < len(written) < 90
+    assert world.reloaded().view() == world.toy.view()
+
+
+# Transactions
+
+
+def test_transactional_records_count_when_their_marker_is_written(world: CoordinatorWorld) -> None:
+    for producer_id, name in ((7, "kept"), (8, "dropped")):
+        world.ask(lambda toy, token, p=producer_id, n=name: toy.decide_write(token, p, (n, "1")))
+    world.set("kept", "0")
+    assert set(world.toy.texts) == {"kept"} and world.toy.texts["kept"][0] == "0"
+    world.ask(lambda toy, token: toy.decide_end(token, 7, committed=True))
+    world.ask(lambda toy, token: toy.decide_end(token, 8, committed=False))
+    assert world.toy.view() == ({"kept": ("0", 2)}, {}, {}), "the later record wins"
+    assert world.reloaded().view() == world.toy.view()
+    world.commit()
+    assert {error for error, _ in world.replies.values()} == {NONE}
+
+
+def test_a_refused_marker_leaves_the_transaction_open(world: CoordinatorWorld) -> None:
+    world.ask(lambda toy, token: toy.decide_write(token, 7, ("a", "1")))
+    before = world.toy.view()
+    world.set_in_sync(1)
+    token = world.ask(lambda toy, token: toy.decide_end(token, 7, committed=True))
+    assert world.replies[token] == (NOT_AVAILABLE, None)
+    assert world.toy.view() == before != ({}, {}, {})
+
+
+# Timers
+
+
+def test_a_timer_is_decided_when_its_delay_is_over(world: CoordinatorWorld) -> None:
+    world.set("a", "1", expires_ms=1_000)
+    world.advance(999)
+    assert world.toy.fired == []
+    world.advance(1)
+    assert world.toy.fired == [("expire", "a")] and world.records()[-1] == ("a", None)
+
+
+def test_a_timer_that_is_set_again_fires_once_at_its_last_deadline(world: CoordinatorWorld) -> None:
+    before = world.ports.timers.armed_count
+    for _ in range(100):
+        world.set("a", "1", expires_ms=1_000)
+        world.commit()
+        world.advance(50)
+    assert world.toy.fired == []
+    assert world.ports.timers.armed_count - before < 50, "moved later, not armed anew"
+    world.advance(950)
+    world.advance(60_000)
+    assert world.toy.fired == [("expire", "a")]
+    world.set("b", "1", expires_ms=9_000)
+    world.set("b", "1", expires_ms=1_000)
+    world.advance(1_000)
+    assert world.toy.fired[1:] == [("expire", "b")], "moved earlier"
+
+
+def test_a_cancelled_timer_does_not_fire(world: CoordinatorWorld) -> None:
+    world.set("a", "1", expires_ms=1_000)
+    world.ask(lambda toy, token: Decision(timers=[(("expire", "a"), None)]))
+    world.advance(60_000)
+    assert world.toy.fired == []
+
+
+def test_what_a_timer_decided_and_the_log_refused_is_decided_again(world: CoordinatorWorld) -> None:
+    world.set("a", "1", expires_ms=1_000)
+    world.commit()
+    world.set_in_sync(1)
+    world.advance(1_000 + 3 * RETRY_MS)
+    assert world.toy.fired == [("expire", "a")] * 4 and world.records() == [("a", "1")]
+    world.set_in_sync(1, 2)
+    world.advance(RETRY_MS)
+    assert world.records() == [("a", "1"), ("a", None)]
+    world.advance(60_000)
+    assert len(world.toy.fired) == 5
+
+
+def test_what_nobody_asked_for_and_the_log_refused_is_decided_again(
+    world: CoordinatorWorld,
+) -> None:
+    world.set("a", "1")
+    world.set_in_sync(1)
+    world.runtime.tell_all(lambda toy: Decision(records=[("a", None)]))
+    assert world.records() == [("a", "1")]
+    world.set_in_sync(1, 2)
+    world.advance(RETRY_MS)
+    assert world.records() == [("a", "1"), ("a", None)]
+
+
+# Bounds
+
+
+def test_a_write_that_is_not_committed_in_time_is_answered_and_stays(
+    world: CoordinatorWorld,
+) -> None:
+    early = world.set("a", "1")
+    world.advance(3_000)
+    late = world.set("b", "1")
+    world.advance(1_999)
+    assert world.replies == {}
+    world.advance(1)
+    assert world.replies == {early: (NOT_AVAILABLE, None)}
+    assert world.toy.texts["a"] == ("1", 0), "it is in the log and may be committed yet"
+    world.commit()
+    assert world.replies == {early: (NOT_AVAILABLE, None), late: (NONE, "set")}
+    assert [message for message, _ in world.sent] == [("was set", ("a",)), ("was set", ("b",))]
+
+
+def test_only_so_many_answers_may_wait() -> None:
+    world = CoordinatorWorld(followers=1, max_waiting=4)
+    world.start()
+    tokens = [world.set("a", "1") for _ in range(2)]  # an answer and a message each
+    refused = [world.set("a", "2"), world.get("a")]
+    assert [world.replies[token] for token in refused] == [(NOT_AVAILABLE, None)] * 2
+    world.commit()
+    assert [world.replies[token] for token in tokens] == [(NONE, "set")] * 2
+    world.set("a", "3")
+    assert world.records()[-1] == ("a", "3")
+
+
+def test_only_so_many_bytes_may_wait_for_their_commit() -> None:
+    world = CoordinatorWorld(followers=1, max_uncommitted_bytes=2_000)
+    world.start()
+    tokens = [world.set("a", "x" * 1_000) for _ in range(2)]
+    refused = world.set("a", "x")
+    assert world.replies == {refused: (NOT_AVAILABLE, None)}
+    world.commit()
+    assert [world.replies[token] for token in tokens] == [(NONE, "set")] * 2
+    world.set("a", "y")
+    assert world.records()[-1] == ("a", "y")
+
+
+def test_notes_are_given_to_whoever_writes_the_log(world: CoordinatorWorld) -> None:
+    world.ask(lambda toy, token: Decision(notes=["seen"]))
+    world.set_in_sync(1)
+    world.ask(lambda toy, token: Decision(records=[("a", "1")], notes=["never happened"]))
+    assert world.notes == ["seen"]
