@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import ROUTES, Route
@@ -20,6 +21,7 @@ from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message
 
 from ..waiting import DEADLINE_S
+from .apis.harness import BoundRoutes
 
 LIMITS = ConnectionLimits(
     max_frame_bytes=1 << 20, max_connections=100, max_connections_per_ip=100, max_idle_ms=600_000
@@ -35,8 +37,8 @@ class BareImage:
 
 
 @dataclass
-class BareNode:
-    """As much of a node as ApiVersions looks at."""
+class BareMetadata:
+    """As much of a node's `MetadataCache` as ApiVersions looks at."""
 
     image: BareImage = field(default_factory=BareImage)
 
@@ -74,7 +76,8 @@ def open_door(limits: ConnectionLimits = LIMITS, node: Any = None) -> Iterator[D
     """A listener that serves, on a free loopback port."""
     thread = LoopThread()
     try:
-        listener = Listener(node or BareNode(), thread.loop, limits)
+        parts = {MetadataCache: BareMetadata()}
+        listener = Listener(node, thread.loop, limits, BoundRoutes(ROUTES, parts))
         (bound,) = listener.bind([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
         thread.call(listener.start)
         try:

@@ -228,7 +228,7 @@ def test_data_that_arrives_while_a_long_fetch_is_begun_answers_it(node: Any, cli
         lambda: all(isinstance(get(topic.name, i), HostedPartition) for i in range(count)), "all"
     )
     request = fetch_request(topic, *[0] * count, max_wait_ms=FOR_DAYS_MS)
-    served = ROUTES[FetchRequest.api_key]
+    served = node.node.listener.routes[FetchRequest.api_key]
     context = RequestContext(node.node, Caller(), served, 12, 7)
     pieces = served.handler(context, request)
 

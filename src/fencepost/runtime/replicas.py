@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
+from fencepost.log.descriptors import is_shortage
 from fencepost.log.errors import describe
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.image import ClusterImage, ImageDelta, LocalChanges, PartitionDelta
@@ -104,6 +105,10 @@ class Opening(Protocol):
 
 class ReplicaStorage(Protocol):
     """Where the logs of this node's replicas are kept."""
+
+    def note_shortage(self, reason: str) -> None:
+        """There was no file descriptor for something that was refused therefore."""
+        ...
 
     @property
     def data_dirs(self) -> Sequence[Directory]:
@@ -498,6 +503,18 @@ class ReplicaManager:
             self.dir_failed(hosted.data_dir, f"{hosted.key}: {reason}")
         elif key == METADATA_KEY:
             self.dir_failed(self._storage.metadata_dir, f"{key}: {reason}")
+
+    def storage_failed(
+        self, hosted: HostedPartition, reason: str, error: OSError | None = None
+    ) -> None:
+        """The disk has refused: its directory goes offline.
+
+        That there was no file descriptor for `error` (EMFILE, ENFILE) only refuses the request.
+        """
+        if is_shortage(error):
+            self._storage.note_shortage(reason)
+        else:
+            self.dir_failed(hosted.data_dir, reason)
 
     def dir_failed(self, data_dir: Directory, reason: str) -> None:
         """A directory has failed: its partitions are told, and answer 56 from now on."""

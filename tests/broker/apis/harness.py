@@ -10,18 +10,27 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation, fill_in_configs
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, RequestContext, Route
+from fencepost.broker.net.log_limit import ClientWarnings
+from fencepost.broker.net.registry import (
+    CONTROLLER_ROUTES,
+    ROUTES,
+    Parts,
+    RequestContext,
+    Route,
+    bind_routes,
+)
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
 from fencepost.wire.api import response_class
@@ -46,9 +55,11 @@ class StillNode:
     config: BrokerConfig = field(default_factory=lambda: BrokerConfig.load(None, {}))
     image: ClusterImage = field(default_factory=ClusterImage)
     cluster_id: str = CLUSTER_ID
+    quorum_leader_id: int = 1
 
     def __post_init__(self) -> None:
         self.settings = Settings(self.config)
+        self.client_warnings = ClientWarnings()
         self.controller = PromptController(self)
         self.timers = StillTimers()
         self.service = ControllerService(
@@ -65,6 +76,19 @@ class StillNode:
         self.topic_creation = AutoTopicCreation(
             self.config, self.channel, lambda: self.timers.now_ms
         )
+
+    @property
+    def parts(self) -> Parts:
+        """What handlers may ask for."""
+        return {
+            AutoTopicCreation: self.topic_creation,
+            BrokerConfig: self.config,
+            ClientWarnings: self.client_warnings,
+            ControllerService: self.service,
+            Forwarder: self.forwarder,
+            MetadataCache: self,
+            Settings: self.settings,
+        }
 
     def learn(self, *records: Message) -> StillNode:
         """Apply metadata records as if they had been committed."""
@@ -181,6 +205,27 @@ def routes_of(listener_name: str) -> dict[int, Route]:
     return CONTROLLER_ROUTES if listener_name == "CONTROLLER" else ROUTES
 
 
+class BoundRoutes(Mapping[int, Route]):
+    """Routes whose handlers get what they need when they are asked for: tests add routes."""
+
+    def __init__(self, routes: Mapping[int, Route], parts: Parts) -> None:
+        self._routes = routes
+        self._parts = parts
+
+    def __getitem__(self, api_key: int) -> Route:
+        return bind_routes({api_key: self._routes[api_key]}, self._parts)[api_key]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._routes)
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def values(self) -> ValuesView[Route]:
+        """As they are registered: what is advertised needs nothing."""
+        return self._routes.values()
+
+
 class Caller:
     """The connection a request came in by."""
 
@@ -188,9 +233,9 @@ class Caller:
     closed = False
     room_bytes = 1 << 26
 
-    def __init__(self, listener_name: str = "PLAINTEXT") -> None:
+    def __init__(self, listener_name: str = "PLAINTEXT", parts: Parts | None = None) -> None:
         self.listener_name = listener_name
-        self.routes = routes_of(listener_name)
+        self.routes = BoundRoutes(routes_of(listener_name), parts or {})
         self.answers: list[RequestContext] = []
         self.closed_because: str | None = None
         self.held_bytes = 0
@@ -219,10 +264,11 @@ def served_versions(request_class: type[Message], listener: str = "PLAINTEXT") -
 
 def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> RequestContext:
     """Hand the request to its handler, by way of its bytes; the answer may come later."""
-    route = routes_of(listener)[_key(type(request))]
+    caller = Caller(listener, node.parts)
+    route = caller.routes[_key(type(request))]
     assert route.min_version <= version <= route.max_version
     arrived = type(request).decode(request.encode(version), version)
-    context = RequestContext(node, Caller(listener), route, version, 7, "harness")
+    context = RequestContext(node, caller, route, version, 7, "harness")
     answer = to_its_end(route.handler(context, arrived))
     if answer is not None:
         context.reply(answer)

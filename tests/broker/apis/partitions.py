@@ -14,8 +14,10 @@ from typing import Any
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
+from fencepost.broker.net.registry import Parts
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.decompression import Decompression
+from fencepost.broker.storage.storage import Storage
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import Descriptors
 from fencepost.log.disk import OsDisk
@@ -38,7 +40,7 @@ from fencepost.machines.partition import (
     Produce,
     ProduceResult,
 )
-from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.errors import ErrorCode
 
 from .harness import StillNode, topic, topic_id
@@ -121,6 +123,11 @@ class Replicas:
     def all(self) -> Iterable[HostedPartition]:
         return list(self.hosted.values())
 
+    def storage_failed(
+        self, hosted: HostedPartition, reason: str, error: OSError | None = None
+    ) -> None:
+        hosted.data_dir.fail(reason)
+
 
 @dataclass
 class Directories:
@@ -147,10 +154,14 @@ class PartitionNode(StillNode):
     def driver(self) -> Driver:
         return self.ports.driver
 
-    def storage_failed(
-        self, hosted: HostedPartition, reason: str, error: OSError | None = None
-    ) -> None:
-        hosted.data_dir.fail(reason)
+    @property
+    def parts(self) -> Parts:
+        return {
+            **super().parts,
+            Decompression: self.decompression,
+            ReplicaManager: self.replicas,
+            Storage: self.storage,
+        }
 
     def host(
         self,

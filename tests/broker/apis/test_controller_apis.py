@@ -278,17 +278,9 @@ def test_the_quorum_is_not_asked_when_something_else_is_wrong() -> None:
 # -- controllers described ------------------------------------------------------------------------
 
 
-class Machine:
-    leader_id = 3
-
-
-class Metadata:
-    machine = Machine()
-
-
 def with_controllers(level: int = 30) -> StillNode:
     node = a_node(level)
-    node.metadata = Metadata()  # type: ignore[attr-defined]
+    node.quorum_leader_id = 3
     return node.learn(
         *[
             RegisterControllerRecord(

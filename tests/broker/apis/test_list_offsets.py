@@ -226,7 +226,7 @@ def test_partitions_that_are_not_here(node, hosted, version):
 
 
 def test_an_offline_directory(node, hosted):
-    node.storage_failed(hosted, "gone")
+    node.replicas.storage_failed(hosted, "gone")
     assert where(node, LATEST)[0] == 56
 
 

@@ -110,7 +110,7 @@ def test_partitions_that_are_not_here(node, hosted, version):
 def test_an_offline_directory_comes_first(node, hosted, current):
     node.driver.disk_failed(hosted.key, "gone")
     assert where(node, 0, current=current) == (56, -1, -1)
-    node.storage_failed(hosted, "gone")
+    node.replicas.storage_failed(hosted, "gone")
     assert where(node, 0, current=current) == (56, -1, -1)
 
 

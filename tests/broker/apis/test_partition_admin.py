@@ -94,7 +94,7 @@ def test_partitions_whose_records_cannot_be_deleted(node, hosted, version):
     assert delete(node, (0, 0), topic="__consumer_offsets", version=version) == [(0, 17, -1)]
     node.follow(hosted, 1)
     assert delete(node, (0, 1), version=version) == [(0, 6, -1)]
-    node.storage_failed(hosted, "gone")
+    node.replicas.storage_failed(hosted, "gone")
     assert delete(node, (0, 1), version=version) == [(0, 56, -1)]
 
 
@@ -162,7 +162,7 @@ def test_producers_that_cannot_be_told(node, hosted):
     assert producers(node, 0)[0].error_code == 6
     node.driver.disk_failed(hosted.key, "gone")
     assert producers(node, 0)[0].error_code == 56
-    node.storage_failed(hosted, "gone")
+    node.replicas.storage_failed(hosted, "gone")
     assert producers(node, 0)[0].error_code == 56
 
 
@@ -212,7 +212,7 @@ def test_only_what_was_asked_for_is_told(node, hosted):
 
 @pytest.mark.parametrize("version", DIRS)
 def test_an_offline_directory(node, hosted, version):
-    node.storage_failed(hosted, "gone")
+    node.replicas.storage_failed(hosted, "gone")
     result = directory(node, everything=True, version=version)
     assert (result.error_code, result.topics) == (56, [])
     assert (result.total_bytes, result.usable_bytes) == (-1, -1)

@@ -6,22 +6,26 @@ that does not lead says so; a broker takes the request to the leader.
 
 from __future__ import annotations
 
+from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.quorum_requests import ask_machine, forward
 from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.machines.driver import Driver
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from fencepost.wire.errors import ErrorCode
 
 
 @handles(AddRaftVoterRequest, versions="0-1", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: AddRaftVoterRequest) -> None:
+def handle(context: RequestContext, request: AddRaftVoterRequest, *, driver: Driver) -> None:
     """Have this node's quorum machine decide."""
-    ask_machine(context, request)
+    ask_machine(driver, context, request)
 
 
 @handles(AddRaftVoterRequest, versions="0-1", listeners=(BROKER,))
-def handle_for_client(context: RequestContext, request: AddRaftVoterRequest) -> None:
+def handle_for_client(
+    context: RequestContext, request: AddRaftVoterRequest, *, forwarder: Forwarder
+) -> None:
     """Have the leader decide."""
-    forward(context, request, _refusal)
+    forward(forwarder, context, request, _refusal)
 
 
 def _refusal(error: ErrorCode) -> AddRaftVoterResponse:

@@ -23,7 +23,7 @@ Deviation: broker configs that do not exist are refused, where Kafka stores them
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.broker.cluster.config_changes import (
     ResourceRefused,
@@ -33,6 +33,10 @@ from fencepost.broker.cluster.config_changes import (
     decide_by_resource,
 )
 from fencepost.broker.cluster.controller_requests import decide_here
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
@@ -41,7 +45,7 @@ from fencepost.broker.net.registry import (
     handles,
 )
 from fencepost.machines.controller.configs import RESOURCE_TYPES
-from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
+from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
 from fencepost.wire.api.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -49,9 +53,6 @@ from fencepost.wire.api.alter_configs import (
     AlterConfigsResponse,
 )
 from fencepost.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
 
 _REPLACEABLE = RESOURCE_TYPES - {RESOURCE_BROKER_LOGGER}
 
@@ -62,12 +63,18 @@ _REPLACEABLE = RESOURCE_TYPES - {RESOURCE_BROKER_LOGGER}
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
-def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
+def handle(
+    context: RequestContext,
+    request: AlterConfigsRequest,
+    *,
+    forwarder: Forwarder,
+    metadata: MetadataCache,
+    settings: Settings,
+) -> None:
     """Check what is this broker's to check, and let the controller decide the rest."""
-    node = context.node
 
     def is_done_here(resource: AlterConfigsResource) -> bool:
-        _check(node, resource)
+        _check(metadata.image, settings, resource)
         return False
 
     decide_by_resource(
@@ -76,7 +83,7 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
         is_done_here,
         AlterConfigsResourceResponse,
         AlterConfigsResponse,
-        lambda asked, on_reply: node.forwarder.forward(context, asked, on_reply),
+        lambda asked, on_reply: forwarder.forward(context, asked, on_reply),
     )
 
 
@@ -86,9 +93,11 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> None:
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )
-def handle_here(context: RequestContext, request: AlterConfigsRequest) -> None:
+def handle_here(
+    context: RequestContext, request: AlterConfigsRequest, *, controller: ControllerService
+) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(context, request, _refused)
+    decide_here(controller, context, request, _refused)
 
 
 def _refused(request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
@@ -96,7 +105,7 @@ def _refused(request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResp
     return AlterConfigsResponse(responses=results)
 
 
-def _check(node: Node, resource: AlterConfigsResource) -> None:
+def _check(image: ClusterImage, settings: Settings, resource: AlterConfigsResource) -> None:
     """Refuse what does not make sense, or could not be put into force here."""
     if resource.resource_type not in _REPLACEABLE:
         raise ResourceRefused(
@@ -111,6 +120,6 @@ def _check(node: Node, resource: AlterConfigsResource) -> None:
             raise ResourceRefused(ErrorCode.INVALID_REQUEST, f"No value for {item.name}.")
     if resource.resource_type == RESOURCE_BROKER:
         if resource.resource_name:
-            check_own_id(node, resource.resource_name)
+            check_own_id(settings.startup, resource.resource_name)
         values = {item.name: item.value for item in resource.configs}
-        check_broker_values(node, resource.resource_name, values, {})
+        check_broker_values(resource.resource_name, values, {}, image, settings)

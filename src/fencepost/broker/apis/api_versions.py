@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.features import SUPPORTED_FEATURES
 from fencepost.broker.net.registry import (
     BROKER,
@@ -32,14 +33,15 @@ SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @handles(ApiVersionsRequest, versions="0-4", listeners=(BROKER, CONTROLLER))
-def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(
+    context: RequestContext, request: ApiVersionsRequest, *, metadata: MetadataCache
+) -> ApiVersionsResponse:
     """Answer with ranges and features; 42 for a malformed client name or version (v3+)."""
     if context.api_version >= 3 and not (
         SOFTWARE_NAME.fullmatch(request.client_software_name)
         and SOFTWARE_NAME.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-    image = context.node.image
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
@@ -50,10 +52,10 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             for feature in SUPPORTED_FEATURES
             if (low := feature.min_level) > 0 or context.api_version >= 4
         ],
-        finalized_features_epoch=image.offset,
+        finalized_features_epoch=metadata.image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(context.node.finalized_features.items())
+            for name, level in sorted(metadata.finalized_features.items())
             if level > 0
         ],
     )

@@ -7,11 +7,14 @@ not the active one answers 41.
 from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here
+from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
 
 @handles(AssignReplicasToDirsRequest, versions="0", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: AssignReplicasToDirsRequest) -> None:
+def handle(
+    context: RequestContext, request: AssignReplicasToDirsRequest, *, controller: ControllerService
+) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(context, request)
+    decide_here(controller, context, request)

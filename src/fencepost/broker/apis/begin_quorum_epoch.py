@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
+from fencepost.machines.driver import Driver
 from fencepost.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest
 
 
 @handles(BeginQuorumEpochRequest, versions="0-1", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: BeginQuorumEpochRequest) -> None:
+def handle(context: RequestContext, request: BeginQuorumEpochRequest, *, driver: Driver) -> None:
     """Take note of the leader, and say whom this node takes for it."""
-    ask_machine(context, request)
+    ask_machine(driver, context, request)

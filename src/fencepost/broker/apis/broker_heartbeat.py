@@ -7,11 +7,14 @@ unfence the broker, or let it stop. A controller that is not the active one answ
 from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here
+from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 
 
 @handles(BrokerHeartbeatRequest, versions="0-2", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: BrokerHeartbeatRequest) -> None:
+def handle(
+    context: RequestContext, request: BrokerHeartbeatRequest, *, controller: ControllerService
+) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(context, request)
+    decide_here(controller, context, request)

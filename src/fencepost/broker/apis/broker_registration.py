@@ -7,11 +7,14 @@ the active one answers 41.
 from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here
+from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
 
 
 @handles(BrokerRegistrationRequest, versions="0-4", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: BrokerRegistrationRequest) -> None:
+def handle(
+    context: RequestContext, request: BrokerRegistrationRequest, *, controller: ControllerService
+) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(context, request)
+    decide_here(controller, context, request)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import RequestContext, handles
 from fencepost.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -26,12 +27,10 @@ NOT_OFFERED: Final = (
 
 @handles(ConsumerGroupHeartbeatRequest, versions="0-1")
 def handle(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, warnings: ClientWarnings
 ) -> ConsumerGroupHeartbeatResponse:
     """Refuse, and tell the operator."""
-    context.node.client_warnings.warn(
-        context.client_id, context.client_host, f"reads nothing: {NOT_OFFERED}"
-    )
+    warnings.warn(context.client_id, context.client_host, f"reads nothing: {NOT_OFFERED}")
     return ConsumerGroupHeartbeatResponse(
         error_code=int(ErrorCode.UNSUPPORTED_VERSION), error_message=NOT_OFFERED
     )

@@ -7,11 +7,17 @@ not the active one answers 41.
 from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here
+from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 
 
 @handles(ControllerRegistrationRequest, versions="0", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: ControllerRegistrationRequest) -> None:
+def handle(
+    context: RequestContext,
+    request: ControllerRegistrationRequest,
+    *,
+    controller: ControllerService,
+) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(context, request)
+    decide_here(controller, context, request)

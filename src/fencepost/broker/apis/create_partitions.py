@@ -9,6 +9,8 @@ controller that is not the active one answers 41 for every topic. `timeout_ms` i
 from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
@@ -30,9 +32,11 @@ from fencepost.wire.errors import ErrorCode
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
-def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
+def handle(
+    context: RequestContext, request: CreatePartitionsRequest, *, forwarder: Forwarder
+) -> None:
     """Have the active controller decide."""
-    take_to_controller(context, request, _refused)
+    take_to_controller(forwarder, context, request, _refused)
 
 
 @handles(
@@ -41,9 +45,11 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )
-def handle_here(context: RequestContext, request: CreatePartitionsRequest) -> None:
+def handle_here(
+    context: RequestContext, request: CreatePartitionsRequest, *, controller: ControllerService
+) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(context, request, _refused)
+    decide_here(controller, context, request, _refused)
 
 
 def _refused(request: CreatePartitionsRequest, error: ErrorCode) -> CreatePartitionsResponse:

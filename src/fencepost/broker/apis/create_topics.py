@@ -20,6 +20,8 @@ ones.
 from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
@@ -41,9 +43,9 @@ from fencepost.wire.errors import ErrorCode
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
-def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
+def handle(context: RequestContext, request: CreateTopicsRequest, *, forwarder: Forwarder) -> None:
     """Have the active controller decide."""
-    take_to_controller(context, request, _refused)
+    take_to_controller(forwarder, context, request, _refused)
 
 
 @handles(
@@ -52,9 +54,11 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )
-def handle_here(context: RequestContext, request: CreateTopicsRequest) -> None:
+def handle_here(
+    context: RequestContext, request: CreateTopicsRequest, *, controller: ControllerService
+) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(context, request, _refused)
+    decide_here(controller, context, request, _refused)
 
 
 def _refused(request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:

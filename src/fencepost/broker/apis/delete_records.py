@@ -19,10 +19,11 @@ Deviation: the low watermark is the leader's own start, since a node has no foll
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.machines.image import ClusterImage
+from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -31,12 +32,15 @@ from fencepost.wire.api.delete_records import (
 )
 from fencepost.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-
 
 @handles(DeleteRecordsRequest, versions="0-2")
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> Pieces:
+def handle(
+    context: RequestContext,
+    request: DeleteRecordsRequest,
+    *,
+    metadata: MetadataCache,
+    replicas: ReplicaManager,
+) -> Pieces:
     """Move the start of each partition's log."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -48,7 +52,9 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> Pieces:
     for name, offsets in wanted.items():
         partitions = []
         for index, offset in offsets.items():
-            partitions.append(_result(index, _delete(context.node, name, index, offset)))
+            partitions.append(
+                _result(index, _delete(metadata.image, replicas, name, index, offset))
+            )
             yield None
         topics.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
     return DeleteRecordsResponse(topics=topics)
@@ -62,13 +68,15 @@ def _result(index: int, outcome: int | ErrorCode) -> DeleteRecordsPartitionResul
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=outcome)
 
 
-def _delete(node: Node, topic: str, index: int, offset: int) -> int | ErrorCode:
+def _delete(
+    image: ClusterImage, replicas: ReplicaManager, topic: str, index: int, offset: int
+) -> int | ErrorCode:
     """Where the log starts now, or why nothing was deleted."""
-    if topic not in node.image.topics_by_name:
+    if topic not in image.topics_by_name:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    hosted = node.replicas.get(topic, index)
+    hosted = replicas.get(topic, index)
     if isinstance(hosted, ErrorCode):
         return hosted
     if not hosted.machine.is_leader:
@@ -81,6 +89,8 @@ def _delete(node: Node, topic: str, index: int, offset: int) -> int | ErrorCode:
     try:
         hosted.log.advance_start_offset(start)
     except OSError as error:
-        node.storage_failed(hosted, f"{hosted.key}: records could not be deleted: {error}", error)
+        replicas.storage_failed(
+            hosted, f"{hosted.key}: records could not be deleted: {error}", error
+        )
         return ErrorCode.KAFKA_STORAGE_ERROR
     return hosted.log.start_offset

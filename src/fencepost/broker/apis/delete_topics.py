@@ -10,6 +10,9 @@ controller that is not the active one answers 41 for every topic. `timeout_ms` i
 from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
@@ -33,11 +36,17 @@ FIRST_VERSION_WITH_DELETION_DISABLED = 3
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
-def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
+def handle(
+    context: RequestContext,
+    request: DeleteTopicsRequest,
+    *,
+    config: BrokerConfig,
+    forwarder: Forwarder,
+) -> DeleteTopicsResponse | None:
     """Have the active controller decide, unless topics are not to be deleted."""
-    if not context.node.config.get("delete.topic.enable"):
+    if not config.get("delete.topic.enable"):
         return _disabled(context, request)
-    take_to_controller(context, request, _refused)
+    take_to_controller(forwarder, context, request, _refused)
     return None
 
 
@@ -48,12 +57,16 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopic
     listeners=(CONTROLLER,),
 )
 def handle_here(
-    context: RequestContext, request: DeleteTopicsRequest
+    context: RequestContext,
+    request: DeleteTopicsRequest,
+    *,
+    config: BrokerConfig,
+    controller: ControllerService,
 ) -> DeleteTopicsResponse | None:
     """Let the controller decide; answer when that is committed."""
-    if not context.node.config.get("delete.topic.enable"):
+    if not config.get("delete.topic.enable"):
         return _disabled(context, request)
-    decide_here(context, request, _refused)
+    decide_here(controller, context, request, _refused)
     return None
 
 

@@ -19,6 +19,8 @@ from fencepost.broker.cluster.cluster_view import (
     admin_broker_id,
     live_brokers,
 )
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.features import CONTROLLER_REGISTRATION_LEVEL
@@ -36,13 +38,13 @@ NAMES_OF_TYPES = {ENDPOINT_BROKERS: "broker", ENDPOINT_CONTROLLERS: "controller"
 
 @handles(DescribeClusterRequest, versions="0-2", listeners=(CONTROLLER,))
 def handle_at_controller(
-    context: RequestContext, request: DescribeClusterRequest
+    context: RequestContext, request: DescribeClusterRequest, *, metadata: MetadataCache
 ) -> DescribeClusterResponse:
     """Answer from the committed metadata, and from who leads the quorum."""
     refusal = _wrong_type(request, ENDPOINT_CONTROLLERS)
     if refusal is not None:
         return refusal
-    image = context.node.image
+    image = metadata.image
     if image.features.get(METADATA_VERSION_FEATURE, 0) < CONTROLLER_REGISTRATION_LEVEL:
         return DescribeClusterResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
@@ -50,8 +52,8 @@ def handle_at_controller(
         )
     return DescribeClusterResponse(
         endpoint_type=ENDPOINT_CONTROLLERS,
-        cluster_id=context.node.cluster_id,
-        controller_id=context.node.metadata.machine.leader_id,
+        cluster_id=metadata.cluster_id,
+        controller_id=metadata.quorum_leader_id,
         brokers=[
             DescribeClusterBroker(broker_id=controller_id, host=listener.host, port=listener.port)
             for controller_id in sorted(image.controllers)
@@ -81,19 +83,24 @@ def _wrong_type(request: DescribeClusterRequest, expected: int) -> DescribeClust
 
 
 @handles(DescribeClusterRequest, versions="0-2", listeners=(BROKER,))
-def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(
+    context: RequestContext,
+    request: DescribeClusterRequest,
+    *,
+    metadata: MetadataCache,
+    config: BrokerConfig,
+) -> DescribeClusterResponse:
     """Answer from the committed metadata that this node has."""
     refusal = _wrong_type(request, ENDPOINT_BROKERS)
     if refusal is not None:
         return refusal
-    node = context.node
-    image = node.image
+    image = metadata.image
     brokers = live_brokers(
         image, context.listener_name, include_fenced=request.include_fenced_brokers
     )
     return DescribeClusterResponse(
-        cluster_id=node.cluster_id,
-        controller_id=admin_broker_id(image, node.config.node_id),
+        cluster_id=metadata.cluster_id,
+        controller_id=admin_broker_id(image, config.node_id),
         brokers=[
             DescribeClusterBroker(
                 broker_id=broker.broker_id,

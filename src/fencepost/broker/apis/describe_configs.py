@@ -18,8 +18,11 @@ metrics nor dynamic group configs are offered.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from typing import NamedTuple
 
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config import loggers
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.view import (
     ConfigEntry,
     ConfigSource,
@@ -29,7 +32,12 @@ from fencepost.broker.config.view import (
 )
 from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.log.names import is_valid_topic
-from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
+from fencepost.machines.image import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_TOPIC,
+    ClusterImage,
+)
 from fencepost.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -60,18 +68,29 @@ class _Refused(Exception):
     listeners=(BROKER, CONTROLLER),
 )
 def handle(
-    context: RequestContext, request: DescribeConfigsRequest
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    *,
+    metadata: MetadataCache,
+    config: BrokerConfig,
 ) -> Generator[None, None, DescribeConfigsResponse]:
     """Describe each resource of the request, in its order."""
     results = []
     for resource in request.resources:
-        results.append(_describe(context, request, resource))
+        results.append(_describe(_Configs(metadata.image, config), request, resource))
         yield
     return DescribeConfigsResponse(results=results)
 
 
+class _Configs(NamedTuple):
+    """Where the values are."""
+
+    image: ClusterImage
+    config: BrokerConfig
+
+
 def _describe(
-    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    source: _Configs, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=resource.resource_type,
@@ -79,7 +98,7 @@ def _describe(
         error_message=None,
     )
     try:
-        result.configs = _configs_of(context, request, resource)
+        result.configs = _configs_of(source, request, resource)
     except _Refused as refused:
         result.error_code = int(refused.code)
         result.error_message = refused.message
@@ -87,16 +106,16 @@ def _describe(
 
 
 def _configs_of(
-    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    source: _Configs, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> list[DescribeConfigsResourceResult]:
     wanted = frozenset(resource.configuration_keys or ())
     kind, name = resource.resource_type, resource.resource_name
     if kind == RESOURCE_TOPIC:
-        entries = _topic(context, name)
+        entries = _topic(source, name)
     elif kind == RESOURCE_BROKER:
-        entries = _broker(context, name)
+        entries = _broker(source, name)
     elif kind == RESOURCE_BROKER_LOGGER:
-        _check_own_id(context, name)
+        _check_own_id(source, name)
         return [
             DescribeConfigsResourceResult(
                 name=logger,
@@ -112,25 +131,23 @@ def _configs_of(
     return [_result(request, entry) for entry in entries if not wanted or entry.name in wanted]
 
 
-def _topic(context: RequestContext, name: str) -> Iterable[ConfigEntry]:
-    node = context.node
+def _topic(source: _Configs, name: str) -> Iterable[ConfigEntry]:
     if not is_valid_topic(name):
         raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"No topic can be named {name!r}.")
-    if name not in node.image.topics_by_name:
+    if name not in source.image.topics_by_name:
         raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return topic_entries(node.config, node.image, node.image.topic_configs(name))
+    return topic_entries(source.config, source.image, source.image.topic_configs(name))
 
 
-def _broker(context: RequestContext, name: str) -> Iterable[ConfigEntry]:
-    node = context.node
+def _broker(source: _Configs, name: str) -> Iterable[ConfigEntry]:
     if name == "":
-        return shared_broker_entries(node.image)
-    _check_own_id(context, name)
-    return broker_entries(node.config, node.image)
+        return shared_broker_entries(source.image)
+    _check_own_id(source, name)
+    return broker_entries(source.config, source.image)
 
 
-def _check_own_id(context: RequestContext, name: str) -> None:
-    own = str(context.node.config.node_id)
+def _check_own_id(source: _Configs, name: str) -> None:
+    own = str(source.config.node_id)
     if name != own:
         raise _Refused(
             ErrorCode.INVALID_REQUEST, f"This is broker {own}; {name!r} has to be asked elsewhere."

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.broker.storage.data_dirs import DataDir
+from fencepost.broker.storage.storage import Storage
+from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -27,20 +28,22 @@ from fencepost.wire.api.describe_log_dirs import (
 )
 from fencepost.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-
 UNKNOWN_SIZE = -1
 
 
 @handles(DescribeLogDirsRequest, versions="1-5")
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Pieces:
+def handle(
+    context: RequestContext,
+    request: DescribeLogDirsRequest,
+    *,
+    storage: Storage,
+    replicas: ReplicaManager,
+) -> Pieces:
     """Describe the directories."""
-    node = context.node
-    found = yield from _partitions(node, request)
+    found = yield from _partitions(replicas, request)
     results = []
-    for data_dir in node.storage.data_dirs:
-        if node.replicas.offline_reason is not None or not data_dir.is_online:
+    for data_dir in storage.data_dirs:
+        if replicas.offline_reason is not None or not data_dir.is_online:
             error = int(ErrorCode.KAFKA_STORAGE_ERROR)
             results.append(DescribeLogDirsResult(error_code=error, log_dir=data_dir.path))
             continue
@@ -62,7 +65,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Pieces:
 
 
 def _partitions(
-    node: Node, request: DescribeLogDirsRequest
+    replicas: ReplicaManager, request: DescribeLogDirsRequest
 ) -> Generator[None, None, dict[DataDir, dict[str, list[DescribeLogDirsPartition]]]]:
     """What was asked for, by directory and topic."""
     wanted: dict[str, set[int]] | None = None
@@ -71,7 +74,7 @@ def _partitions(
         for asked in request.topics:
             wanted.setdefault(asked.topic, set()).update(asked.partitions)
     found: dict[DataDir, dict[str, list[DescribeLogDirsPartition]]] = {}
-    for hosted in list(node.replicas.all()):
+    for hosted in list(replicas.all()):
         yield
         if wanted is not None and hosted.index not in wanted.get(hosted.topic, ()):
             continue

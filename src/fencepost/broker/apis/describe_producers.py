@@ -11,10 +11,12 @@ together: a partition can have a hundred thousand producers.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import RequestContext, handles
 from fencepost.log.names import is_valid_topic
+from fencepost.machines.image import ClusterImage
+from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -24,13 +26,14 @@ from fencepost.wire.api.describe_producers import (
 )
 from fencepost.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-
 
 @handles(DescribeProducersRequest, versions="0")
 def handle(
-    context: RequestContext, request: DescribeProducersRequest
+    context: RequestContext,
+    request: DescribeProducersRequest,
+    *,
+    metadata: MetadataCache,
+    replicas: ReplicaManager,
 ) -> Generator[None, None, DescribeProducersResponse]:
     """Describe the producers of every partition of the request, in its order, each once."""
     wanted: dict[str, dict[int, None]] = {}
@@ -40,20 +43,22 @@ def handle(
     for name, indexes in wanted.items():
         partitions = []
         for index in indexes:
-            partitions.append(_describe(context.node, name, index))
+            partitions.append(_describe(metadata.image, replicas, name, index))
             yield
         topics.append(TopicResponse(name=name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(node: Node, topic: str, index: int) -> PartitionResponse:
+def _describe(
+    image: ClusterImage, replicas: ReplicaManager, topic: str, index: int
+) -> PartitionResponse:
     if not is_valid_topic(topic):
         return _failed(
             index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"No topic can be named {topic!r}."
         )
-    if topic not in node.image.topics_by_name:
+    if topic not in image.topics_by_name:
         return _failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
-    hosted = node.replicas.get(topic, index)
+    hosted = replicas.get(topic, index)
     if isinstance(hosted, ErrorCode):
         return _failed(index, hosted)
     if hosted.machine.is_offline:

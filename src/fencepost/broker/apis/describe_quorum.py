@@ -6,22 +6,26 @@ takes the question to the leader.
 
 from __future__ import annotations
 
+from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.quorum_requests import ask_machine, forward
 from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.machines.driver import Driver
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from fencepost.wire.errors import ErrorCode
 
 
 @handles(DescribeQuorumRequest, versions="0-2", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: DescribeQuorumRequest) -> None:
+def handle(context: RequestContext, request: DescribeQuorumRequest, *, driver: Driver) -> None:
     """Answer from the quorum machine."""
-    ask_machine(context, request)
+    ask_machine(driver, context, request)
 
 
 @handles(DescribeQuorumRequest, versions="0-2", listeners=(BROKER,))
-def handle_for_client(context: RequestContext, request: DescribeQuorumRequest) -> None:
+def handle_for_client(
+    context: RequestContext, request: DescribeQuorumRequest, *, forwarder: Forwarder
+) -> None:
     """Have the leader answer."""
-    forward(context, request, _refusal)
+    forward(forwarder, context, request, _refusal)
 
 
 def _refusal(error: ErrorCode) -> DescribeQuorumResponse:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
+from fencepost.machines.driver import Driver
 from fencepost.wire.api.end_quorum_epoch import EndQuorumEpochRequest
 
 
 @handles(EndQuorumEpochRequest, versions="0-1", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: EndQuorumEpochRequest) -> None:
+def handle(context: RequestContext, request: EndQuorumEpochRequest, *, driver: Driver) -> None:
     """Take note, and stand for election when it is this node's turn."""
-    ask_machine(context, request)
+    ask_machine(driver, context, request)

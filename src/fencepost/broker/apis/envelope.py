@@ -27,6 +27,7 @@ import logging
 from typing import Final
 
 from fencepost.broker.cluster.controller_channel import says_not_controller
+from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.net.registry import (
     CONTROLLER,
     Buffer,
@@ -110,10 +111,12 @@ class ForwardedContext(RequestContext):
 
 
 @handles(EnvelopeRequest, versions="0", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | Pieces | None:
+def handle(
+    context: RequestContext, request: EnvelopeRequest, *, controller: ControllerService
+) -> EnvelopeResponse | Pieces | None:
     """Serve what is inside."""
     try:
-        inner, message = _open(context, request)
+        inner, message = _open(context, request, controller.is_active)
     except _Refused as refused:
         return EnvelopeResponse(error_code=refused.error)
     try:
@@ -140,7 +143,9 @@ def _in_pieces(inner: ForwardedContext, pieces: Pieces) -> Pieces:
     return None
 
 
-def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[ForwardedContext, Message]:
+def _open(
+    context: RequestContext, request: EnvelopeRequest, is_active: bool
+) -> tuple[ForwardedContext, Message]:
     """The request inside and the place of its answer. Raises _Refused; see the table."""
     try:
         decode_principal(request.request_principal or b"")
@@ -159,8 +164,6 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[ForwardedC
     route = context.routes.get(header.request_api_key)
     version = header.request_api_version
     if route is None or not route.min_version <= version <= route.max_version:
-        service = context.node.service
-        is_active = service is not None and service.is_active
         raise _Refused(ErrorCode.UNSUPPORTED_VERSION if is_active else ErrorCode.NOT_CONTROLLER)
     try:
         message, _ = route.request_class.read(

@@ -408,7 +408,9 @@ class _Fetch:
             log.error("cannot read %s: %s", hosted.key, error)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except OSError as error:
-            self._context.node.storage_failed(hosted, f"reading {hosted.key}: {error}", error)
+            self._context.node.replicas.storage_failed(
+                hosted, f"reading {hosted.key}: {error}", error
+            )
             return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _refused(self, index: int, error: ErrorCode) -> PartitionData:

@@ -8,39 +8,46 @@ reader begins anew with a fetch.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
+from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import received
 from fencepost.machines.quorum.inputs import SnapshotBounds
 from fencepost.machines.quorum.messages import fetch_snapshot_response
 from fencepost.machines.quorum.versions import fit
-from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from fencepost.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-
 
 @handles(FetchSnapshotRequest, versions="0-1", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: FetchSnapshotRequest) -> None:
+def handle(
+    context: RequestContext,
+    request: FetchSnapshotRequest,
+    *,
+    driver: Driver,
+    metadata: MetadataHost,
+    faults: FaultHandler,
+) -> None:
     """Answer with a piece of the snapshot."""
 
     def on_bounds(bounds: SnapshotBounds) -> None:
-        context.reply_lazily(lambda: fit(_read(context.node, bounds), context.api_version))
+        context.reply_lazily(lambda: fit(_read(metadata, faults, bounds), context.api_version))
 
-    context.node.driver.feed(METADATA_KEY, received(on_bounds, request))
+    driver.feed(METADATA_KEY, received(on_bounds, request))
 
 
-def _read(node: Node, bounds: SnapshotBounds) -> FetchSnapshotResponse:
+def _read(
+    metadata: MetadataHost, faults: FaultHandler, bounds: SnapshotBounds
+) -> FetchSnapshotResponse:
     """The response with the bytes within `bounds`."""
     if bounds.error or bounds.snapshot_id is None:
         return fetch_snapshot_response(bounds)
     try:
-        data = node.metadata.read_snapshot(bounds)
+        data = metadata.read_snapshot(bounds)
     except OSError as error:
-        node.fail(f"the metadata snapshot cannot be read: {error}")
+        faults.fail(f"the metadata snapshot cannot be read: {error}")
         return _refused(bounds, ErrorCode.KAFKA_STORAGE_ERROR)
     if data is None:
         return _refused(bounds, ErrorCode.SNAPSHOT_NOT_FOUND)

@@ -16,8 +16,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fencepost.broker.cluster.cluster_view import endpoint_of
-from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC, AutoTopicCreation
+from fencepost.broker.groups.group_host import GroupHost
+from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -43,39 +47,45 @@ class _Found(NamedTuple):
 
 
 @handles(FindCoordinatorRequest, versions="0-6")
-def handle(context: RequestContext, request: FindCoordinatorRequest) -> Pieces:
+def handle(
+    context: RequestContext,
+    request: FindCoordinatorRequest,
+    *,
+    metadata: MetadataCache,
+    groups: GroupHost,
+    topic_creation: AutoTopicCreation,
+    warnings: ClientWarnings,
+) -> Pieces:
     """Say who coordinates; have the topic that groups live in created if there is none."""
     batched = context.api_version >= BATCHED_FROM
     keys = request.coordinator_keys if batched else [request.key]
     if request.key_type != GROUP_KEY_TYPE:
-        return _response(context, keys, [_refuse(context, request.key_type)] * len(keys))
-    if keys and OFFSETS_TOPIC not in context.node.image.topics_by_name:
-        context.node.topic_creation.create([OFFSETS_TOPIC])
+        return _response(context, keys, [_refuse(context, request.key_type, warnings)] * len(keys))
+    if keys and OFFSETS_TOPIC not in metadata.image.topics_by_name:
+        topic_creation.create([OFFSETS_TOPIC])
         return _response(context, keys, [_not_available(NO_OFFSETS_TOPIC)] * len(keys))
     found = []
     for key in keys:
-        found.append(_find(context, key))
+        found.append(_find(metadata.image, groups.partition_of(key), context.listener_name))
         yield None
     return _response(context, keys, found)
 
 
-def _find(context: RequestContext, group_id: str) -> _Found:
-    node = context.node
-    partition = node.groups.partition_of(group_id)
+def _find(image: ClusterImage, partition: int | None, listener_name: str) -> _Found:
     if partition is None:
         return _not_available(NO_OFFSETS_TOPIC)
-    leader = node.image.topics_by_name[OFFSETS_TOPIC].partitions[partition].leader
-    broker = node.image.brokers.get(leader)
-    endpoint = endpoint_of(broker, context.listener_name)
+    leader = image.topics_by_name[OFFSETS_TOPIC].partitions[partition].leader
+    broker = image.brokers.get(leader)
+    endpoint = endpoint_of(broker, listener_name)
     if broker is None or broker.fenced or endpoint is None:
         return _not_available(f"{OFFSETS_TOPIC}-{partition} has no leader at the moment")
     return _Found(ErrorCode.NONE, None, leader, endpoint.host, endpoint.port)
 
 
-def _refuse(context: RequestContext, key_type: int) -> _Found:
+def _refuse(context: RequestContext, key_type: int, warnings: ClientWarnings) -> _Found:
     if key_type != TRANSACTION_KEY_TYPE:
         return _Found(ErrorCode.INVALID_REQUEST, NOT_OFFERED)
-    context.node.client_warnings.warn(
+    warnings.warn(
         context.client_id, context.client_host, "wants transactions, which are not offered"
     )
     return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NOT_OFFERED)

@@ -24,16 +24,19 @@ clients are not told of.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fencepost.broker.cluster.config_changes import (
     ResourceRefused,
     check_broker_values,
     check_own_id,
     decide_by_resource,
 )
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config import loggers
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
+from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.registry import (
     BROKER,
     CONTROLLER,
@@ -43,7 +46,7 @@ from fencepost.broker.net.registry import (
 )
 from fencepost.machines.controller.configs import DELETE, RESOURCE_TYPES, SET, changed_value
 from fencepost.machines.controller.decision import Refused
-from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
+from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
 from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -52,9 +55,6 @@ from fencepost.wire.api.incremental_alter_configs import (
 )
 from fencepost.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-
 
 @handles(
     IncrementalAlterConfigsRequest,
@@ -62,9 +62,16 @@ if TYPE_CHECKING:
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(BROKER,),
 )
-def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
+def handle(
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
+    *,
+    forwarder: Forwarder,
+    metadata: MetadataCache,
+    settings: Settings,
+) -> None:
     """Check what is this broker's to check, and let the controller decide the rest."""
-    node = context.node
+    own = settings.startup
 
     def is_done_here(resource: AlterConfigsResource) -> bool:
         if resource.resource_type not in RESOURCE_TYPES:
@@ -73,10 +80,10 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
                 f"There are no resources of type {resource.resource_type}.",
             )
         if resource.resource_type == RESOURCE_BROKER_LOGGER:
-            _change_loggers(node, resource, request.validate_only)
+            _change_loggers(own, resource, request.validate_only)
             return True
         if resource.resource_type == RESOURCE_BROKER:
-            _check_broker(node, resource)
+            _check_broker(metadata.image, settings, resource)
         return False
 
     decide_by_resource(
@@ -85,7 +92,7 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
         is_done_here,
         AlterConfigsResourceResponse,
         IncrementalAlterConfigsResponse,
-        lambda asked, on_reply: node.forwarder.forward(context, asked, on_reply),
+        lambda asked, on_reply: forwarder.forward(context, asked, on_reply),
     )
 
 
@@ -95,16 +102,19 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
     max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
     listeners=(CONTROLLER,),
 )
-def handle_here(context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
+def handle_here(
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
+    *,
+    controller: ControllerService,
+    config: BrokerConfig,
+) -> None:
     """Set this node's loggers, and let the controller decide the rest."""
-    node = context.node
-    service = node.service
-    assert service is not None, "controllers are asked this"
 
     def is_done_here(resource: AlterConfigsResource) -> bool:
         if resource.resource_type != RESOURCE_BROKER_LOGGER:
             return False
-        _change_loggers(node, resource, request.validate_only)
+        _change_loggers(config, resource, request.validate_only)
         return True
 
     decide_by_resource(
@@ -113,16 +123,16 @@ def handle_here(context: RequestContext, request: IncrementalAlterConfigsRequest
         is_done_here,
         AlterConfigsResourceResponse,
         IncrementalAlterConfigsResponse,
-        lambda asked, on_reply: service.serve(asked, on_reply, context.api_version),
+        lambda asked, on_reply: controller.serve(asked, on_reply, context.api_version),
     )
 
 
-def _check_broker(node: Node, resource: AlterConfigsResource) -> None:
+def _check_broker(image: ClusterImage, settings: Settings, resource: AlterConfigsResource) -> None:
     """Refuse what this broker could not put into force."""
     if resource.resource_name:
-        check_own_id(node, resource.resource_name)
+        check_own_id(settings.startup, resource.resource_name)
     name = resource.resource_name
-    present = node.image.broker_configs(node.config.node_id if name else None)
+    present = image.broker_configs(settings.startup.node_id if name else None)
     changes: dict[str, str | None] = {}
     gone: set[str] = set()
     for change in resource.configs:
@@ -134,15 +144,17 @@ def _check_broker(node: Node, resource: AlterConfigsResource) -> None:
         except Refused as refused:
             raise ResourceRefused(refused.error, refused.message) from None
     kept = {key: text for key, text in present.items() if key not in gone}
-    check_broker_values(node, name, changes, kept)
+    check_broker_values(name, changes, kept, image, settings)
 
 
 # -- loggers -------------------------------------------------------------------------------------
 
 
-def _change_loggers(node: Node, resource: AlterConfigsResource, validate_only: bool) -> None:
+def _change_loggers(
+    config: BrokerConfig, resource: AlterConfigsResource, validate_only: bool
+) -> None:
     """Set levels, all of the resource's or none."""
-    check_own_id(node, resource.resource_name)
+    check_own_id(config, resource.resource_name)
     changes: dict[str, str | None] = {}
     for change in resource.configs:
         if change.name in changes:

@@ -8,6 +8,7 @@ Kafka 4.3 and not advertised.
 
 from __future__ import annotations
 
+from fencepost.broker.cluster.producer_ids import ProducerIds
 from fencepost.broker.net.registry import RequestContext, handles
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.errors import ErrorCode
@@ -15,7 +16,7 @@ from fencepost.wire.errors import ErrorCode
 
 @handles(InitProducerIdRequest, versions="0-5")
 def handle(
-    context: RequestContext, request: InitProducerIdRequest
+    context: RequestContext, request: InitProducerIdRequest, *, producer_ids: ProducerIds
 ) -> InitProducerIdResponse | None:
     """Answer with a new producer id, once there is one."""
     half_known = (request.producer_id == -1) != (request.producer_epoch == -1)
@@ -25,7 +26,7 @@ def handle(
     def on_producer_id(error: ErrorCode, producer_id: int) -> None:
         context.reply(_answer(error, producer_id))
 
-    context.node.producer_ids.next_id(on_producer_id)
+    producer_ids.next_id(on_producer_id)
     return None
 
 

@@ -29,10 +29,12 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from fencepost.batch.errors import BatchError
 from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.storage.decompression import Decompression
+from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.reading import TimestampedOffset, find_in_batch
 from fencepost.machines.partition.inputs import (
@@ -48,6 +50,7 @@ from fencepost.machines.partition.queries import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -56,10 +59,6 @@ from fencepost.wire.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from fencepost.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-    from fencepost.runtime.replicas import HostedPartition
 
 log = logging.getLogger(__name__)
 
@@ -77,21 +76,37 @@ FIRST_VERSIONS = {
 """The version from which each negative timestamp may be asked for."""
 
 
+class _Logs(NamedTuple):
+    """What offsets are looked up in, and with."""
+
+    replicas: ReplicaManager
+    storage: Storage
+    decompression: Decompression
+
+
 @handles(ListOffsetsRequest, versions="1-11")
-def handle(context: RequestContext, request: ListOffsetsRequest) -> Pieces:
+def handle(
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    *,
+    replicas: ReplicaManager,
+    storage: Storage,
+    decompression: Decompression,
+) -> Pieces:
     """Answer every partition of the request, in its order; a repeated one once per topic."""
     counts = Counter(
         (topic.name, question.partition_index)
         for topic in request.topics
         for question in topic.partitions
     )
+    source = _Logs(replicas, storage, decompression)
     topics = []
     for topic in request.topics:
         answers = {}
         for question in topic.partitions:
             index = question.partition_index
             if counts[topic.name, index] == 1:
-                answers[index] = yield from _answer(context, request, topic.name, question)
+                answers[index] = yield from _answer(source, context, request, topic.name, question)
                 yield None
             else:
                 answers[index] = _failed(question, ErrorCode.INVALID_REQUEST)
@@ -106,10 +121,14 @@ def _failed(question: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPart
 
 
 def _answer(
-    context: RequestContext, request: ListOffsetsRequest, topic: str, question: ListOffsetsPartition
+    source: _Logs,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    question: ListOffsetsPartition,
 ) -> Generator[Future[Any] | None, None, ListOffsetsPartitionResponse]:
     version = context.api_version
-    listed = yield from _list(context.node, version, request, topic, question)
+    listed = yield from _list(source, version, request, topic, question)
     if version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE and (
         listed is ErrorCode.OFFSET_NOT_AVAILABLE
     ):
@@ -125,7 +144,7 @@ def _answer(
 
 
 def _list(
-    node: Node,
+    source: _Logs,
     version: int,
     request: ListOffsetsRequest,
     topic: str,
@@ -135,7 +154,7 @@ def _list(
         return ErrorCode.UNSUPPORTED_VERSION
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
         return ErrorCode.INVALID_REQUEST
-    hosted = node.replicas.get(topic, question.partition_index)
+    hosted = source.replicas.get(topic, question.partition_index)
     if isinstance(hosted, ErrorCode):
         return hosted
     is_follower = request.replica_id >= 0
@@ -148,10 +167,12 @@ def _list(
     if not isinstance(listed, TimestampLookup):
         return listed
     try:
-        found = yield from _look_up(node, hosted, listed.timestamp_ms)
+        found = yield from _look_up(source, hosted, listed.timestamp_ms)
         return listed.settle(found)
     except OSError as error:
-        node.storage_failed(hosted, f"{hosted.key}: cannot be searched by time: {error}", error)
+        source.replicas.storage_failed(
+            hosted, f"{hosted.key}: cannot be searched by time: {error}", error
+        )
         return ErrorCode.KAFKA_STORAGE_ERROR
     except (CorruptFileError, BatchError) as error:
         log.error("%s: cannot be searched by time: %s", hosted.key, error)
@@ -159,7 +180,7 @@ def _list(
 
 
 def _look_up(
-    node: Node, hosted: HostedPartition, timestamp_ms: int
+    source: _Logs, hosted: HostedPartition, timestamp_ms: int
 ) -> Generator[Future[Any] | None, None, TimestampedOffset | None]:
     """The record as far as it is still there. Batches that grow large are searched by a thread.
 
@@ -167,7 +188,7 @@ def _look_up(
     """
     partition_log = hosted.log
     for skip in count():
-        with node.storage.descriptors.without_waiting():
+        with source.storage.descriptors.without_waiting():
             if timestamp_ms == MAX_TIMESTAMP:
                 batch = partition_log.batch_by_max_timestamp(skip)
             else:
@@ -176,7 +197,7 @@ def _look_up(
             break
         data, header = batch
         at_least_ms = header.max_timestamp if timestamp_ms == MAX_TIMESTAMP else timestamp_ms
-        found = yield from node.decompression.inline_or_run(
+        found = yield from source.decompression.inline_or_run(
             partial(find_in_batch, data, header, at_least_ms, partition_log.start_offset)
         )
         if found is not None:

@@ -20,6 +20,7 @@ broker while it is live; Kafka names any live one.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from typing import NamedTuple
 
 from fencepost.broker.cluster.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -32,6 +33,9 @@ from fencepost.broker.cluster.cluster_view import (
     offline_replicas,
     reachable,
 )
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.cluster.topic_creation import AutoTopicCreation
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import Pieces, RequestContext, handles
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
@@ -53,32 +57,49 @@ PARTITIONS_PER_PIECE = 50
 TopicInPieces = Generator[None, None, MetadataResponseTopic]
 
 
+class _Asked(NamedTuple):
+    """A request, and what it is answered from."""
+
+    context: RequestContext
+    request: MetadataRequest
+    metadata: MetadataCache
+    config: BrokerConfig
+
+
 @handles(MetadataRequest, versions="0-13")
-def handle(context: RequestContext, request: MetadataRequest) -> Pieces:
+def handle(
+    context: RequestContext,
+    request: MetadataRequest,
+    *,
+    metadata: MetadataCache,
+    config: BrokerConfig,
+    topic_creation: AutoTopicCreation,
+) -> Pieces:
     """Say what there is; have missing topics created."""
+    asked = _Asked(context, request, metadata, config)
     topics = request.topics
     if topics is None or (context.api_version == 0 and not topics):
-        names = sorted(context.node.image.topics_by_name)
-        return (yield from _named(context, request, names))
+        names = sorted(metadata.image.topics_by_name)
+        return (yield from _named(asked, names))
     if _is_malformed(context.api_version, topics):
         return _refuse(topics)
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != Uuid.ZERO)
     if ids:
         found = []
         for id_ in ids:
-            found.append((yield from _by_id(context, request, id_)))
-        return _response(context, request, found)
+            found.append((yield from _by_id(asked, id_)))
+        return _response(asked, found)
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
-    answer = yield from _named(context, request, names)
-    context.node.topic_creation.create(_names_to_create(context, request, names))
+    answer = yield from _named(asked, names)
+    topic_creation.create(_names_to_create(asked, names))
     return answer
 
 
-def _named(context: RequestContext, request: MetadataRequest, names: Iterable[str]) -> Pieces:
+def _named(asked: _Asked, names: Iterable[str]) -> Pieces:
     found = []
     for name in names:
-        found.append((yield from _by_name(context, request, name)))
-    return _response(context, request, found)
+        found.append((yield from _by_name(asked, name)))
+    return _response(asked, found)
 
 
 def _is_malformed(version: int, topics: Iterable[MetadataRequestTopic]) -> bool:
@@ -99,50 +120,46 @@ def _refuse(topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
     )
 
 
-def _names_to_create(
-    context: RequestContext, request: MetadataRequest, names: Iterable[str]
-) -> list[str]:
-    if not (request.allow_auto_topic_creation and context.node.config.get(AUTO_CREATE)):
+def _names_to_create(asked: _Asked, names: Iterable[str]) -> list[str]:
+    if not (asked.request.allow_auto_topic_creation and asked.config.get(AUTO_CREATE)):
         return []
-    known = context.node.image.topics_by_name
+    known = asked.metadata.image.topics_by_name
     return [name for name in names if name not in known and is_valid_topic(name)]
 
 
-def _response(
-    context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
-) -> MetadataResponse:
-    node = context.node
+def _response(asked: _Asked, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    image = asked.metadata.image
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
             )
-            for broker, endpoint in live_brokers(node.image, context.listener_name)
+            for broker, endpoint in live_brokers(image, asked.context.listener_name)
         ],
-        cluster_id=node.cluster_id,
-        controller_id=admin_broker_id(node.image, node.config.node_id),
+        cluster_id=asked.metadata.cluster_id,
+        controller_id=admin_broker_id(image, asked.config.node_id),
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
+        if asked.request.include_cluster_authorized_operations
         else OPERATIONS_NOT_ASKED_FOR,
     )
 
 
-def _by_id(context: RequestContext, request: MetadataRequest, topic_id: Uuid) -> TopicInPieces:
-    topic = context.node.image.topics_by_id.get(topic_id)
+def _by_id(asked: _Asked, topic_id: Uuid) -> TopicInPieces:
+    topic = asked.metadata.image.topics_by_id.get(topic_id)
     yield
     if topic is None:
         return MetadataResponseTopic(
             name=None, topic_id=topic_id, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID)
         )
-    return (yield from _describe(context, request, topic))
+    return (yield from _describe(asked, topic))
 
 
-def _by_name(context: RequestContext, request: MetadataRequest, name: str) -> TopicInPieces:
+def _by_name(asked: _Asked, name: str) -> TopicInPieces:
     """The topic of that name, or why there is none."""
-    topic = context.node.image.topics_by_name.get(name)
+    topic = asked.metadata.image.topics_by_name.get(name)
     if topic is not None:
-        return (yield from _describe(context, request, topic))
+        return (yield from _describe(asked, topic))
     yield
     error = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -154,10 +171,9 @@ def _by_name(context: RequestContext, request: MetadataRequest, name: str) -> To
     )
 
 
-def _describe(
-    context: RequestContext, request: MetadataRequest, topic: TopicImage
-) -> TopicInPieces:
-    image, listener_name, version = context.node.image, context.listener_name, context.api_version
+def _describe(asked: _Asked, topic: TopicImage) -> TopicInPieces:
+    image, context = asked.metadata.image, asked.context
+    listener_name, version = context.listener_name, context.api_version
     partitions = []
     for index, partition in enumerate(topic.partitions):
         partitions.append(_partition(image, index, partition, listener_name, version))
@@ -169,7 +185,7 @@ def _describe(
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS
-        if request.include_topic_authorized_operations
+        if asked.request.include_topic_authorized_operations
         else OPERATIONS_NOT_ASKED_FOR,
     )
 

@@ -18,9 +18,8 @@ Errors carry epoch and end offset -1. No deviations.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -30,25 +29,26 @@ from fencepost.wire.api.offset_for_leader_epoch import (
 )
 from fencepost.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-
 
 @handles(OffsetForLeaderEpochRequest, versions="2-4")
-def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Pieces:
+def handle(
+    context: RequestContext, request: OffsetForLeaderEpochRequest, *, replicas: ReplicaManager
+) -> Pieces:
     """Answer every partition of the request, in its order."""
     topics = []
     for topic in request.topics:
         partitions = []
         for question in topic.partitions:
-            partitions.append(_answer(context.node, topic.topic, question))
+            partitions.append(_answer(replicas, topic.topic, question))
             yield None
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _answer(node: Node, topic: str, question: OffsetForLeaderPartition) -> EpochEndOffset:
-    hosted = node.replicas.get(topic, question.partition)
+def _answer(
+    replicas: ReplicaManager, topic: str, question: OffsetForLeaderPartition
+) -> EpochEndOffset:
+    hosted = replicas.get(topic, question.partition)
     if isinstance(hosted, ErrorCode):
         return EpochEndOffset(error_code=int(hosted), partition=question.partition)
     found = hosted.machine.offset_for_leader_epoch(

@@ -12,41 +12,46 @@ Otherwise the reader is told to look for the leader.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
 from fencepost.log.errors import LogError
+from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import FetchBounds, Role, fetch_response, received, unreadable
 from fencepost.machines.quorum.versions import fit
-from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-
 
 @handles(FetchRequest, versions="4-18", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: FetchRequest) -> None:
+def handle(
+    context: RequestContext,
+    request: FetchRequest,
+    *,
+    driver: Driver,
+    metadata: MetadataHost,
+    faults: FaultHandler,
+) -> None:
     """Answer with batches of the metadata log, or wait for them."""
 
     def on_bounds(bounds: FetchBounds) -> None:
-        context.reply_lazily(lambda: fit(_read(context.node, bounds), context.api_version))
+        context.reply_lazily(lambda: fit(_read(metadata, faults, bounds), context.api_version))
 
-    context.node.driver.feed(METADATA_KEY, received(on_bounds, request))
+    driver.feed(METADATA_KEY, received(on_bounds, request))
 
 
-def _read(node: Node, bounds: FetchBounds) -> FetchResponse:
+def _read(metadata: MetadataHost, faults: FaultHandler, bounds: FetchBounds) -> FetchResponse:
     """The response with the bytes within `bounds`."""
     if bounds.error or bounds.upper_bound_offset <= bounds.offset:
         return fetch_response(bounds)
-    machine = node.metadata.machine
+    machine = metadata.machine
     if machine.role is not Role.LEADER or machine.epoch != bounds.leader_epoch:
         return _refused(bounds, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     try:
-        buffers = node.metadata.read(bounds)
+        buffers = metadata.read(bounds)
     except (LogError, OSError) as error:
-        node.fail(f"the metadata log cannot be read: {error}")
+        faults.fail(f"the metadata log cannot be read: {error}")
         return _refused(bounds, ErrorCode.KAFKA_STORAGE_ERROR)
     return fetch_response(unreadable(bounds) if buffers is None else bounds, buffers or b"")
 

@@ -8,17 +8,23 @@ active one answers 41; a broker looks for the active one and answers 7 if it fin
 from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 
 
 @handles(UnregisterBrokerRequest, versions="0", listeners=(BROKER,))
-def handle(context: RequestContext, request: UnregisterBrokerRequest) -> None:
+def handle(
+    context: RequestContext, request: UnregisterBrokerRequest, *, forwarder: Forwarder
+) -> None:
     """Have the active controller decide."""
-    take_to_controller(context, request)
+    take_to_controller(forwarder, context, request)
 
 
 @handles(UnregisterBrokerRequest, versions="0", listeners=(CONTROLLER,))
-def handle_here(context: RequestContext, request: UnregisterBrokerRequest) -> None:
+def handle_here(
+    context: RequestContext, request: UnregisterBrokerRequest, *, controller: ControllerService
+) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(context, request)
+    decide_here(controller, context, request)

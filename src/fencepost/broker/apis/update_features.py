@@ -11,17 +11,23 @@ if it finds none in a minute.
 from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
 from fencepost.wire.api.update_features import UpdateFeaturesRequest
 
 
 @handles(UpdateFeaturesRequest, versions="0-2", listeners=(BROKER,))
-def handle(context: RequestContext, request: UpdateFeaturesRequest) -> None:
+def handle(
+    context: RequestContext, request: UpdateFeaturesRequest, *, forwarder: Forwarder
+) -> None:
     """Have the active controller decide."""
-    take_to_controller(context, request)
+    take_to_controller(forwarder, context, request)
 
 
 @handles(UpdateFeaturesRequest, versions="0-2", listeners=(CONTROLLER,))
-def handle_here(context: RequestContext, request: UpdateFeaturesRequest) -> None:
+def handle_here(
+    context: RequestContext, request: UpdateFeaturesRequest, *, controller: ControllerService
+) -> None:
     """Let the controller decide; answer when that is committed."""
-    decide_here(context, request)
+    decide_here(controller, context, request)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
+from fencepost.machines.driver import Driver
 from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
 
 
 @handles(UpdateRaftVoterRequest, versions="0", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: UpdateRaftVoterRequest) -> None:
+def handle(context: RequestContext, request: UpdateRaftVoterRequest, *, driver: Driver) -> None:
     """Have this node's quorum machine decide."""
-    ask_machine(context, request)
+    ask_machine(driver, context, request)

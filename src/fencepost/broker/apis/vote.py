@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
 from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
+from fencepost.machines.driver import Driver
 from fencepost.wire.api.vote import VoteRequest
 
 
 @handles(VoteRequest, versions="0-2", listeners=(CONTROLLER,))
-def handle(context: RequestContext, request: VoteRequest) -> None:
+def handle(context: RequestContext, request: VoteRequest, *, driver: Driver) -> None:
     """Answer with this node's vote."""
-    ask_machine(context, request)
+    ask_machine(driver, context, request)

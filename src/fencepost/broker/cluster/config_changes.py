@@ -11,18 +11,17 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from fencepost.broker.config.broker_config import check_pairs
+from fencepost.broker.config.broker_config import BrokerConfig, check_pairs
 from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
+from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.registry import RequestContext
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
+from fencepost.machines.image import ClusterImage
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
-
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
 
 Ask = Callable[[Message, Callable[[ErrorCode, Any], None]], None]
 """Has the controller decide over a request."""
@@ -122,9 +121,9 @@ def all_refused(
     ]
 
 
-def check_own_id(node: Node, name: str) -> None:
+def check_own_id(config: BrokerConfig, name: str) -> None:
     """Refuse what is meant for another node."""
-    own = str(node.config.node_id)
+    own = str(config.node_id)
     if name != own:
         raise ResourceRefused(
             ErrorCode.INVALID_REQUEST,
@@ -133,31 +132,36 @@ def check_own_id(node: Node, name: str) -> None:
 
 
 def check_broker_values(
-    node: Node, name: str, values: Mapping[str, str | None], kept: Mapping[str, str]
+    name: str,
+    values: Mapping[str, str | None],
+    kept: Mapping[str, str],
+    image: ClusterImage,
+    settings: Settings,
 ) -> None:
     """Refuse dynamic configs that this broker could not put into force while it runs.
 
     `name` is the resource's, empty for all brokers. `values` are the new ones, `kept` what the
     resource has besides. None is a value that the controller will refuse.
     """
+    config = settings.startup
     given = {key: text for key, text in values.items() if text is not None}
     for key, text in given.items():
-        _check_value(node, name, key, text)
-    shared = node.image.broker_configs() if name else {**kept, **given}
-    own = {**kept, **given} if name else node.image.broker_configs(node.config.node_id)
+        _check_value(name, key, text, settings)
+    shared = image.broker_configs() if name else {**kept, **given}
+    own = {**kept, **given} if name else image.broker_configs(config.node_id)
     typed: dict[str, Any] = {}
     for key, text in {**shared, **own}.items():
         if key in DYNAMIC_BROKER_KEYS:
             with contextlib.suppress(ConfigError):  # of another version, and not in force
                 typed[key] = BROKER_CONFIGS[key].parse(text)
     try:
-        check_pairs(lambda key: typed[key] if key in typed else node.config.get(key))
-        LogConfig.from_props({}, {**node.config.topic_defaults, **typed})
+        check_pairs(lambda key: typed[key] if key in typed else config.get(key))
+        LogConfig.from_props({}, {**config.topic_defaults, **typed})
     except ConfigError as error:
         raise ResourceRefused(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-def _check_value(node: Node, name: str, key: str, text: str) -> None:
+def _check_value(name: str, key: str, text: str, settings: Settings) -> None:
     """Refuse a dynamic config that may not be set to this."""
     definition = BROKER_CONFIGS.get(key)
     if definition is None or not definition.is_dynamic:
@@ -172,7 +176,7 @@ def _check_value(node: Node, name: str, key: str, text: str) -> None:
         value = definition.parse(text)
     except ConfigError as error:
         raise ResourceRefused(ErrorCode.INVALID_REQUEST, str(error)) from None
-    present = node.settings.get(key)
+    present = settings.get(key)
     if key in FIXED_WHILE_RUNNING and value != present:
         raise ResourceRefused(
             ErrorCode.INVALID_REQUEST,

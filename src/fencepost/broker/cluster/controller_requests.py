@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.net.registry import RequestContext
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
@@ -17,21 +19,27 @@ Refusal = Callable[[Any, ErrorCode], Message]
 """Makes the response to a request whose items all have the same error."""
 
 
-def decide_here(context: RequestContext, request: Message, refusal: Refusal | None = None) -> None:
+def decide_here(
+    controller: ControllerService,
+    context: RequestContext,
+    request: Message,
+    refusal: Refusal | None = None,
+) -> None:
     """Have this node's controller decide; answer when that is committed.
 
     Without `refusal` an error is said at the top of the response.
     """
-    service = context.node.service
-    assert service is not None, "controllers are asked this"
-    service.serve(request, _answer_to(context, request, refusal), context.api_version)
+    controller.serve(request, _answer_to(context, request, refusal), context.api_version)
 
 
 def take_to_controller(
-    context: RequestContext, request: Message, refusal: Refusal | None = None
+    forwarder: Forwarder,
+    context: RequestContext,
+    request: Message,
+    refusal: Refusal | None = None,
 ) -> None:
     """Have the active controller decide, wherever it is; otherwise as `decide_here`."""
-    context.node.forwarder.forward(context, request, _answer_to(context, request, refusal))
+    forwarder.forward(context, request, _answer_to(context, request, refusal))
 
 
 def _answer_to(

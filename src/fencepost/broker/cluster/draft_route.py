@@ -8,22 +8,21 @@ v1, which is flexible, behind a v2. The same quorum machine answers as it does F
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import RequestContext, Route
 from fencepost.log.errors import LogError
+from fencepost.machines.driver import Driver
 from fencepost.machines.quorum.inputs import DraftBounds, QuorumRecordsReceived
 from fencepost.machines.quorum.messages import quorum_records_response, unreadable
 from fencepost.machines.quorum.roles import Role
-from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.wire.draft.fetch_quorum_records import (
     FetchQuorumRecordsRequest,
     FetchQuorumRecordsResponse,
 )
 from fencepost.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
 
 KEY: Final = "fencepost.draft.fetch.quorum.records.api.key"
 
@@ -37,27 +36,36 @@ def draft_routes(api_key: int) -> dict[int, Route]:
     return {api_key: Route(api_key, name, FetchQuorumRecordsRequest, low, high, low, handle)}
 
 
-def handle(context: RequestContext, request: FetchQuorumRecordsRequest) -> None:
+def handle(
+    context: RequestContext,
+    request: FetchQuorumRecordsRequest,
+    *,
+    driver: Driver,
+    metadata: MetadataHost,
+    faults: FaultHandler,
+) -> None:
     """Answer with batches of the metadata log, or wait for them."""
 
     def on_bounds(bounds: DraftBounds) -> None:
-        context.reply_lazily(lambda: _read(context.node, bounds))
+        context.reply_lazily(lambda: _read(metadata, faults, bounds))
 
     given = QuorumRecordsReceived(on_bounds, request, context.api_version)
-    context.node.driver.feed(METADATA_KEY, given)
+    driver.feed(METADATA_KEY, given)
 
 
-def _read(node: Node, bounds: DraftBounds) -> FetchQuorumRecordsResponse:
+def _read(
+    metadata: MetadataHost, faults: FaultHandler, bounds: DraftBounds
+) -> FetchQuorumRecordsResponse:
     """The response with the bytes within `bounds`, as long as they are meant; see `raft_fetch`."""
     if bounds.upper_bound_offset <= bounds.offset:
         return quorum_records_response(bounds)
-    machine = node.metadata.machine
+    machine = metadata.machine
     if machine.role is not Role.LEADER or machine.epoch != bounds.leader_epoch:
         return quorum_records_response(replace(bounds, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     try:
-        buffers = node.metadata.read(bounds)
+        buffers = metadata.read(bounds)
     except (LogError, OSError) as error:
-        node.fail(f"the metadata log cannot be read: {error}")
+        faults.fail(f"the metadata log cannot be read: {error}")
         return quorum_records_response(replace(bounds, error=ErrorCode.KAFKA_STORAGE_ERROR))
     return quorum_records_response(
         unreadable(bounds) if buffers is None else bounds, buffers or b""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.net.registry import RequestContext
+from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import received
 from fencepost.machines.quorum.versions import fit
 from fencepost.runtime.metadata.host import METADATA_KEY
@@ -18,21 +20,24 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
 
-def ask_machine(context: RequestContext, request: Message) -> None:
+def ask_machine(driver: Driver, context: RequestContext, request: Message) -> None:
     """Have this node's quorum machine answer with a message."""
 
     def on_answer(response: Message) -> None:
         context.reply(fit(response, context.api_version))
 
-    context.node.driver.feed(METADATA_KEY, received(on_answer, request))
+    driver.feed(METADATA_KEY, received(on_answer, request))
 
 
 def forward(
-    context: RequestContext, request: Message, refusal: Callable[[ErrorCode], Message]
+    forwarder: Forwarder,
+    context: RequestContext,
+    request: Message,
+    refusal: Callable[[ErrorCode], Message],
 ) -> None:
     """Have the leader of the quorum answer; `refusal` makes a response of an error."""
 
     def on_reply(error: ErrorCode, response: Any) -> None:
         context.reply(refusal(error) if error else fit(response, context.api_version))
 
-    context.node.forwarder.forward(context, request, on_reply)
+    forwarder.forward(context, request, on_reply)

@@ -27,14 +27,15 @@ class Settings:
     """See the module."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
+        self.startup = config
+        """What the node was started with."""
         self._texts: dict[str, str] = {}
         self._values: dict[str, Any] = {}
         self._watchers: list[tuple[frozenset[str], Callable[[], None]]] = []
 
     def get(self, key: str) -> Any:
         """The typed value of `key` that is in force; KeyError for a key that does not exist."""
-        return self._values[key] if key in self._values else self._config.get(key)
+        return self._values[key] if key in self._values else self.startup.get(key)
 
     def watch(self, keys: Collection[str], on_change: Callable[[], None]) -> None:
         """Call back after every change of one of `keys`."""
@@ -42,7 +43,7 @@ class Settings:
 
     def apply(self, image: ClusterImage) -> None:
         """Put the dynamic configs of the image into force."""
-        texts = dynamic_texts(image, self._config.node_id)
+        texts = dynamic_texts(image, self.startup.node_id)
         if texts == self._texts:
             return
         before, self._texts = self._values, texts
@@ -50,7 +51,7 @@ class Settings:
         changed = {
             key
             for key in before.keys() | self._values.keys()
-            if before.get(key, self._config.get(key)) != self.get(key)
+            if before.get(key, self.startup.get(key)) != self.get(key)
         }
         idle = sorted(key for key in changed if not BROKER_CONFIGS[key].has_effect)
         if idle:
@@ -67,7 +68,7 @@ class Settings:
             except ConfigError as error:
                 log.error("a dynamic config is left out: %s", error)
         try:
-            check_pairs(lambda key: values[key] if key in values else self._config.get(key))
+            check_pairs(lambda key: values[key] if key in values else self.startup.get(key))
         except ConfigError as error:
             log.error("dynamic configs are left out, as they do not go together: %s", error)
             return {}

@@ -9,8 +9,12 @@ A node has listeners of two kinds, for clients (`BROKER`) and for the quorum (`C
 API is served on those that `handles` names. The same API may mean different things on them, and has
 two handlers then (Fetch reads topics from a broker, the metadata log from a controller).
 
-A handler is called synchronously from the bytes' arrival with a `RequestContext` and the decoded
-request, and either returns the response or returns None and answers later through the context:
+A handler is called synchronously from the bytes' arrival with a `RequestContext`, the decoded
+request, and the parts of the node that it needs: these are its keyword-only parameters, each with
+the part's class for its annotation. `bind_routes` gives them out once, when a listener starts, so
+a handler's signature says all it can reach, and a listener that lacks a part does not start.
+
+It either returns the response or returns None and answers later through the context:
 
 * `reply(message)`: the response is there.
 * `reply_lazily(make)`: the response may be made now; `make()` is called when the connection is
@@ -34,22 +38,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from inspect import isgeneratorfunction
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import Parameter, isgeneratorfunction, signature
+from typing import Any, Final, Protocol
 
 from fencepost.wire.errors import EncodeError, ErrorCode
 from fencepost.wire.frame import encode_response_parts
 from fencepost.wire.message import Message, Struct
 
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-
 log = logging.getLogger(__name__)
 
 Buffer = bytes | bytearray | memoryview
 Pieces = Generator["Future[Any] | None", None, Message | None]
-Handler = Callable[["RequestContext", Any], Message | Pieces | None]
+Handler = Callable[..., Message | Pieces | None]
+"""Takes a RequestContext, the request, and parts of the node by keyword."""
+Parts = Mapping[Any, object]
+"""The parts of a node that handlers may ask for, by their classes or protocols."""
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
@@ -138,6 +143,25 @@ def handles(
     return register
 
 
+class MissingPartError(Exception):
+    """A handler needs what the node of its listener does not have: a mistake of ours."""
+
+
+def bind_routes(routes: Mapping[int, Route], parts: Parts) -> dict[int, Route]:
+    """The routes with handlers that have what they need. MissingPartError if `parts` lacks it."""
+    return {key: replace(r, handler=_bind(r.handler, parts)) for key, r in routes.items()}
+
+
+def _bind(handler: Handler, parts: Parts) -> Handler:
+    given = {}
+    for name, parameter in signature(handler, eval_str=True).parameters.items():
+        if parameter.kind is Parameter.KEYWORD_ONLY:
+            if parameter.annotation not in parts:
+                raise MissingPartError(f"{handler.__module__} needs {parameter.annotation!r}")
+            given[name] = parts[parameter.annotation]
+    return partial(handler, **given) if given else handler
+
+
 class Replier(Protocol):
     """What a context needs of its connection."""
 
@@ -201,7 +225,7 @@ class RequestContext:
 
     def __init__(
         self,
-        node: Node,
+        node: Any,
         connection: Replier,
         route: Route,
         api_version: int,

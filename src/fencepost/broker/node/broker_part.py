@@ -14,13 +14,17 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.producer_ids import ProducerIds
 from fencepost.broker.cluster.registration import Registration, RegistrationError
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
-from fencepost.broker.config.broker_config import CONNECTION_KEYS, connection_limits
+from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.config.settings import Settings
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.listener import Listener
+from fencepost.broker.net.log_limit import ClientWarnings
+from fencepost.broker.net.registry import Parts, bind_routes
 from fencepost.broker.net.turns import Turns
 from fencepost.broker.replicas.alter_partition import AlterPartitions
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
@@ -28,6 +32,7 @@ from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.log_recovery_pool import Openings
+from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import describe
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.replicas import ReplicaManager
@@ -125,7 +130,7 @@ class BrokerPart:
         self.producer_ids = ProducerIds(self.registration.fetch_producer_ids)
         self.groups = GroupHost(node)
         self.replicas.watchers.append(self.groups)
-        self.compactor = Compactor(node)
+        self.compactor = Compactor(self.replicas, node.settings, ports, node)
         node.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
 
     async def join(self) -> None:
@@ -140,7 +145,25 @@ class BrokerPart:
         self._node.storage.set_strays_aside()
         self.groups.start()
         self.compactor.start()
+        self.listener.routes = bind_routes(self.listener.routes, self._parts())
         await self.listener.start()
+
+    def _parts(self) -> Parts:
+        """What handlers of clients' requests may ask for."""
+        node = self._node
+        return {
+            AutoTopicCreation: self.topic_creation,
+            BrokerConfig: node.config,
+            ClientWarnings: node.client_warnings,
+            Decompression: self.decompression,
+            Forwarder: self.forwarder,
+            GroupHost: self.groups,
+            MetadataCache: MetadataCache(node.metadata, node.cluster_id),
+            ProducerIds: self.producer_ids,
+            ReplicaManager: self.replicas,
+            Settings: node.settings,
+            Storage: node.storage,
+        }
 
     def close(self) -> None:
         """Begin no more work on partitions, and serve no more groups."""

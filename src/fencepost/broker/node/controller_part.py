@@ -18,18 +18,21 @@ from fencepost.broker.cluster.controller_registration import (
 )
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.draft_route import KEY as DRAFT_KEY, draft_routes
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import fill_in_configs
-from fencepost.broker.config.broker_config import CONNECTION_KEYS, connection_limits
+from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.config.features import SUPPORTED_FEATURES
 from fencepost.broker.config.keys import BROKER_CONFIGS
+from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
-from fencepost.broker.net.registry import CONTROLLER_ROUTES
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, Parts, bind_routes
 from fencepost.machines.controller import Controller, ControllerConfig
+from fencepost.machines.driver import Driver
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage
 from fencepost.machines.quorum import Resign, Role, received
 from fencepost.runtime.controller_host import ControllerHost, Periods
-from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.wire.types import Uuid
 
 if TYPE_CHECKING:
@@ -114,7 +117,20 @@ class ControllerPart:
 
     async def start(self) -> None:
         """Accept the quorum's connections."""
+        self.listener.routes = bind_routes(self.listener.routes, self._parts())
         await self.listener.start()
+
+    def _parts(self) -> Parts:
+        """What handlers of the quorum's and forwarded requests may ask for."""
+        node = self._node
+        return {
+            BrokerConfig: node.config,
+            ControllerService: self.service,
+            Driver: node.driver,
+            FaultHandler: node,
+            MetadataCache: MetadataCache(node.metadata, node.cluster_id),
+            MetadataHost: node.metadata,
+        }
 
     async def hand_over(self) -> None:
         """Have another controller lead, if this one does and there is another.

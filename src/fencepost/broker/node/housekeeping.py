@@ -105,7 +105,9 @@ class Housekeeping:
                 try:
                     task(hosted)
                 except OSError as error:
-                    self._node.storage_failed(hosted, f"{name} of {hosted.key}: {error}", error)
+                    self._node.replicas.storage_failed(
+                        hosted, f"{name} of {hosted.key}: {error}", error
+                    )
                 except Exception:
                     log.exception("%s of %s failed", name, hosted.key)
             self._node.loop.call_soon(run)

@@ -27,15 +27,11 @@ from typing import Final, TypeVar
 from fencepost.broker import apis
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.controller_service import ControllerService
-from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.peers import Peers
-from fencepost.broker.cluster.producer_ids import ProducerIds
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.cluster.registration import Registration, RegistrationError
-from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import BindError, Endpoint
-from fencepost.broker.config.features import KRAFT_VERSION
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.loop.ports import AsyncPorts
@@ -48,13 +44,12 @@ from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.file_limit import FileShares, file_limit, share_files
 from fencepost.broker.storage.storage import Storage, open_storage
-from fencepost.log.descriptors import is_shortage
 from fencepost.log.errors import with_advice
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.controller_host import ControllerHost
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
-from fencepost.runtime.replicas import HostedPartition, ReplicaManager
+from fencepost.runtime.replicas import ReplicaManager
 
 log = logging.getLogger(__name__)
 
@@ -151,11 +146,6 @@ class Node:
         return self.broker_part.fetches
 
     @property
-    def producer_ids(self) -> ProducerIds:
-        """Ids for producers."""
-        return self.broker_part.producer_ids
-
-    @property
     def groups(self) -> GroupHost:
         """The group coordinators of this broker."""
         return self.broker_part.groups
@@ -166,19 +156,9 @@ class Node:
         return self.broker_part.registration
 
     @property
-    def forwarder(self) -> Forwarder:
-        """Takes clients' requests to the active controller."""
-        return self.broker_part.forwarder
-
-    @property
     def decompression(self) -> Decompression:
         """Threads that decompress what takes long."""
         return self.broker_part.decompression
-
-    @property
-    def topic_creation(self) -> AutoTopicCreation:
-        """How topics are created that clients ask for."""
-        return self.broker_part.topic_creation
 
     @property
     def controller(self) -> ControllerHost:
@@ -195,12 +175,6 @@ class Node:
     def image(self) -> ClusterImage:
         """The cluster as far as it is committed."""
         return self.metadata.image
-
-    @property
-    def finalized_features(self) -> dict[str, int]:
-        """The levels the cluster runs at; that of kraft.version is in the log's control batches."""
-        level = self.metadata.machine.kraft_version
-        return {**self.image.features, **({KRAFT_VERSION.name: level} if level else {})}
 
     @property
     def driver(self) -> Driver:
@@ -220,18 +194,6 @@ class Node:
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
         return self.ports.clock.now_ms()
-
-    def storage_failed(
-        self, hosted: HostedPartition, reason: str, error: OSError | None = None
-    ) -> None:
-        """The disk has refused: its directory goes offline.
-
-        That there was no file descriptor for `error` (EMFILE, ENFILE) only refuses the request.
-        """
-        if is_shortage(error):
-            self.storage.shortages.note(reason)
-        else:
-            self.replicas.dir_failed(hosted.data_dir, reason)
 
     def fail(self, reason: str) -> None:
         """The node cannot go on."""

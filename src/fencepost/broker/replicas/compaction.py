@@ -25,19 +25,19 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fencepost.batch.errors import BatchError
+from fencepost.broker.config.settings import Settings
+from fencepost.broker.loop.fault_handler import FaultHandler
+from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.loop.timers import Timer
 from fencepost.log.cleaner.job import Cleaning, CleaningAbortedError, Copied
 from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.plan import Dirt
 from fencepost.log.errors import LogError
 from fencepost.log.partition_log import PartitionLog
-from fencepost.runtime.replicas import HostedPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 log = logging.getLogger(__name__)
 
@@ -134,8 +134,17 @@ CLEANER_KEYS: Final = (
 class Compactor:
     """Compacts the logs of a node; see the module docstring."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        settings: Settings,
+        ports: AsyncPorts,
+        faults: FaultHandler,
+    ) -> None:
+        self._replicas = replicas
+        self._settings = settings
+        self._ports = ports
+        self._faults = faults
         self._closing = threading.Event()
         self._throttle = Throttle(1.0, self._closing)
         self._threads_max = self._backoff_ms = self._map_bytes = self._io_bytes = 0
@@ -157,7 +166,7 @@ class Compactor:
         """Finished so far."""
 
     def _configure(self) -> None:
-        get = self._node.settings.get
+        get = self._settings.get
         self._threads_max = get("log.cleaner.threads") if get("log.cleaner.enable") else 0
         self._backoff_ms = get("log.cleaner.backoff.ms")
         threads = max(1, self._threads_max)
@@ -215,17 +224,17 @@ class Compactor:
     def _arm(self) -> None:
         is_armed = self._timer is not None and self._timer.armed
         if not is_armed and not self._closing.is_set():
-            timers = self._node.ports.timers
+            timers = self._ports.timers
             self._timer = timers.after(max(1, self._backoff_ms), self._look)
 
     def _look(self) -> None:
         """Find the filthiest log, some logs per turn, and have it cleaned; then again."""
-        if self._is_looking or self._closing.is_set() or self._node.failure is not None:
+        if self._is_looking or self._closing.is_set() or self._faults.failure is not None:
             return
         if len(self._at_work) >= self._threads_max:
             return  # whoever is done first looks again
         self._is_looking = True
-        waiting = [hosted for hosted in self._node.replicas.all() if hosted.log.config.is_compacted]
+        waiting = [hosted for hosted in self._replicas.all() if hosted.log.config.is_compacted]
         compacted = {hosted.log for hosted in waiting}
         self._uncleanable &= compacted
         self._without_progress &= compacted
@@ -248,7 +257,7 @@ class Compactor:
                 if dirt.is_due(hosted.log.config.min_cleanable_dirty_ratio):
                     found.append((dirt.ratio, hosted))
         if waiting:
-            self._node.loop.call_soon(self._measure, waiting, found)
+            self._ports.loop.call_soon(self._measure, waiting, found)
             return
         self._is_looking = False
         # A log whose last cleaning has changed nothing must not keep the others from their turn.
@@ -260,14 +269,14 @@ class Compactor:
             self._arm()
 
     def _is_here(self, hosted: HostedPartition) -> bool:
-        return self._node.replicas.get(hosted.topic, hosted.index) is hosted
+        return self._replicas.get(hosted.topic, hosted.index) is hosted
 
     def _dirt_of(self, hosted: HostedPartition) -> Dirt | None:
         if not self._is_here(hosted):
             return None
         cleaned_offset = hosted.data_dir.logs.cleaned_offset(hosted.log)
         return hosted.log.measure_dirt(
-            cleaned_offset, hosted.machine.high_watermark, self._node.now_ms()
+            cleaned_offset, hosted.machine.high_watermark, self._ports.clock_ms()
         )
 
     def _begin(self, hosted: HostedPartition) -> None:
@@ -275,7 +284,7 @@ class Compactor:
             dirt = self._dirt_of(hosted)  # it was some turns ago that it was looked at
             if dirt is None or not dirt.cleanable_bytes:
                 return None
-            return hosted.log.begin_cleaning(dirt, self._node.now_ms())
+            return hosted.log.begin_cleaning(dirt, self._ports.clock_ms())
 
         cleaning = self._guarded(hosted, begin)
         if cleaning is None:
@@ -296,7 +305,7 @@ class Compactor:
         try:
             return function()
         except OSError as error:
-            self._node.storage_failed(hosted, f"compaction of {hosted.key}: {error}", error)
+            self._replicas.storage_failed(hosted, f"compaction of {hosted.key}: {error}", error)
         except (LogError, BatchError) as error:
             self._give_up(hosted, error)
         return None
@@ -318,7 +327,7 @@ class Compactor:
                 log.exception("compacting %s failed", work.hosted.key)
                 work.error = error
             try:
-                self._node.loop.call_soon_threadsafe(self._finish, work)
+                self._ports.loop.call_soon_threadsafe(self._finish, work)
             except RuntimeError:  # the loop is closed: nobody is left to be told
                 return
 
@@ -341,7 +350,7 @@ class Compactor:
                 call.cancel()
             self._calls.add(call)
         try:
-            self._node.loop.call_soon_threadsafe(call.run)
+            self._ports.loop.call_soon_threadsafe(call.run)
             return call.wait()
         finally:
             with self._calls_lock:
@@ -368,7 +377,7 @@ class Compactor:
         elif isinstance(error, CleaningAbortedError):
             log.info("the compaction of %s was called off: %s", hosted.key, error)
         elif isinstance(error, OSError):
-            self._node.storage_failed(hosted, f"compaction of {hosted.key}: {error}", error)
+            self._replicas.storage_failed(hosted, f"compaction of {hosted.key}: {error}", error)
         else:
             self._give_up(hosted, error)
         if not self._is_looking:

@@ -311,6 +311,10 @@ class Storage:
         self.descriptors.close()
         return is_clean
 
+    def note_shortage(self, reason: str) -> None:
+        """There was no file descriptor for something that was refused therefore."""
+        self.shortages.note(reason)
+
     def close_idle_files(self) -> None:
         """Close segment files that nothing waits for: file descriptors are short."""
         for one in self._dirs.all:
