@@ -7,9 +7,11 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import read_records
 from fencepost.machines.effects import Persisted
 from fencepost.wire.api import (
+    DeleteRecordsRequest,
     DeleteTopicsRequest,
     FetchRequest,
 )
+from fencepost.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from fencepost.wire.api.delete_topics import DeleteTopicState
 from fencepost.wire.api.fetch import FetchPartition, FetchTopic, ForgottenTopic, ReplicaState
 from fencepost.wire.errors import ErrorCode
@@ -177,7 +179,40 @@ def test_deleting_a_topic_ends_the_wait(node, client):
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=60_000)
         assert admin.ask(request, 6).responses[0].error_code == 0
     _, response = client.receive(1, 12)
-    assert response.responses[0].partitions[0].error_code in (3, 6)
+    assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", [12, 13, 18])
+def test_deleting_the_records_that_a_fetch_waits_at_ends_the_wait(node, client, topic, version):
+    """Nothing else would: below the log's start no record will ever come."""
+    produce(client, topic, batch(b"a"))
+    client.send(
+        fetch_request(topic, 0, version=version, max_wait_ms=FOR_DAYS_MS, min_bytes=1 << 20),
+        version,
+    )
+    eventually(lambda: waiting_fetches(node) == 1, "the fetch waits")
+    with node.connect() as admin:
+        below = [DeleteRecordsPartition(partition_index=0, offset=1)]
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic.name, partitions=below)], timeout_ms=60_000
+        )
+        (deleted,) = admin.ask(request, 2).topics[0].partitions
+        assert (deleted.error_code, deleted.low_watermark) == (0, 1)
+    _, response = client.receive(1, version)
+    (part,) = response.responses[0].partitions
+    assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_retention_that_deletes_the_records_a_fetch_waits_at_ends_the_wait(node, client):
+    topic = make_topic(client, internal_segment_bytes=2000, retention_bytes=1)
+    for _ in range(5):
+        produce(client, topic, batch(b"v" * 1000))
+    client.send(fetch_request(topic, 0, max_wait_ms=FOR_DAYS_MS, min_bytes=1 << 20), 12)
+    eventually(lambda: waiting_fetches(node) == 1, "the fetch waits")
+    node.call(node.node.housekeeping.retain)
+    _, response = client.receive(1, 12)
+    (part,) = response.responses[0].partitions
+    assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_client_that_leaves_stops_waiting(node, topic):

@@ -79,3 +79,11 @@ def epochs_of(batches: list[tuple[int, bytes]], start_offset: int) -> list[tuple
         if not epochs or epochs[-1][0] != epoch:
             epochs.append((epoch, max(base_offset, start_offset)))
     return epochs
+
+
+def apply_retention(log: PartitionLog, now_ms: int, high_watermark: int) -> int:
+    """Delete what has expired, as a partition's machine has it done; how many segments."""
+    expired = log.expired_segments(now_ms, high_watermark)
+    if expired.segments:
+        log.advance_start_offset(expired.end_offset)
+    return expired.segments

@@ -15,7 +15,7 @@ from fencepost.batch.header import read_header
 from fencepost.log.flush import FlushJob
 from fencepost.log.partition_log import PartitionLog
 
-from .helpers import NOW_MS, append, config, contents, epochs_of, make_batch
+from .helpers import NOW_MS, append, apply_retention, config, contents, epochs_of, make_batch
 
 CONFIG = config(internal_segment_bytes=700, index_interval_bytes=150, retention_bytes=2500)
 
@@ -190,7 +190,7 @@ class Story:
         self.model.checkpointed_start = min(self.model.checkpointed_start, self.model.start)
         self.model.start = self.model.end
         self.announce()
-        self.log.apply_retention(NOW_MS, self.log.end_offset)
+        apply_retention(self.log, NOW_MS, self.log.end_offset)
         self.model.start = self.log.start_offset
         self.model.drop_below_start()
 

@@ -17,7 +17,7 @@ from fencepost.log.segment_cache import SegmentCache
 from fencepost.sim.disk import SimDisk
 
 from .cleaning import batches_of, clean, pairs_of, put, put_marker, records_of, settle
-from .helpers import NOW_MS, append, config, contents, follow, open_log
+from .helpers import NOW_MS, append, apply_retention, config, contents, follow, open_log
 
 DAY_MS = 86_400_000
 SMALL = {"internal_segment_bytes": 400, "index_interval_bytes": 100, "cleanup_policy": "compact"}
@@ -606,7 +606,7 @@ def test_what_the_owner_does_amid_a_swap(disk, change, has_run):
         log.advance_start_offset(bases[1])
         found = [one for one in found if one[0] >= bases[1]]
     elif change == "retain":
-        log.apply_retention(NOW_MS, log.end_offset)
+        apply_retention(log, NOW_MS, log.end_offset)
     elif change == "append":
         put(log, (b"new", b"1"))
         log.roll(NOW_MS)

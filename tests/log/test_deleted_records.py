@@ -17,7 +17,7 @@ from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
 from .data_dir import change
-from .helpers import NOW_MS, append, config, make_batch
+from .helpers import NOW_MS, append, apply_retention, config, make_batch
 
 ROOT = "/data"
 PATH = f"{ROOT}/t-0"
@@ -65,7 +65,7 @@ def delete_to(offset: int) -> Callable[[PartitionLog], object]:
 def expire(log: PartitionLog) -> None:
     """Retention deletes everything."""
     log.config = config(internal_segment_bytes=900, retention_ms=1)
-    log.apply_retention(NOW_MS, END)
+    apply_retention(log, NOW_MS, END)
     assert log.start_offset == log.end_offset == END
 
 

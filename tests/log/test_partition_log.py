@@ -22,7 +22,17 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.sim.disk import SimDisk
 from fencepost.wire.types import Uuid
 
-from .helpers import NOW_MS, append, config, contents, follow, headers_of, make_batch, open_log
+from .helpers import (
+    NOW_MS,
+    append,
+    apply_retention,
+    config,
+    contents,
+    follow,
+    headers_of,
+    make_batch,
+    open_log,
+)
 
 SMALL = {"internal_segment_bytes": 600, "index_interval_bytes": 200}
 
@@ -127,7 +137,7 @@ def test_a_closed_log_says_so(disk):
         lambda: log.flush(),
         lambda: log.truncate_to(0),
         lambda: list(log.read_all_batches(0, 1)),
-        lambda: log.apply_retention(0, 0),
+        lambda: apply_retention(log, 0, 0),
     ):
         with pytest.raises(LogFailedError, match="closed"):
             call()
@@ -517,12 +527,12 @@ def test_deleted_files_wait_under_another_name(disk):
 def test_retention_by_time(disk):
     log = filled(disk, 30, retention_ms=100)
     bases = log.segment_base_offsets
-    assert log.apply_retention(1100, log.end_offset) == 0
+    assert apply_retention(log, 1100, log.end_offset) == 0
     newest_of_first = max(
         read_header(data).max_timestamp for base, data in contents(log) if base < bases[1]
     )
-    assert log.apply_retention(newest_of_first + 100, log.end_offset) == 0
-    assert log.apply_retention(newest_of_first + 101, log.end_offset) == 1
+    assert apply_retention(log, newest_of_first + 100, log.end_offset) == 0
+    assert apply_retention(log, newest_of_first + 101, log.end_offset) == 1
     assert log.start_offset == bases[1]
     assert log.segment_base_offsets == bases[1:]
 
@@ -530,8 +540,8 @@ def test_retention_by_time(disk):
 def test_retention_never_reaches_the_high_watermark(disk):
     log = filled(disk, 30, retention_ms=1)
     bases = log.segment_base_offsets
-    assert log.apply_retention(10**12, bases[2] - 1) == 1
-    assert log.apply_retention(10**12, bases[2]) == 1
+    assert apply_retention(log, 10**12, bases[2] - 1) == 1
+    assert apply_retention(log, 10**12, bases[2]) == 1
     assert log.segment_base_offsets == bases[2:]
 
 
@@ -539,10 +549,10 @@ def test_retention_can_empty_the_log(disk):
     log = filled(disk, 30, retention_ms=1)
     end = log.end_offset
     count = len(log.segment_base_offsets)
-    assert log.apply_retention(10**12, end) == count
+    assert apply_retention(log, 10**12, end) == count
     assert log.segment_base_offsets == [end]
     assert (log.start_offset, log.end_offset) == (end, end)
-    assert log.apply_retention(10**12, end) == 0
+    assert apply_retention(log, 10**12, end) == 0
     log.flush()
     disk.power_loss()
     again = open_log(disk, "/data/t-0", recovery_point=end, start_offset=end)
@@ -552,7 +562,7 @@ def test_retention_can_empty_the_log(disk):
 def test_retention_by_size(disk):
     log = filled(disk, 30, retention_bytes=1500)
     sizes = {base: disk.size(f"/data/t-0/{base:020d}.log") for base in log.segment_base_offsets}
-    deleted = log.apply_retention(0, log.end_offset)
+    deleted = apply_retention(log, 0, log.end_offset)
     assert deleted > 0
     assert log.size_bytes >= 1500
     assert log.size_bytes - sizes[log.segment_base_offsets[0]] < 1500
@@ -563,17 +573,17 @@ def test_retention_of_records_without_timestamps_goes_by_the_file(disk):
     disk.now_ms = 5000
     for _ in range(12):
         append(log, make_batch(1, 100, timestamp_ms=-1), now_ms=5000)
-    assert log.apply_retention(5100, log.end_offset) == 0
-    assert log.apply_retention(5101, log.end_offset) > 1
+    assert apply_retention(log, 5100, log.end_offset) == 0
+    assert apply_retention(log, 5101, log.end_offset) > 1
 
 
 def test_nothing_is_old_without_the_delete_policy(disk):
     log = filled(disk, 30, retention_ms=1, retention_bytes=1, cleanup_policy="compact")
-    assert log.apply_retention(10**12, log.end_offset) == 0
+    assert apply_retention(log, 10**12, log.end_offset) == 0
     log.config = config(cleanup_policy="", retention_ms=1)
-    assert log.apply_retention(10**12, log.end_offset) == 0
+    assert apply_retention(log, 10**12, log.end_offset) == 0
     log.config = config(retention_ms=-1, retention_bytes=-1)
-    assert log.apply_retention(10**12, log.end_offset) == 0
+    assert apply_retention(log, 10**12, log.end_offset) == 0
 
 
 def test_retention_forgets_no_producer(disk):
@@ -581,7 +591,7 @@ def test_retention_forgets_no_producer(disk):
     log = open_log(disk, "/data/t-0", config(retention_ms=1))
     batch = make_batch(1, timestamp_ms=NOW_MS, producer_id=4, producer_epoch=0, base_sequence=0)
     append(log, batch)
-    log.apply_retention(NOW_MS + 1000, 1)
+    apply_retention(log, NOW_MS + 1000, 1)
     assert contents(log) == []
     assert log.producers.check(read_header(batch)).is_duplicate
     log.close()

@@ -73,6 +73,14 @@ class MemoryLog:
         if work.start_over:
             self.durable_offset = work.end_offset
 
+    def drop_prefix(self, work: DropPrefix) -> None:
+        """Start behind what is deleted."""
+        if self.refuses is not None:
+            raise OSError(self.refuses)
+        self.start_offset = work.start_offset
+        self.epochs.truncate_from_start(work.start_offset)
+        self.batches = [b for b in self.batches if b[0].next_offset > work.start_offset]
+
     def _keep_below(self, end_offset: int) -> None:
         """Rebuild from the whole batches below `end_offset`; epochs begun before it stay."""
         kept = [b for b in self.batches if b[0].next_offset <= end_offset]
@@ -152,7 +160,7 @@ class World:
         raise AssertionError("partitions have no snapshots")
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
-        raise AssertionError("partitions have no snapshots")
+        self.logs[key].drop_prefix(work)
 
     def mend(self, key: Hashable, work: Mend) -> None:
         raise AssertionError("partitions are mended by their followers")

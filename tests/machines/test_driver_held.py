@@ -169,6 +169,14 @@ def test_the_machine_hears_of_its_failed_disk_before_anything_else() -> None:
     assert node.replies == ["before", "refused", "taken"]
 
 
+def test_a_machine_hears_what_was_not_done_because_its_disk_failed() -> None:
+    node = Node()
+    node.refuses = True
+    node.step(Reply("a", "told"), appending(1), Reply("b", "dropped"), Reply("c", "dropped"))
+    (failed,) = [input_ for input_ in node.machine.heard if type(input_) is DiskFailed]
+    assert failed.dropped == (Reply("b", "dropped"), Reply("c", "dropped"))
+
+
 def test_a_step_that_failed_is_not_looked_at_until_the_machine_knows() -> None:
     node = Node()
     node.refuses = True

@@ -496,6 +496,5 @@ def test_an_offline_replica_answers_nothing_and_follows_no_metadata() -> None:
         leader.machine.check_fetch(fetch_offset=0),
         leader.machine.offset_for_leader_epoch(-1, 1),
         leader.machine.list_offset(timestamp_ms=-1),
-        leader.machine.delete_records(-1),
     ):
         assert answer is ErrorCode.KAFKA_STORAGE_ERROR

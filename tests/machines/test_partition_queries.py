@@ -217,26 +217,6 @@ def test_a_record_that_may_not_be_read_yet_is_not_found() -> None:
     assert lookup.settle((17, 9, None)) == ListedOffset(17, 9, -1)
 
 
-@pytest.mark.parametrize(
-    ("offset", "expected"),
-    [
-        (-1, 12),
-        (12, 12),
-        (7, 7),
-        (2, 2),
-        (0, 2),
-        (13, ErrorCode.OFFSET_OUT_OF_RANGE),
-        (-2, ErrorCode.OFFSET_OUT_OF_RANGE),
-    ],
-)
-def test_delete_records(offset: int, expected: int | ErrorCode) -> None:
-    assert history().machine.delete_records(offset) == expected
-
-
-def test_only_a_leader_deletes() -> None:
-    assert follower().delete_records(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
 def test_a_replica_believes_its_checkpoint_within_its_log() -> None:
     world = World()
     log = world.logs["t"]

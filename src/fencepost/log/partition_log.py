@@ -73,6 +73,13 @@ class AppendResult(NamedTuple):
     log_start_offset: int
 
 
+class ExpiredSegments(NamedTuple):
+    """The oldest segments are to go, so many: the log then starts at `end_offset`."""
+
+    segments: int
+    end_offset: int
+
+
 class PartitionLog(ReadableLog):
     """See the module docstring; made by `open`."""
 
@@ -363,10 +370,11 @@ class PartitionLog(ReadableLog):
             raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
         self._delete_below(offset)
 
-    def apply_retention(self, now_ms: int, high_watermark: int) -> int:
-        """Delete old segments as the configs say, none with a record from `high_watermark` on.
+    def expired_segments(self, now_ms: int, high_watermark: int) -> ExpiredSegments:
+        """The old segments that the configs have deleted, none with a record from the mark on.
 
-        The number of segments deleted. Raises LogFailedError, CorruptFileError, OSError.
+        The active one is closed if it is among them. To be deleted with `advance_start_offset`.
+        Raises LogFailedError, CorruptFileError, OSError.
         """
         self.check_usable()
         self._cleaner.settle_swap()
@@ -382,9 +390,9 @@ class PartitionLog(ReadableLog):
         )
         if count == len(row):
             self.roll(now_ms)
-        if count:
-            self._delete_below(max(row.segments[count].base_offset, self._start_offset))
-        return count
+        if not count:
+            return ExpiredSegments(0, self._start_offset)
+        return ExpiredSegments(count, max(row.segments[count].base_offset, self._start_offset))
 
     def _delete_below(self, offset: int) -> None:
         if offset > self._start_offset:

@@ -12,14 +12,15 @@ is never re-entered and sees inputs in the order in which they came to be.
 
 A disk port that raises `OSError` turns into the input `DiskFailed` for that machine; what was still
 to be carried out of the failed step is dropped, because it was decided on the hope that the disk
-would hold. Any other error that comes out of a step is a mistake of ours: the machine is broken and
-takes no further input, its shell hears of it (`Ports.failed`), and so does whoever fed the input.
+would hold, and named in that input, so that whoever was to be answered hears something else. Any
+other error that comes out of a step is a mistake of ours: the machine is broken and takes no
+further input, its shell hears of it (`Ports.failed`), and so does whoever fed the input.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, Protocol
 
 from fencepost.machines.effects import (
@@ -204,12 +205,14 @@ class Driver:
             hosted.disk_has_failed = True
         elif hosted.is_broken:
             return
+        left: Iterator[Effect] = iter(())
         try:
-            for effect in hosted.machine.step(input_, self._ports.now_ms()):
+            left = iter(hosted.machine.step(input_, self._ports.now_ms()))
+            for effect in left:
                 self._carry_out(key, hosted, effect)
         except OSError as error:
             hosted.held.clear()
-            self._queue.appendleft((key, DiskFailed(str(error))))
+            self._queue.appendleft((key, DiskFailed(str(error), tuple(left))))
             return
         except Exception as error:
             self._break(key, hosted, error)

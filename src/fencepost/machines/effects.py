@@ -99,7 +99,7 @@ class InstallSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DropPrefix:
-    """The log starts at `start_offset` from now on, where a snapshot ends.
+    """The log starts at `start_offset` from now on: where a snapshot ends, or what is to be kept.
 
     Segments that lie wholly below it may be deleted, and so may snapshots that end below it.
     """
@@ -183,9 +183,13 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class DiskFailed:
-    """Input: an append, flush or state write failed; nothing of it may be acknowledged."""
+    """Input: an append, flush or state write failed; nothing of it may be acknowledged.
+
+    `dropped` is what was still to be carried out of the step that failed, and is not.
+    """
 
     reason: str
+    dropped: tuple[Effect, ...] = ()
 
 
 class Machine(Protocol):

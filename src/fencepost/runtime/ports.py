@@ -205,7 +205,11 @@ class MachinePorts(ABC):
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
         """Let the log start at the offset. OSError."""
-        self._snapshots(key).drop_prefix(work)
+        host = self._hosts[key]
+        if host.snapshots is None:
+            host.log.advance_start_offset(work.start_offset)
+        else:
+            host.snapshots.drop_prefix(work)
 
     def mend(self, key: Hashable, work: Mend) -> None:
         """Put a good copy of a batch in the place of a damaged one, durably. OSError."""

@@ -43,6 +43,7 @@ from fencepost.machines.partition import (
     Partition,
     PartitionConfig,
     RecoveryState,
+    StopReplica,
 )
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.ports import MachinePorts
@@ -190,8 +191,8 @@ class HostedPartition:
     machine: Partition
     data_dir: Any
     """The `Directory` that its log is in."""
-    high_watermark: int = -1
-    """The high watermark as of the last look, to notice when it moves."""
+    offsets: tuple[int, int] = (-1, -1)
+    """High watermark and log start as of the last look, to notice when one moves."""
 
 
 class ReplicaWatcher(Protocol):
@@ -234,7 +235,7 @@ class ReplicaManager:
         """Why no log directory can be used any more; None while that is not so."""
         self.watchers: list[ReplicaWatcher] = []
         self.on_moved: Callable[[HostedPartition], None] = _ignore
-        """Called when a partition's high watermark has moved, or its role may have."""
+        """Called when a partition's high watermark or log start has moved, or its role may have."""
         self.on_gone: Callable[[HostedPartition], None] = _ignore
         """Called when a partition is hosted here no longer."""
         self.on_offline: Callable[[str], None] = _ignore
@@ -454,19 +455,8 @@ class ReplicaManager:
             self._names.pop(change.topic_id, None)
         if hosted is None:
             return
-        old = change.old
-        assert old is not None, "what is deleted was there"
         # The machine hears of it first, so that everybody who waits for it is answered.
-        self._ports.driver.feed(
-            hosted.key,
-            BecomeFollower(
-                leader_id=-1,
-                leader_epoch=old.leader_epoch + 1,
-                partition_epoch=old.partition_epoch + 1,
-                replicas=old.replicas,
-                isr=old.isr,
-            ),
-        )
+        self._ports.driver.feed(hosted.key, StopReplica(is_deleted=change.new is None))
         for watcher in self.watchers:
             watcher.lost_leadership(hosted)
         self.on_gone(hosted)
@@ -490,9 +480,10 @@ class ReplicaManager:
     # -- what machines and disks report ------------------------------------------------------
 
     def _stepped(self, hosted: HostedPartition) -> None:
-        high_watermark = hosted.machine.high_watermark
-        if high_watermark != hosted.high_watermark:
-            hosted.high_watermark = high_watermark
+        machine = hosted.machine
+        offsets = machine.high_watermark, machine.log_start_offset
+        if offsets != hosted.offsets:
+            hosted.offsets = offsets
             self.on_moved(hosted)
 
     def disk_failed(self, key: Hashable, reason: str) -> None:

@@ -7,7 +7,7 @@ with more replicas the high watermark stays where it was until `follower_fetched
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ class PromptPorts:
     def __init__(self) -> None:
         self.driver = Driver(self)
         self.logs: dict[Hashable, PartitionLog] = {}
+        self.on_failed: Callable[[Hashable, str], None] = lambda key, reason: None
 
     def now_ms(self) -> int:
         return NOW_MS
@@ -83,7 +84,7 @@ class PromptPorts:
         raise AssertionError("partitions have no snapshots")
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
-        raise AssertionError("partitions have no snapshots")
+        self.logs[key].advance_start_offset(work.start_offset)
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         pass
@@ -98,7 +99,7 @@ class PromptPorts:
         pass
 
     def failed(self, key: Hashable, reason: str) -> None:
-        pass
+        self.on_failed(key, reason)
 
 
 class Replicas:
@@ -147,6 +148,7 @@ class PartitionNode(StillNode):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.ports = PromptPorts()
+        self.ports.on_failed = self._disk_failed
         self.replicas = Replicas(self)
         self.storage = Directories([DataDir(str(self.directory))])
 
@@ -158,10 +160,16 @@ class PartitionNode(StillNode):
     def parts(self) -> Parts:
         return {
             **super().parts,
+            Driver: self.driver,
             Decompression: self.decompression,
             ReplicaManager: self.replicas,
             Storage: self.storage,
         }
+
+    def _disk_failed(self, key: Hashable, reason: str) -> None:
+        for hosted in self.replicas.all():
+            if hosted.key == key:
+                self.replicas.storage_failed(hosted, reason)
 
     def host(
         self,

@@ -19,11 +19,15 @@ Deviation: the low watermark is the leader's own start, since a node has no foll
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
-from fencepost.runtime.replicas import ReplicaManager
+from fencepost.machines.partition import AdvanceLogStart, DeleteRecordsResult
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -38,6 +42,7 @@ def handle(
     context: RequestContext,
     request: DeleteRecordsRequest,
     *,
+    driver: Driver,
     metadata: MetadataCache,
     replicas: ReplicaManager,
 ) -> Pieces:
@@ -48,30 +53,37 @@ def handle(
         offsets.update(
             (partition.partition_index, partition.offset) for partition in topic.partitions
         )
-    topics = []
+    results: dict[str, dict[int, Future[DeleteRecordsResult]]] = {}
     for name, offsets in wanted.items():
-        partitions = []
         for index, offset in offsets.items():
-            partitions.append(
-                _result(index, _delete(metadata.image, replicas, name, index, offset))
-            )
+            result: Future[DeleteRecordsResult] = Future()
+            results.setdefault(name, {})[index] = result
+            hosted = _find(metadata.image, replicas, name, index)
+            if isinstance(hosted, ErrorCode):
+                result.set_result(DeleteRecordsResult(hosted))
+            else:
+                driver.feed(hosted.key, AdvanceLogStart(offset, result.set_result))
             yield None
+    topics = []
+    for name, of_topic in results.items():
+        partitions = []
+        for index, result in of_topic.items():
+            if not result.done():
+                yield result
+            error_code, low_watermark = result.result()
+            partitions.append(
+                DeleteRecordsPartitionResult(
+                    partition_index=index, low_watermark=low_watermark, error_code=int(error_code)
+                )
+            )
         topics.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
     return DeleteRecordsResponse(topics=topics)
 
 
-def _result(index: int, outcome: int | ErrorCode) -> DeleteRecordsPartitionResult:
-    if isinstance(outcome, ErrorCode):
-        return DeleteRecordsPartitionResult(
-            partition_index=index, low_watermark=-1, error_code=int(outcome)
-        )
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=outcome)
-
-
-def _delete(
-    image: ClusterImage, replicas: ReplicaManager, topic: str, index: int, offset: int
-) -> int | ErrorCode:
-    """Where the log starts now, or why nothing was deleted."""
+def _find(
+    image: ClusterImage, replicas: ReplicaManager, topic: str, index: int
+) -> HostedPartition | ErrorCode:
+    """The partition whose machine is to be asked, or why none is."""
     if topic not in image.topics_by_name:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic in INTERNAL_TOPICS:
@@ -83,14 +95,4 @@ def _delete(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if not hosted.log.config.is_deleted:
         return ErrorCode.POLICY_VIOLATION
-    start = hosted.machine.delete_records(offset)
-    if isinstance(start, ErrorCode):
-        return start
-    try:
-        hosted.log.advance_start_offset(start)
-    except OSError as error:
-        replicas.storage_failed(
-            hosted, f"{hosted.key}: records could not be deleted: {error}", error
-        )
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    return hosted.log.start_offset
+    return hosted

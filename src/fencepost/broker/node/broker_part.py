@@ -34,6 +34,7 @@ from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.log_recovery_pool import Openings
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import describe
+from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.errors import ErrorCode
@@ -156,6 +157,7 @@ class BrokerPart:
             BrokerConfig: node.config,
             ClientWarnings: node.client_warnings,
             Decompression: self.decompression,
+            Driver: node.driver,
             Forwarder: self.forwarder,
             GroupHost: self.groups,
             MetadataCache: MetadataCache(node.metadata, node.cluster_id),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.loop.timers import Timer
 from fencepost.broker.node.memory_trim import MemoryTrim
 from fencepost.log.configdef import LONG_MAX
-from fencepost.machines.partition import ClockSet as ClockSetForPartition
+from fencepost.machines.partition import AdvanceLogStart, ClockSet as ClockSetForPartition
 from fencepost.machines.quorum import ClockSet
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.replicas import HostedPartition
@@ -55,7 +55,7 @@ class Housekeeping:
     def _start_for_partitions(self) -> None:
         get = self._node.config.get
         initial_ms = get("log.initial.task.delay.ms")
-        self._every("retention", get("log.retention.check.interval.ms"), self._retain, initial_ms)
+        self._every("retention", get("log.retention.check.interval.ms"), self.retain, initial_ms)
         self._every("flush", get("log.flush.scheduler.interval.ms"), self._flush_due)
         self._every(
             "start offsets",
@@ -117,19 +117,20 @@ class Housekeeping:
     def _trim_memory(self) -> None:
         self._memory_trim.trim_if_due()
 
-    def _retain(self) -> None:
+    def retain(self) -> None:
+        """Have every partition delete the segments that its topic's retention does not keep."""
         now_ms = self._node.now_ms()
 
         def retain(hosted: HostedPartition) -> None:
-            deleted = hosted.log.apply_retention(now_ms, hosted.machine.high_watermark)
-            if deleted:
+            expired = hosted.log.expired_segments(now_ms, hosted.machine.high_watermark)
+            if expired.segments:
                 log.info(
-                    "retention: deleted %d segment(s) of %s, which starts at offset %d",
-                    deleted,
+                    "retention deletes %d segment(s) of %s, which starts at offset %d then",
+                    expired.segments,
                     hosted.key,
-                    hosted.log.start_offset,
+                    expired.end_offset,
                 )
-                self._node.fetches.moved(hosted)
+                self._node.ports.driver.feed(hosted.key, AdvanceLogStart(expired.end_offset))
 
         self._one_by_one("retention", retain)
 

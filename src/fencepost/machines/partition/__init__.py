@@ -6,6 +6,7 @@
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.partition.inputs import (
     NOT_LISTED,
+    AdvanceLogStart,
     AlterPartition,
     AlterPartitionAnswered,
     BecomeFollower,
@@ -14,6 +15,7 @@ from fencepost.machines.partition.inputs import (
     ClockSet,
     ConfigChanged,
     CoordinatorAppend,
+    DeleteRecordsResult,
     Diverged,
     FetchBounds,
     Fetched,
@@ -26,6 +28,7 @@ from fencepost.machines.partition.inputs import (
     ProduceResult,
     RecoveryState,
     ReplicaInSync,
+    StopReplica,
     TimestampLookup,
 )
 from fencepost.machines.partition.machine import Partition
@@ -33,6 +36,7 @@ from fencepost.machines.partition.queries import LogView
 
 __all__ = [
     "NOT_LISTED",
+    "AdvanceLogStart",
     "AlterPartition",
     "AlterPartitionAnswered",
     "BecomeFollower",
@@ -41,6 +45,7 @@ __all__ = [
     "ClockSet",
     "ConfigChanged",
     "CoordinatorAppend",
+    "DeleteRecordsResult",
     "Diverged",
     "EpochEndOffset",
     "FetchBounds",
@@ -56,5 +61,6 @@ __all__ = [
     "ProduceResult",
     "RecoveryState",
     "ReplicaInSync",
+    "StopReplica",
     "TimestampLookup",
 ]

@@ -117,6 +117,28 @@ class BrokersChanged:
     eligible: Mapping[int, int]
 
 
+class AdvanceLogStart(NamedTuple):
+    """Let the log start at `offset`, wherever that is asked for: records below it are deleted.
+
+    With a `token` a client asks (DeleteRecords, KIP-107) and is answered `DeleteRecordsResult`:
+    only a leader does it, -1 stands for the high watermark, and asking for less than is gone
+    already is no error. Without, the log's own retention asks, on leaders and followers. Nobody can
+    delete what consumers may not read yet.
+    """
+
+    offset: int
+    token: Any = None
+
+
+class StopReplica(NamedTuple):
+    """This broker has the partition no longer: it was deleted, or others were assigned to it.
+
+    The last input: whoever waits is answered, and nothing else is done any more.
+    """
+
+    is_deleted: bool
+
+
 class FollowerFetched(NamedTuple):
     """A follower asked for `fetch_offset`: everything below is durable in its log.
 
@@ -188,6 +210,13 @@ class ProduceResult(NamedTuple):
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
+
+
+class DeleteRecordsResult(NamedTuple):
+    """Where the log starts now; -1 with an error."""
+
+    error_code: ErrorCode
+    low_watermark: int = -1
 
 
 class AlterPartition(NamedTuple):

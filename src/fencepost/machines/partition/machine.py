@@ -22,8 +22,14 @@ nothing; a new leader notes (its epoch, the log's end) in the epoch cache before
 
 A leader that leads no longer answers whoever waits with NOT_LEADER_OR_FOLLOWER; one whose in-sync
 set falls below the minimum answers NOT_ENOUGH_REPLICAS_AFTER_APPEND at once to acks=all (Kafka lets
-those requests run into their timeouts, since the high watermark stands still). A failed disk ends
-everything: whoever waits hears KAFKA_STORAGE_ERROR, and so does everybody after them.
+those requests run into their timeouts, since the high watermark stands still). Two things end a
+replica: whoever waits hears why, and so does everybody after them.
+
+| end                                  | answer                     |
+|--------------------------------------|----------------------------|
+| its disk has failed                  | KAFKA_STORAGE_ERROR        |
+| the partition was deleted            | UNKNOWN_TOPIC_OR_PARTITION |
+| other brokers are assigned to it now | NOT_LEADER_OR_FOLLOWER     |
 
 It must not know: sockets, files, clocks, how batches are encoded, who its clients are.
 
@@ -42,6 +48,7 @@ from fencepost.machines.effects import (
     CONTROLLER,
     Append,
     DiskFailed,
+    DropPrefix,
     Effect,
     Fail,
     Persist,
@@ -54,6 +61,7 @@ from fencepost.machines.effects import (
 )
 from fencepost.machines.partition.following import appendable
 from fencepost.machines.partition.inputs import (
+    AdvanceLogStart,
     AlterPartition,
     AlterPartitionAnswered,
     BecomeFollower,
@@ -62,6 +70,7 @@ from fencepost.machines.partition.inputs import (
     ClockSet,
     ConfigChanged,
     CoordinatorAppend,
+    DeleteRecordsResult,
     Diverged,
     Fetched,
     FetchedOutOfRange,
@@ -69,9 +78,10 @@ from fencepost.machines.partition.inputs import (
     PartitionConfig,
     Produce,
     ProduceResult,
+    StopReplica,
 )
 from fencepost.machines.partition.isr import LeaderState
-from fencepost.machines.partition.queries import LogView, PartitionQueries
+from fencepost.machines.partition.queries import ANY_LEADER_EPOCH, LogView, PartitionQueries
 from fencepost.machines.partition.waiting import (
     NO_DEADLINE_MS,
     TIMER as PRODUCE_TIMER,
@@ -86,6 +96,8 @@ ALL_IN_SYNC: Final = -1
 """The acks of a producer that waits for every in-sync replica."""
 
 _NO_ERROR: Final = ErrorCode.NONE
+# Inputs that are answered, if only with an error, also by a replica that has ended.
+_ANSWERED_TO_THE_END: Final = (Produce, CoordinatorAppend, AdvanceLogStart)
 _TRY_AGAIN_LATER: Final = frozenset(
     {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED}
 )
@@ -125,13 +137,13 @@ class Partition(PartitionQueries):
         self._waiting = WaitingProduces()  # acks=all, for the high watermark
         self._waiting_for_disk = WaitingProduces()  # acks=1, for `durable_offset`
         self._isr_timer_armed = False
-        # The last batch that was answered once appended: whether it was shows when the disk fails.
-        self._unacknowledged: tuple[int, Any] | None = None
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
             CoordinatorAppend: self._step_coordinator_append,
             Persisted: self._step_persisted,
             FollowerFetched: self._step_follower_fetched,
+            AdvanceLogStart: self._step_advance_log_start,
+            StopReplica: self._step_stop_replica,
             TimerFired: self._step_timer,
             BecomeLeader: self._step_become_leader,
             BecomeFollower: self._step_become_follower,
@@ -146,8 +158,8 @@ class Partition(PartitionQueries):
         }
 
     def step(self, input_: Any, now_ms: int) -> list[Effect]:
-        """Take one input. An offline replica only refuses."""
-        if self._offline is not None and type(input_) not in (Produce, CoordinatorAppend):
+        """Take one input. A replica that has ended only refuses."""
+        if self._closed is not None and type(input_) not in _ANSWERED_TO_THE_END:
             return []
         return self._steps[type(input_)](input_, now_ms)
 
@@ -157,12 +169,8 @@ class Partition(PartitionQueries):
         batch, acks, token, _ = produce
         header = batch.header
         leader = self._leader_state
-        if leader is None or self._offline is not None:
-            error = (
-                ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if self._offline is None
-                else ErrorCode.KAFKA_STORAGE_ERROR
-            )
+        if leader is None:
+            error = self._closed or ErrorCode.NOT_LEADER_OR_FOLLOWER
             return [Reply(token, ProduceResult(error))]
         if acks == ALL_IN_SYNC:
             if leader.is_under_min_isr(self.config):
@@ -191,7 +199,6 @@ class Partition(PartitionQueries):
         )
         effects: list[Effect] = [Persist(Append((batch,), self.leader_epoch))]
         if acks == 0:
-            self._unacknowledged = (first_offset, token)
             effects.append(Reply(token, result))
         else:
             self._wait(produce, first_offset + header.last_offset_delta, result, effects)
@@ -200,8 +207,8 @@ class Partition(PartitionQueries):
     def _step_coordinator_append(self, request: CoordinatorAppend, now_ms: int) -> list[Effect]:
         leader = self._leader_state
         error = _NO_ERROR
-        if self._offline is not None:
-            error = ErrorCode.KAFKA_STORAGE_ERROR
+        if self._closed is not None:
+            error = self._closed
         elif leader is None or request.leader_epoch != self.leader_epoch:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif leader.is_under_min_isr(self.config):
@@ -209,7 +216,6 @@ class Partition(PartitionQueries):
         if error is not _NO_ERROR:
             return [Reply(request.token, ProduceResult(error))]
         first_offset = self._log.end_offset
-        self._unacknowledged = (first_offset, request.token)
         result = ProduceResult(_NO_ERROR, first_offset, -1, self._log.start_offset)
         return [Persist(Append((request.batch,), self.leader_epoch)), Reply(request.token, result)]
 
@@ -408,7 +414,6 @@ class Partition(PartitionQueries):
 
     def _stop_leading(self, effects: list[Effect]) -> None:
         self._leader_state = None
-        self._unacknowledged = None  # its offset may be cut off from now on
         self._refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER, effects)
         effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
 
@@ -472,20 +477,53 @@ class Partition(PartitionQueries):
         self.durable_offset = target if start_over else min(self.durable_offset, target)
         return [Persist(Truncate(target, start_over=start_over))]
 
-    # The disk
+    # The start of the log
+
+    def _step_advance_log_start(self, wanted: AdvanceLogStart, now_ms: int) -> list[Effect]:
+        offset, token = wanted
+        error = None
+        if token is not None:
+            error = self._check_asker(ANY_LEADER_EPOCH, True)
+            offset = self.high_watermark if offset == -1 else offset
+        elif self._closed is not None:
+            return []
+        if error is None and not 0 <= offset <= self.high_watermark:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
+        if error is not None:
+            return [] if token is None else [Reply(token, DeleteRecordsResult(error))]
+        # Also where it starts there already: files may be left of what was deleted before.
+        start_offset = max(offset, self._log.start_offset)
+        effects: list[Effect] = [Persist(DropPrefix(start_offset))]
+        if token is not None:
+            effects.append(Reply(token, DeleteRecordsResult(_NO_ERROR, start_offset)))
+        return effects
+
+    # The end of the replica
+
+    def _step_stop_replica(self, stop: StopReplica, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        self._close(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if stop.is_deleted
+            else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            effects,
+        )
+        return effects
 
     def _step_disk_failed(self, failure: DiskFailed, now_ms: int) -> list[Effect]:
-        self._offline = failure.reason
-        self._leader_state = None
         effects: list[Effect] = []
-        if self._unacknowledged is not None:
-            # If that very append failed, the reply behind it was dropped with it.
-            first_offset, token = self._unacknowledged
-            if self._log.end_offset <= first_offset:
-                effects.append(Reply(token, ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)))
-        self._refuse_waiting(ErrorCode.KAFKA_STORAGE_ERROR, effects)
+        for dropped in failure.dropped:
+            if type(dropped) is Reply:  # acks=0, a coordinator's batch, or a start that was to move
+                error = type(dropped.value)(ErrorCode.KAFKA_STORAGE_ERROR)
+                effects.append(Reply(dropped.token, error))
+        self._close(ErrorCode.KAFKA_STORAGE_ERROR, effects)
         effects.append(Fail(failure.reason))
         return effects
+
+    def _close(self, error: ErrorCode, effects: list[Effect]) -> None:
+        self._closed = error
+        self._leader_state = None
+        self._refuse_waiting(error, effects)
 
     def _refuse_waiting(self, error: ErrorCode, effects: list[Effect]) -> None:
         self._waiting_for_disk.refuse_all(error, effects)

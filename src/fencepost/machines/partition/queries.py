@@ -5,7 +5,8 @@ Theory of operation
 Every question comes with the leader epoch its asker believes in, and is judged in the order Kafka
 judges it, because the order decides which error a confused client sees (and so what it does next):
 
-1. the log is offline: KAFKA_STORAGE_ERROR;
+1. the log is offline: KAFKA_STORAGE_ERROR; the partition was deleted: UNKNOWN_TOPIC_OR_PARTITION;
+   others are assigned to it: NOT_LEADER_OR_FOLLOWER;
 2. the asker's epoch is older than ours: FENCED_LEADER_EPOCH, newer: UNKNOWN_LEADER_EPOCH
    (-1: the asker does not say);
 3. the answer is the leader's to give and we are not: NOT_LEADER_OR_FOLLOWER. Only now: a client of
@@ -85,20 +86,21 @@ class PartitionQueries:
         self._local_id = local_id
         self._log = log
         self._leader_state: LeaderState | None = None
-        self._offline: str | None = None
+        # Why it does nothing any more: what everybody is answered from then on.
+        self._closed: ErrorCode | None = None
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
         self.leader_epoch = -1
         self.leader_id = -1
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica leads and its log works."""
-        return self._leader_state is not None and self._offline is None
+        """Whether this replica leads, its log works, and it has not been stopped."""
+        return self._leader_state is not None and self._closed is None
 
     @property
     def is_offline(self) -> bool:
         """Whether the log's disk has refused."""
-        return self._offline is not None
+        return self._closed is ErrorCode.KAFKA_STORAGE_ERROR
 
     @property
     def log_start_offset(self) -> int:
@@ -216,23 +218,9 @@ class PartitionQueries:
             return ErrorCode.UNSUPPORTED_VERSION
         return TimestampLookup(timestamp_ms, fetchable, lags)
 
-    def delete_records(self, offset: int) -> int | ErrorCode:
-        """The log's new start if records below `offset` (-1: the high watermark) are deleted.
-
-        Deletes nothing: the shell advances the log's start to the answer. Only what every in-sync
-        replica has may be deleted. Asking for less than is gone already is no error (KIP-107).
-        """
-        refused = self._check_asker(ANY_LEADER_EPOCH, True)
-        if refused is not None:
-            return refused
-        if offset < -1 or offset > self.high_watermark:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        wanted = self.high_watermark if offset == -1 else offset
-        return max(wanted, self._log.start_offset)
-
     def _check_asker(self, current_leader_epoch: int, leader_only: bool) -> ErrorCode | None:
-        if self._offline is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._closed is not None:
+            return self._closed
         if current_leader_epoch != ANY_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
