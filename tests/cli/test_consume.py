@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from fencepost.batch.records import Record, build_batch
+from fencepost.cli.consume import parse_time_ms
 from fencepost.cli.main import main
 from fencepost.cli.record_format import FormatError, RecordFormat
 from fencepost.cli.record_printer import json_record, records_of
@@ -24,6 +26,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.producer import Producer
 
 from ..waiting import DEADLINE_S, eventually
+from .commands import Fencepost
 
 pytestmark = pytest.mark.usefixtures("served")  # before the first test, which counts processes
 
@@ -84,21 +87,6 @@ def test_json_says_whose_clock_the_timestamp_is_of():
 
 
 # -- the command -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cluster(served: str) -> Iterator[Cluster]:
-    with Cluster(served) as opened:
-        yield opened
-
-
-@pytest.fixture
-def topic(cluster: Cluster) -> str:
-    """A topic of two partitions."""
-    name = f"t-{uuid.uuid4().hex[:10]}"
-    Admin(cluster).create_topic(name, 2)
-    Admin(cluster).wait_for_topic(name)
-    return name
 
 
 @pytest.fixture
@@ -258,3 +246,24 @@ def test_a_reader_that_leaves_is_not_committed_for(served, produce, topic, group
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
     assert committed() == {}
+
+
+def test_times():
+    assert parse_time_ms("1700000000123") == 1700000000123
+    assert parse_time_ms("2023-11-14T22:13:20") == 1700000000000
+    assert parse_time_ms("2023-11-14T23:13:20+01:00") == 1700000000000
+
+
+def test_times_that_no_record_can_have(run: Fencepost, topic: str, tmp_path: Path):
+    for words in (
+        ("consume", topic, "--timestamp", "99999999999999999999999"),
+        ("consume", topic, "--timestamp", "1900-01-01T00:00:00"),
+        ("groups", "offsets", "g", "--topic", topic, "--to", "@99999999999999999999"),
+    ):
+        ran = run(*words)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert "allowed is 0 to 9223372036854775807" in ran.err
+    latin = tmp_path / "latin.properties"
+    latin.write_bytes(b"client.id=\xe9\n")
+    ran = run("topics", "list", "--client-config", str(latin))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)

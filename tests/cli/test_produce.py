@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import termios
-import uuid
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import IO, Any
@@ -22,7 +21,6 @@ from fencepost.cli.failures import InputError
 from fencepost.cli.interrupts import Interrupts
 from fencepost.cli.lines import READ_BYTES, read_lines
 from fencepost.cli.produce import LineRecord, _Sender, records_of
-from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.fetcher import Fetcher, FetchPosition
 from fencepost.client.metadata import TopicPartition
@@ -32,18 +30,8 @@ from ..waiting import DEADLINE_S, eventually
 
 
 @pytest.fixture
-def cluster(served: str) -> Iterator[Cluster]:
-    with Cluster(served) as opened:
-        yield opened
-
-
-@pytest.fixture
-def topic(cluster: Cluster) -> str:
-    """A topic of one partition."""
-    name = f"t-{uuid.uuid4().hex[:10]}"
-    Admin(cluster).create_topic(name, 1)
-    Admin(cluster).wait_for_topic(name)
-    return name
+def partitions() -> int:
+    return 1
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, strategies as st
 
 from fencepost.batch.crc import crc32c
 from fencepost.log.checkpoints import OffsetCheckpoint
@@ -13,9 +12,7 @@ from fencepost.log.disk import OsDisk
 from fencepost.log.errors import CorruptFileError, LogDirNotFormattedError, LogError
 from fencepost.log.meta import (
     MetaProperties,
-    decode_properties,
     encode_partition_metadata,
-    encode_properties,
     format_log_dir,
     read_clean_shutdown,
     read_meta_properties,
@@ -178,38 +175,6 @@ def test_every_flipped_bit_of_our_meta_properties_is_noticed():
         assert (found.cluster_id, found.node_id, found.directory_id) == (
             good.cluster_id, good.node_id, good.directory_id,
         )  # fmt: skip
-
-
-@given(st.dictionaries(st.text(min_size=1), st.text(), max_size=5))
-def test_properties_give_back_what_was_written(entries):
-    entries = {
-        key.encode("utf-16", "replace").decode("utf-16"): value.encode("utf-16", "replace").decode(
-            "utf-16"
-        )
-        for key, value in entries.items()
-    }
-    assert decode_properties("file", encode_properties(entries)) == entries
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (b"a=b", {"a": "b"}),
-        (b"a b", {"a": "b"}),
-        (b"a\tb c", {"a": "b c"}),
-        (b"a", {"a": ""}),
-        (b"a==b", {"a": "=b"}),
-        (b"a\\ b=c", {"a b": "c"}),
-        (b"a=b\\\n   c", {"a": "bc"}),
-        (b"a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
-        (b"a=\\u0041\\t\\x", {"a": "A\tx"}),
-        (b"\n\n # no\n!no\n", {}),
-        (b"a=1\na=2", {"a": "2"}),
-        (b"a=\\", {"a": ""}),
-    ],
-)
-def test_properties_are_read_as_java_does(text, expected):
-    assert decode_properties("file", text) == expected
 
 
 # ---- clean shutdown, partition metadata

@@ -59,7 +59,7 @@ class Bench:
         self.ids = (uuid(10_000 + n) for n in count())
         self._class = controller_class
         self.controller = controller_class.from_image(ClusterImage(), self.config, self.now_ms)
-        self.do(self.controller.decide_bootstrap())
+        self.do(self.controller.decide_take_over())
 
     @property
     def image(self) -> ClusterImage:

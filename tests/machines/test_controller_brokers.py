@@ -36,12 +36,12 @@ def feature(name: str, least: int, most: int) -> Feature:
 
 def test_a_new_cluster_gets_its_features_once() -> None:
     controller = Controller.from_image(ClusterImage(), Bench().config, 0)
-    decision = controller.decide_bootstrap({"group.version": 1, "metadata.version": 30})
+    decision = controller.decide_take_over(levels={"group.version": 1, "metadata.version": 30})
     names = [r.name for r in decision.records if isinstance(r, FeatureLevelRecord)]
     assert names == ["metadata.version", "group.version"] and decision.reply is True
     controller.apply_all(decision.records)
     assert controller.image.features == {"metadata.version": 30, "group.version": 1}
-    again = controller.decide_bootstrap()
+    again = controller.decide_take_over()
     assert (again.records, again.reply) == ([], False)
 
 

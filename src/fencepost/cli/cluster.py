@@ -18,12 +18,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.cluster_options import pair
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
+from fencepost.cli.key_values import pair
+from fencepost.cli.node_options import add_override_option
 from fencepost.log.errors import LogError, in_words
-from fencepost.log.meta import decode_properties
 from fencepost.log.names import META_PROPERTIES_FILE
+from fencepost.log.properties import decode_properties
 
 if TYPE_CHECKING:
     from fencepost.testing.node_process import NodeProcess
@@ -103,14 +104,7 @@ def register(subparsers: Any) -> None:
     up.add_argument(
         "--broker-port", type=int, metavar="PORT", help="of the first; the others follow"
     )
-    up.add_argument(
-        "-o",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a configuration key for all nodes of a new cluster; may be repeated",
-    )
+    add_override_option(up, "a configuration key for all nodes of a new cluster; may be repeated")
     up.set_defaults(run=run)
 
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from fencepost.cli.failures import InputError, UsageError
+from fencepost.cli.key_values import pair
+from fencepost.cli.output import add_json_option
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ClientConfig
 from fencepost.client.errors import (
@@ -44,7 +46,7 @@ Run = Callable[[argparse.Namespace], int]
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options by which a command finds its cluster, and --json."""
+    """Add the options by which a command finds its cluster."""
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "-b",
@@ -54,7 +56,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         help=f"brokers to ask first (default: {BOOTSTRAP_VARIABLE} or {DEFAULT_BOOTSTRAP})",
     )
     group.add_argument(
-        "--client-config", type=Path, metavar="FILE", help="client properties, key=value lines"
+        "--client-config", type=Path, metavar="FILE", help="a file of client properties"
     )
     group.add_argument(
         "-X",
@@ -71,6 +73,13 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         help=f"how long to try (default: {API_TIMEOUT_MS // 1000}, and"
         f" {CONNECT_TIMEOUT_MS // 1000} for a first connection)",
     )
+
+
+def finish_cluster_command(parser: argparse.ArgumentParser, run: Run) -> None:
+    """Add what every command that asks a cluster ends with: its options, --json, what it runs."""
+    add_json_option(parser)
+    add_cluster_options(parser)
+    parser.set_defaults(run=run)
 
 
 def _seconds(text: str) -> float:
@@ -118,18 +127,22 @@ def client_config(arguments: argparse.Namespace, servers: str, **defaults: objec
         limit_ms = max(1, round(arguments.timeout * 1000))
         props.update({"default.api.timeout.ms": limit_ms, "request.timeout.ms": limit_ms})
     if arguments.client_config is not None:
-        try:
-            text = arguments.client_config.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--client-config: {error}") from error
-        props.update(
-            pair(line, "--client-config")
-            for line in map(str.strip, text.splitlines())
-            if line and not line.startswith(("#", "!"))
-        )
+        props.update(_properties_in(arguments.client_config))
     props.update(pair(text, "-X") for text in arguments.properties)
     props["bootstrap.servers"] = servers
     return ClientConfig.from_props(props)
+
+
+def _properties_in(path: Path) -> dict[str, str]:
+    """What a properties file says, read as Java reads it but for its encoding. UsageError."""
+    from fencepost.log.errors import CorruptFileError
+    from fencepost.log.properties import parse_properties
+
+    try:
+        entries = list(parse_properties(str(path), path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, CorruptFileError) as error:
+        raise UsageError(f"--client-config: {error}") from error
+    return {key: value.strip() for _, key, value in entries}
 
 
 def command(function: Run) -> Run:
@@ -189,14 +202,6 @@ def config_hint(keys: Iterable[str], known: Collection[str]) -> str:
     near = {key: closest(key, known) for key in keys if key not in known}
     meant = [f"{name} for {key}" for key, name in near.items() if name is not None]
     return f"; did you mean {', '.join(meant)}?" if meant else ""
-
-
-def pair(text: str, option: str) -> tuple[str, str]:
-    """ "key=value" as a pair."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"{option} {text!r}: must be KEY=VALUE")
-    return key.strip(), value.strip()
 
 
 def partition_of(text: str, option: str) -> TopicPartition:

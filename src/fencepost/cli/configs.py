@@ -5,15 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import (
-    add_cluster_options,
-    command,
-    config_hint,
-    open_cluster,
-    pair,
-)
+from fencepost.cli.cluster_options import add_cluster_options, command, config_hint, open_cluster
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
+from fencepost.cli.key_values import pair
 from fencepost.cli.output import add_json_option, print_json, print_table
 
 EXAMPLES = """\

@@ -11,9 +11,6 @@ import functools
 import sys
 from collections.abc import Callable
 
-from fencepost.wire.errors import WireError
-from fencepost.wire.json_form import JsonFormError
-
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -30,6 +27,9 @@ def offline_command(function: Run) -> Run:
 
     @functools.wraps(function)
     def run(arguments: argparse.Namespace) -> int:
+        from fencepost.wire.errors import WireError  # `serve` imports this module and not these
+        from fencepost.wire.json_form import JsonFormError
+
         try:
             return function(arguments)
         except UsageError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fencepost.cli.cluster_options import add_cluster_options, command, open_cluster, pair
+from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
-from fencepost.cli.output import add_json_option, print_json, print_table
+from fencepost.cli.key_values import pair
+from fencepost.cli.output import print_json, print_table
 
 METADATA_VERSION = "metadata.version"
 LEVEL_MAX = (1 << 15) - 1
@@ -37,7 +38,7 @@ def register(subparsers: Any) -> None:
     )
     actions = add_actions(parser)
     describing = actions.add_parser("describe", help="levels in force, and what a node can run")
-    _finish(describing, describe)
+    finish_cluster_command(describing, describe)
     for name, text, is_downgrade in (
         ("upgrade", "to higher levels, all or none", False),
         ("downgrade", "to lower ones, where nothing is lost by that", True),
@@ -50,14 +51,8 @@ def register(subparsers: Any) -> None:
             help="the level is a number; of metadata.version also a release, as 4.2",
         )
         changing.add_argument("--validate-only", action="store_true", help="check, do not change")
-        _finish(changing, change)
+        finish_cluster_command(changing, change)
         changing.set_defaults(is_downgrade=is_downgrade)
-
-
-def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
-    add_json_option(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run)
 
 
 @command
@@ -102,15 +97,19 @@ def change(arguments: argparse.Namespace) -> int:
 
     levels = levels_of(arguments.levels)
     with open_cluster(arguments) as cluster:
-        FeatureAdmin(cluster).update(
+        admin = FeatureAdmin(cluster)
+        before = {one.name: one.level for one in admin.describe()}
+        admin.update(
             levels, downgrade=arguments.is_downgrade, validate_only=arguments.validate_only
         )
+    changed = [name for name, level in levels.items() if before.get(name, 0) != level]
     done = "could be set" if arguments.validate_only else "set"
     if arguments.json:
-        print_json({"levels": levels, "done": done})
+        print_json({"levels": levels, "changed": changed, "done": done})
     else:
         for name, level in levels.items():
-            print(f"{name} {done} to {level_text(name, level)}")
+            text = f"{done} to" if name in changed else "is already at"
+            print(f"{name} {text} {level_text(name, level)}")
     return 0
 
 

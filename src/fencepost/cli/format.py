@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.failures import UsageError
+from fencepost.cli.node_options import add_node_options, overrides_of
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
@@ -52,20 +54,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "action", nargs="?", choices=[RANDOM], help="print a new id and do nothing else"
     )
-    parser.add_argument(
-        "--config", "-c", type=Path, metavar="FILE", help="a server.properties file"
-    )
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="where the log lives (default: fencepost-data)"
-    )
-    parser.add_argument(
-        "-o",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set a configuration key; may be repeated",
-    )
+    add_node_options(parser, config_flag="-c")
     parser.add_argument(
         "--cluster-id", "-t", metavar="ID", help=f"the cluster's id, or {RANDOM} for a new one"
     )
@@ -117,7 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Check everything, then format."""
     from fencepost.broker.config.broker_config import BrokerConfig, ConfigError
     from fencepost.broker.storage.formatting import FormatError, format_directories, random_id
-    from fencepost.cli.serve import UsageError, overrides_of
     from fencepost.log.disk import OsDisk
     from fencepost.log.errors import LogError, in_words
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import (
     INT64_MAX,
-    add_cluster_options,
     check_number,
     command,
+    finish_cluster_command,
     open_cluster,
 )
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
-from fencepost.cli.output import add_json_option, print_json, print_table
+from fencepost.cli.output import print_json, print_table
 from fencepost.client.errors import BrokerError, ClientError
 from fencepost.wire.errors import ErrorCode
 
@@ -46,11 +46,11 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = add_actions(parser)
-    _finish(actions.add_parser("list", help="all groups"), list_groups)
+    finish_cluster_command(actions.add_parser("list", help="all groups"), list_groups)
 
     describing = actions.add_parser("describe", help="state, members, offsets and lag")
     describing.add_argument("group")
-    _finish(describing, describe_group)
+    finish_cluster_command(describing, describe_group)
 
     showing = actions.add_parser("offsets", help="committed offsets and lag; --to sets them")
     showing.add_argument("group")
@@ -58,17 +58,11 @@ def register(subparsers: Any) -> None:
     showing.add_argument(
         "--to", metavar="WHERE", help="earliest, latest, an offset, or @MILLISECONDS"
     )
-    _finish(showing, group_offsets)
+    finish_cluster_command(showing, group_offsets)
 
     deleting = actions.add_parser("delete", help="delete empty groups")
     deleting.add_argument("groups", nargs="+", metavar="GROUP")
-    _finish(deleting, delete_groups)
-
-
-def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
-    add_json_option(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run)
+    finish_cluster_command(deleting, delete_groups)
 
 
 @command

@@ -16,10 +16,10 @@ from fencepost.cli.cluster_options import (
     add_cluster_options,
     command,
     open_cluster,
-    pair,
 )
 from fencepost.cli.failures import InputError, UsageError
 from fencepost.cli.interrupts import Interrupts
+from fencepost.cli.key_values import pair
 from fencepost.cli.lines import read_lines
 from fencepost.cli.output import add_json_option, print_json
 from fencepost.client.errors import ClientError

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fencepost.cli.failures import UsageError
+from fencepost.cli.node_options import add_node_options, overrides_of
+
 EPILOG = """\
 Without any option it serves 127.0.0.1:9092 and keeps its data in ./fencepost-data; both are
 printed. Configuration keys are Kafka's; `-o` wins over --data-dir and --listen, which win over the
@@ -32,20 +35,9 @@ def register(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="where the log lives (default: fencepost-data)"
-    )
+    add_node_options(parser)
     parser.add_argument(
         "--listen", metavar="HOST:PORT", help="where to listen (default: 127.0.0.1:9092)"
-    )
-    parser.add_argument(
-        "-o",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set a configuration key; may be repeated",
     )
     parser.add_argument(
         "--ready-file",
@@ -90,25 +82,3 @@ def _serve(arguments: argparse.Namespace) -> int:
         ready_file=arguments.ready_file,
         stop_with_parent=arguments.stop_with_parent,
     )
-
-
-class UsageError(Exception):
-    """An option of the command line is malformed."""
-
-
-def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """The command line's configuration keys; `-o` comes last and so wins. UsageError."""
-    overrides: dict[str, str] = {}
-    if arguments.data_dir is not None:
-        overrides["log.dirs"] = arguments.data_dir
-    if arguments.listen is not None:
-        host, colon, port = arguments.listen.rpartition(":")
-        if not colon or not port.isdecimal():
-            raise UsageError(f"--listen {arguments.listen!r}: allowed is HOST:PORT")
-        overrides["listeners"] = f"PLAINTEXT://{host}:{port}"
-    for override in arguments.overrides:
-        key, equals, value = override.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"-o {override!r}: allowed is KEY=VALUE")
-        overrides[key.strip()] = value.strip()
-    return overrides

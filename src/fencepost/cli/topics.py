@@ -8,15 +8,15 @@ from typing import Any
 from fencepost.cli.cluster_options import (
     INT16_MAX,
     INT32_MAX,
-    add_cluster_options,
     check_number,
     command,
+    finish_cluster_command,
     open_cluster,
-    pair,
 )
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
-from fencepost.cli.output import add_json_option, print_json, print_table
+from fencepost.cli.key_values import pair
+from fencepost.cli.output import print_json, print_table
 
 EXAMPLES = """\
 examples:
@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
 
     listing = actions.add_parser("list", help="names of topics")
     listing.add_argument("--internal", action="store_true", help="also Kafka's own topics")
-    _finish(listing, list_topics)
+    finish_cluster_command(listing, list_topics)
 
     creating = actions.add_parser("create", help="create a topic")
     creating.add_argument("name")
@@ -56,27 +56,21 @@ def register(subparsers: Any) -> None:
     )
     creating.add_argument("--if-not-exists", action="store_true", help="be content if it is there")
     creating.add_argument("--validate-only", action="store_true", help="check, do not create")
-    _finish(creating, create_topic)
+    finish_cluster_command(creating, create_topic)
 
     describing = actions.add_parser("describe", help="partitions, leaders, replicas, configs")
     describing.add_argument("names", nargs="*", metavar="NAME", help="default: all topics")
-    _finish(describing, describe_topics)
+    finish_cluster_command(describing, describe_topics)
 
     altering = actions.add_parser("alter", help="add partitions")
     altering.add_argument("name")
     altering.add_argument("--partitions", type=int, required=True, metavar="N", help="new total")
-    _finish(altering, alter_topic)
+    finish_cluster_command(altering, alter_topic)
 
     deleting = actions.add_parser("delete", help="delete topics and all their records")
     deleting.add_argument("names", nargs="+", metavar="NAME")
     deleting.add_argument("--if-exists", action="store_true", help="be content if there is none")
-    _finish(deleting, delete_topics)
-
-
-def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
-    add_json_option(parser)
-    add_cluster_options(parser)
-    parser.set_defaults(run=run)
+    finish_cluster_command(deleting, delete_topics)
 
 
 @command

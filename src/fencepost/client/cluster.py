@@ -7,7 +7,7 @@
 * retriable error codes are tried again with exponential back-off until a total deadline;
 * an unknown topic is believed only after a few attempts, because brokers learn of new topics late.
 
-`request_any`, `request_controller`, `request_coordinator` and `request_leader` send one request to
+`request_any`, `request_controller` and `request_coordinator` send one request to
 the right broker; `fencepost.client.leaders` spreads many partitions over their leaders.
 One thread at a time. Not picklable: ship the `ClientConfig` and open a Cluster where it is needed.
 """
@@ -219,22 +219,9 @@ class Cluster:
             if existing.is_open and (existing.host, existing.port) == (node.host, node.port):
                 return existing
             existing.close()
-        connection = self._connect(node.host, node.port)
+        connection = Connection.configured(self.config, node.host, node.port)
         self._connections[node.node_id] = connection
         return connection
-
-    def _connect(self, host: str, port: int) -> Connection:
-        config = self.config
-        return Connection(
-            host,
-            port,
-            config.client_id,
-            config.request_timeout_ms,
-            connect_timeout_ms=config.connect_timeout_ms,
-            security=config.security,
-            receive_buffer_bytes=config.receive_buffer_bytes,
-            send_buffer_bytes=config.send_buffer_bytes,
-        )
 
     def any_connection(self) -> Connection:
         """Some open connection: one in use, else to a known broker, else to a bootstrap server."""
@@ -249,7 +236,7 @@ class Cluster:
                 last = error
         for host, port in self.bootstrap:
             try:
-                self._anyone = self._connect(host, port)
+                self._anyone = Connection.configured(self.config, host, port)
             except (ConnectionFailed, RequestTimedOut) as error:
                 last = error
             else:
@@ -385,46 +372,6 @@ class Cluster:
         node = Node(found.node_id, found.host, found.port)
         self._coordinators[group] = node
         return node
-
-    def request_leader(
-        self,
-        topic: str,
-        partition: int,
-        message: Request[R],
-        error_of: ErrorOf | None = None,
-        *,
-        highest: int | None = None,
-        deadline: Deadline | None = None,
-    ) -> R:
-        """Send `message` to the leader of a partition, following it when it moves."""
-        limit = deadline or self.deadline()
-
-        def attempt() -> R:
-            node, _ = self.leader(topic, partition, limit)
-            connection = self.connection(node)
-            try:
-                response = connection.request(message, highest=highest)
-            except ClientError as error:
-                error.topic, error.partition = topic, partition
-                raise
-            code = error_of(response) if error_of else ErrorCode.NONE
-            if code != ErrorCode.NONE:
-                raise BrokerError.of(
-                    code,
-                    f"{type(message).__name__} was refused",
-                    host=node.address,
-                    topic=topic,
-                    partition=partition,
-                )
-            return response
-
-        return retrying(
-            f"{type(message).__name__} for {topic}-{partition}",
-            attempt,
-            limit,
-            self.backoff(),
-            self.unknown_topic_limit(),
-        )
 
 
 def _check(response: Any, error_of: ErrorOf | None, message: Message, host: str) -> None:

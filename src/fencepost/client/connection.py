@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import Any, TypeVar
 
+from fencepost.client.config import ClientConfig
 from fencepost.client.errors import (
     AuthenticationFailed,
     ConnectionFailed,
@@ -87,6 +88,20 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def configured(cls, config: ClientConfig, host: str, port: int) -> Connection:
+        """A connection with the timeouts, buffers and security of `config`."""
+        return cls(
+            host,
+            port,
+            config.client_id,
+            config.request_timeout_ms,
+            connect_timeout_ms=config.connect_timeout_ms,
+            security=config.security,
+            receive_buffer_bytes=config.receive_buffer_bytes,
+            send_buffer_bytes=config.send_buffer_bytes,
+        )
 
     @property
     def address(self) -> str:

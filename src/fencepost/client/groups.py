@@ -24,11 +24,6 @@ from fencepost.wire.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from fencepost.wire.api.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -238,28 +233,6 @@ class GroupAdmin:
             _error_of_partitions,
             what=f"cannot set the offsets of group {group}",
             highest=OFFSETS_HIGHEST,
-        )
-
-    def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget committed offsets of partitions that no member is subscribed to."""
-        request = OffsetDeleteRequest(
-            group_id=group,
-            topics=[
-                OffsetDeleteRequestTopic(
-                    name=topic,
-                    partitions=[
-                        OffsetDeleteRequestPartition(partition_index=number)
-                        for number, _ in numbers
-                    ],
-                )
-                for topic, numbers in by_topic(dict.fromkeys(partitions)).items()
-            ],
-        )
-        self.cluster.request_coordinator(
-            group,
-            request,
-            lambda r: r.error_code or _error_of_partitions(r),
-            what=f"cannot delete offsets of group {group}",
         )
 
 

@@ -181,7 +181,7 @@ class QuorumAdmin:
                 continue
             seen.add(address)
             try:
-                connection = self._connect(*address)
+                connection = Connection.configured(self._config, *address)
                 if _leads(connection):
                     self._leader = connection
                     return connection
@@ -193,17 +193,6 @@ class QuorumAdmin:
         if not answered and last is not None:
             raise last
         raise ConnectionFailed(f"no controller leads; {answered} of {len(seen)} answer")
-
-    def _connect(self, host: str, port: int) -> Connection:
-        config = self._config
-        return Connection(
-            host,
-            port,
-            config.client_id,
-            config.request_timeout_ms,
-            connect_timeout_ms=config.connect_timeout_ms,
-            security=config.security,
-        )
 
 
 def _describe_request() -> describe.DescribeQuorumRequest:

@@ -145,7 +145,6 @@ class ControllerHost:
         self._timer: Armed | None = None
         self._written_ms = 0
         self._next_unclean_ms = 0
-        self._on_active: list[Callable[[], None]] = []
         self.on_unfit: Callable[[str], None] = lambda flaw: None
         """Told why this node leads the quorum and cannot be the active controller."""
         metadata.on_step(self._stepped)
@@ -154,10 +153,6 @@ class ControllerHost:
     def controller(self) -> Controller | None:
         """The controller, decisions that are still to be committed included; None if not active."""
         return self._controller
-
-    def on_active(self, callback: Callable[[], None]) -> None:
-        """Call back whenever this node has become the active controller."""
-        self._on_active.append(callback)
 
     def submit(self, decide: Decide, on_reply: OnReply, max_batch_bytes: int | None = None) -> None:
         """Decide now; answer once that is committed. See the module docstring.
@@ -319,8 +314,6 @@ class ControllerHost:
             self._give_up()
             self._epoch = machine.epoch
             self._begin()
-            for callback in self._on_active if self._controller is not None else ():
-                callback()
         else:
             self._maybe_rebuild()
 

@@ -33,7 +33,8 @@ from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
 from fencepost.log.disk import OsDisk
 from fencepost.log.errors import LogError, in_words
-from fencepost.log.meta import decode_properties, encode_properties, read_meta_properties
+from fencepost.log.meta import read_meta_properties
+from fencepost.log.properties import decode_properties, encode_properties
 from fencepost.testing.node_process import ClusterError, NodeProcess
 from fencepost.testing.ports import LOOPBACK as HOST, free_ports
 from fencepost.testing.process_cluster import ProcessCluster, config_text

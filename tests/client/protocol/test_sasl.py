@@ -74,6 +74,15 @@ def test_scram_verifies_the_server(last: bytes, complaint: str):
         scram.finish(last)
 
 
+def test_passwords_are_their_utf_8_bytes_as_kafka_takes_them():
+    """SASLprep would make the same of both, and a broker of Kafka's would refuse one."""
+    proofs = [
+        ScramExchange("SCRAM-SHA-256", "user", password, NONCE).next(SERVER_FIRST)
+        for password in ("\u00aa", "a")
+    ]
+    assert proofs[0] != proofs[1]
+
+
 def plain() -> Security:
     return Security("SASL_PLAINTEXT", mechanism="PLAIN", username="ada", password="secret")
 

@@ -291,6 +291,3 @@ OF_THE_QUORUM: frozenset[type[Message]] = frozenset(
     {DescribeQuorumRequest, AddRaftVoterRequest, RemoveRaftVoterRequest}
 )
 """Those that the quorum machine answers by itself."""
-
-SERVED: frozenset[type[Message]] = frozenset(_DECISIONS) | OF_THE_QUORUM | {UpdateFeaturesRequest}
-"""The requests that `serve` knows."""

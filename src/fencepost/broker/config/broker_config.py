@@ -33,7 +33,7 @@ from fencepost.broker.config.quorum_config import (
 from fencepost.log.config import TOPIC_CONFIGS, LogConfig
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType, closest
 from fencepost.log.errors import CorruptFileError
-from fencepost.log.meta import read_properties
+from fencepost.log.properties import read_properties
 
 __all__ = ["BrokerConfig", "ConfigError"]
 

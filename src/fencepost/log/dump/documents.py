@@ -11,8 +11,9 @@ from fencepost.log.dump.items import Item, damage
 from fencepost.log.durable_end import decode_durable_end
 from fencepost.log.epochs import decode_epochs
 from fencepost.log.errors import CorruptFileError
-from fencepost.log.meta import MetaProperties, decode_partition_metadata, decode_properties
+from fencepost.log.meta import MetaProperties, decode_partition_metadata
 from fencepost.log.names import is_valid_topic
+from fencepost.log.properties import decode_properties
 from fencepost.log.quorum_state import decode_quorum_state
 from fencepost.wire.records import quorum_state
 

@@ -149,15 +149,6 @@ class Controller:
 
     # -- a new cluster -------------------------------------------------------------------------
 
-    def decide_bootstrap(self, features: Mapping[str, int] = BOOTSTRAP_FEATURES) -> Decision:
-        """The first records of an empty log: the features of the cluster, `metadata.version` first.
-
-        They take effect together (KIP-868). Reply: whether there was anything to do.
-        """
-        if self.image.features:
-            return Decision([], False)
-        return Decision(_first_records((), features), True)
-
     def decide_take_over(
         self,
         bootstrap: Sequence[Message] = (),

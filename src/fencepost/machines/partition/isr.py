@@ -132,11 +132,6 @@ class LeaderState:
             follower.clock_set(by_ms)
 
     @property
-    def is_alone(self) -> bool:
-        """Whether there is no other replica to wait for."""
-        return not self.followers
-
-    @property
     def maximal_isr(self) -> frozenset[int]:
         """Everybody whom the controller may have in the in-sync set by now."""
         if self.pending is None:

@@ -165,10 +165,6 @@ class VoterSet:
         voter = self.get(key.id)
         return voter is not None and voter.is_replica(key)
 
-    def is_only(self, key: ReplicaKey) -> bool:
-        """Whether `key` is the one voter there is."""
-        return len(self.voters) == 1 and self.contains(key)
-
     def with_voter(self, voter: Voter) -> VoterSet:
         """The set with one more. ValueError if a voter has that node id already."""
         return VoterSet((*self.voters, voter))

@@ -1,0 +1,42 @@
+"""How a command that starts or formats a node is told the node's configuration."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fencepost.cli.failures import UsageError
+from fencepost.cli.key_values import pair
+
+
+def add_node_options(parser: argparse.ArgumentParser, *, config_flag: str | None = None) -> None:
+    """Add --config (short `config_flag`), --data-dir and -o."""
+    flags = ("--config",) if config_flag is None else ("--config", config_flag)
+    parser.add_argument(*flags, type=Path, metavar="FILE", help="a server.properties file")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="where the log lives (default: fencepost-data)"
+    )
+    add_override_option(parser, "set a configuration key; may be repeated")
+
+
+def add_override_option(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add -o KEY=VALUE, with this help."""
+    parser.add_argument(
+        "-o", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help=text
+    )
+
+
+def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """The command line's configuration keys; `-o` comes last and so wins. UsageError."""
+    overrides: dict[str, str] = {}
+    if arguments.data_dir is not None:
+        overrides["log.dirs"] = arguments.data_dir
+    if arguments.listen is not None:
+        host, colon, port = arguments.listen.rpartition(":")
+        if not colon or not port.isdecimal():
+            raise UsageError(f"--listen {arguments.listen!r}: allowed is HOST:PORT")
+        overrides["listeners"] = f"PLAINTEXT://{host}:{port}"
+    for override in arguments.overrides:
+        key, value = pair(override, "-o")
+        overrides[key] = value
+    return overrides
