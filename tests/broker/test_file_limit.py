@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.storage.file_limit import (
+from fencepost.broker.config.file_limit import (
     CONNECTIONS_MIN,
     KEPT_FREE_MAX,
     SEGMENT_FILES_MAX,

@@ -12,7 +12,8 @@ import pytest
 
 from fencepost.broker.net import piecework
 from fencepost.broker.net.piecework import Piecework
-from fencepost.broker.net.registry import ROUTES, RequestContext
+from fencepost.broker.net.registry import ROUTES
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api import (
     ApiVersionsRequest,

@@ -9,9 +9,9 @@ import logging
 import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.file_limit import share_files
 from fencepost.broker.node import main
 from fencepost.broker.node.node import Node, StartError
-from fencepost.broker.storage.file_limit import share_files
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.controller import Controller
 from fencepost.machines.quorum import Role

@@ -23,14 +23,8 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.net.log_limit import ClientWarnings
-from fencepost.broker.net.registry import (
-    CONTROLLER_ROUTES,
-    ROUTES,
-    Parts,
-    RequestContext,
-    Route,
-    bind_routes,
-)
+from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Parts, Route, bind_routes
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
 from fencepost.wire.api import response_class

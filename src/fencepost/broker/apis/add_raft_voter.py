@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.quorum_requests import ask_machine, forward
-from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from fencepost.wire.errors import ErrorCode

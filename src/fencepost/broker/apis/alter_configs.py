@@ -37,13 +37,8 @@ from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.net.registry import (
-    BROKER,
-    CONTROLLER,
-    WHOLE_REQUEST_ELEMENTS_MAX,
-    RequestContext,
-    handles,
-)
+from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.controller.configs import RESOURCE_TYPES
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage
 from fencepost.wire.api.alter_configs import (

@@ -12,14 +12,8 @@ import re
 
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.features import SUPPORTED_FEATURES
-from fencepost.broker.net.registry import (
-    BROKER,
-    CONTROLLER,
-    RequestContext,
-    Route,
-    advertised_routes,
-    handles,
-)
+from fencepost.broker.net.registry import BROKER, CONTROLLER, advertised_routes, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -57,19 +51,5 @@ def handle(
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in sorted(metadata.finalized_features.items())
             if level > 0
-        ],
-    )
-
-
-def unsupported_version_response(route: Route) -> ApiVersionsResponse:
-    """The v0 answer to a version we do not know: error 35, and the range that we do."""
-    return ApiVersionsResponse(
-        error_code=int(ErrorCode.UNSUPPORTED_VERSION),
-        api_keys=[
-            ApiVersion(
-                api_key=route.api_key,
-                min_version=route.min_version,
-                max_version=route.max_version,
-            )
         ],
     )

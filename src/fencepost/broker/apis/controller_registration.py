@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from fencepost.broker.cluster.controller_requests import decide_here
 from fencepost.broker.cluster.controller_service import ControllerService
-from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import CONTROLLER, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 
 

@@ -22,13 +22,8 @@ from __future__ import annotations
 from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
-from fencepost.broker.net.registry import (
-    BROKER,
-    CONTROLLER,
-    WHOLE_REQUEST_ELEMENTS_MAX,
-    RequestContext,
-    handles,
-)
+from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.wire.api.delete_groups import (
     DeletableGroupResult,

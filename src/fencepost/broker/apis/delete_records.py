@@ -23,7 +23,8 @@ from concurrent.futures import Future
 
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.partition import AdvanceLogStart, DeleteRecordsResult

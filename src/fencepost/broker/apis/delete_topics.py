@@ -13,13 +13,8 @@ from fencepost.broker.cluster.controller_requests import decide_here, take_to_co
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.net.registry import (
-    BROKER,
-    CONTROLLER,
-    WHOLE_REQUEST_ELEMENTS_MAX,
-    RequestContext,
-    handles,
-)
+from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

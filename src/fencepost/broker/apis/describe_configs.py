@@ -30,7 +30,8 @@ from fencepost.broker.config.view import (
     shared_broker_entries,
     topic_entries,
 )
-from fencepost.broker.net.registry import BROKER, CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import BROKER, CONTROLLER, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import (
     RESOURCE_BROKER,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fencepost.broker.cluster.cluster_view import GROUP_OPERATIONS
-from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.wire.api.describe_groups import (
     DescribedGroup,

@@ -15,7 +15,8 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 
-from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.storage import Storage
 from fencepost.runtime.replicas import ReplicaManager

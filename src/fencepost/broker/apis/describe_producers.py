@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.net.registry import RequestContext, handles
+from fencepost.broker.net.registry import handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.names import is_valid_topic
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.replicas import ReplicaManager

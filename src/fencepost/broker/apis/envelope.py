@@ -28,14 +28,8 @@ from typing import Final
 
 from fencepost.broker.cluster.controller_channel import says_not_controller
 from fencepost.broker.cluster.controller_service import ControllerService
-from fencepost.broker.net.registry import (
-    CONTROLLER,
-    Buffer,
-    Pieces,
-    RequestContext,
-    Route,
-    handles,
-)
+from fencepost.broker.net.registry import CONTROLLER, Pieces, Route, handles
+from fencepost.broker.net.request_context import Buffer, RequestContext
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode
 from fencepost.wire.frame import read_request_header

@@ -29,7 +29,8 @@ from typing import TypeVar
 
 from fencepost.batch.header import measure
 from fencepost.broker.cluster.leader_hints import LeaderHints
-from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.replicas.delayed_fetch import SessionKey
 from fencepost.log.errors import LogError, OffsetOutOfRange
 from fencepost.log.reading import ReadResult

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
-from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import CONTROLLER, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import received
 from fencepost.machines.quorum.inputs import SnapshotBounds

@@ -37,13 +37,8 @@ from fencepost.broker.config import loggers
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.net.registry import (
-    BROKER,
-    CONTROLLER,
-    WHOLE_REQUEST_ELEMENTS_MAX,
-    RequestContext,
-    handles,
-)
+from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.controller.configs import DELETE, RESOURCE_TYPES, SET, changed_value
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, ClusterImage

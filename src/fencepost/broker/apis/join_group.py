@@ -9,7 +9,8 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from fencepost.broker.net.registry import RequestContext, handles
+from fencepost.broker.net.registry import handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Caller, Decision, GroupCoordinator
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from fencepost.wire.errors import ErrorCode

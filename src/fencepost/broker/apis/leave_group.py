@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost.broker.net.registry import RequestContext, handles
+from fencepost.broker.net.registry import handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Caller, Decision, GroupCoordinator
 from fencepost.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from fencepost.wire.errors import ErrorCode

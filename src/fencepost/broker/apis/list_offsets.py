@@ -32,7 +32,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from fencepost.batch.errors import BatchError
-from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import CorruptFileError

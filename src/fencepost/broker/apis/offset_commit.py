@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fencepost.broker.net.registry import RequestContext, handles
+from fencepost.broker.net.registry import handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.machines.image import ClusterImage, TopicImage
 from fencepost.wire.api.offset_commit import (

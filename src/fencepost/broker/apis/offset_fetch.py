@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.offset_fetch import (

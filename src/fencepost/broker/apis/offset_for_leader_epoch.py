@@ -18,7 +18,8 @@ Errors carry epoch and end offset -1. No deviations.
 
 from __future__ import annotations
 
-from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,

@@ -23,7 +23,8 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.validate import RefusedRecordsError, validate_produced
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.leader_hints import LeaderHints
-from fencepost.broker.net.registry import Pieces, RequestContext, handles
+from fencepost.broker.net.registry import Pieces, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.replicas.recompression import KEEP, maybe_recompress
 from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
 from fencepost.log.config import LogConfig

@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fencepost.broker.loop.fault_handler import FaultHandler
-from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import CONTROLLER, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.errors import LogError
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import FetchBounds, Role, fetch_response, received, unreadable

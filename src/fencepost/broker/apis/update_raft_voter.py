@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fencepost.broker.cluster.quorum_requests import ask_machine
-from fencepost.broker.net.registry import CONTROLLER, RequestContext, handles
+from fencepost.broker.net.registry import CONTROLLER, handles
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.wire.api.update_raft_voter import UpdateRaftVoterRequest
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from fencepost.broker.config.broker_config import BrokerConfig, check_pairs
 from fencepost.broker.config.keys import BROKER_CONFIGS, DYNAMIC_BROKER_KEYS, UpdateMode
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.net.registry import RequestContext
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.config import LogConfig
 from fencepost.log.configdef import ConfigError
 from fencepost.machines.image import ClusterImage

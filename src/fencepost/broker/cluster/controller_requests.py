@@ -11,7 +11,7 @@ from typing import Any
 
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.forwarding import Forwarder
-from fencepost.broker.net.registry import RequestContext
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 

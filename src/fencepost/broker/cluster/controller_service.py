@@ -8,10 +8,10 @@ added here: time, topic ids, and the place where placement begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from fencepost.broker.cluster.topic_creation import new_topic_ids, placement_start
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.quorum import AppendOutcome
@@ -33,6 +33,7 @@ from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
 
 OnReply = Callable[[ErrorCode, Any], None]
 """Told (NONE, the response) or (an error, None). The response may hold errors of its own."""
@@ -50,6 +51,7 @@ FOREVER_MS = 1 << 31
 NEWEST = 1 << 15
 """As an API version: whatever the newest is."""
 
+_PLACEMENT_STARTS = 1 << 30
 _WHY_NOT = {
     ErrorCode.INVALID_UPDATE_VERSION: "some voter cannot, or has not said yet that it can, which"
     " the voters of a new leader do within seconds",
@@ -60,6 +62,17 @@ _WHY_NOT = {
 
 TIMED = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
 """The requests whose `timeout_ms` Kafka's controllers heed."""
+
+
+def new_topic_ids() -> Iterator[Uuid]:
+    """Ids no topic has had, without end."""
+    while True:
+        yield Uuid.random()
+
+
+def placement_start() -> int:
+    """Where to begin placing replicas, so that not every topic begins at the same broker."""
+    return random.randrange(_PLACEMENT_STARTS)
 
 
 def client_timeout_ms(request: Message) -> int:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from fencepost.broker.loop.fault_handler import FaultHandler
-from fencepost.broker.net.registry import RequestContext, Route
+from fencepost.broker.net.registry import Route
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.log.errors import LogError
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum.inputs import DraftBounds, QuorumRecordsReceived

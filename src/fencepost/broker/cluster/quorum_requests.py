@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.broker.cluster.forwarding import Forwarder
-from fencepost.broker.net.registry import RequestContext
+from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import received
 from fencepost.machines.quorum.versions import fit

@@ -14,10 +14,11 @@ many clients want it. What the controller refuses is logged and told to nobody.
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
+from fencepost.broker.cluster.controller_channel import ControllerChannel
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.view import topic_entries
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.create_topics import (
@@ -29,11 +30,6 @@ from fencepost.wire.api.create_topics import (
     CreateTopicsResponse,
 )
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.types import Uuid
-
-if TYPE_CHECKING:
-    from fencepost.broker.cluster.controller_channel import ControllerChannel
-    from fencepost.broker.config.broker_config import BrokerConfig
 
 log = logging.getLogger(__name__)
 
@@ -42,20 +38,8 @@ LOGGED_EVERY_MS: Final = 10_000
 IN_FLIGHT_MAX: Final = 1_000
 """Topics that are being created at a time; what is asked for beyond them is to be asked for again.
 """
-_PLACEMENT_STARTS = 1 << 30
 WITHOUT_CONFIGS = 4
 """The last version of CreateTopics whose answer is without the configs in force."""
-
-
-def new_topic_ids() -> Iterator[Uuid]:
-    """Ids no topic has had, without end."""
-    while True:
-        yield Uuid.random()
-
-
-def placement_start() -> int:
-    """Where to begin placing replicas, so that not every topic begins at the same broker."""
-    return random.randrange(_PLACEMENT_STARTS)
 
 
 def topic_as_needed(config: BrokerConfig, name: str) -> CreatableTopic:

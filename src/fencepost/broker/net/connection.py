@@ -42,8 +42,10 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
 from fencepost.broker.net.piecework import TURN_S
-from fencepost.broker.net.registry import API_VERSIONS_KEY, Pieces, RequestContext
+from fencepost.broker.net.registry import API_VERSIONS_KEY, Pieces
 from fencepost.broker.net.remembered_headers import RememberedHeaders
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.unsupported_version import unsupported_version_response
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.message import Message
 
@@ -424,8 +426,6 @@ class Connection(asyncio.BufferedProtocol):
                 f"v{route.min_version} to v{route.max_version} are"
             )
             return
-        from fencepost.broker.apis.api_versions import unsupported_version_response
-
         context.api_version = 0
         self._waiting.append(context)
         self._waiting_bytes += context.frame_size_bytes

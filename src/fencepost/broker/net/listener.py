@@ -30,18 +30,15 @@ import logging
 import select
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
+from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.net.disconnect_log import Refusals
 from fencepost.broker.net.memory_budget import Held
 from fencepost.broker.net.piecework import Piecework
 from fencepost.broker.net.registry import ROUTES, Route
-from fencepost.broker.storage.file_limit import ConnectionCount
-
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +53,7 @@ class Listener:
 
     def __init__(
         self,
-        node: Node,
+        node: Any,
         loop: asyncio.AbstractEventLoop,
         limits: ConnectionLimits,
         routes: Mapping[int, Route] = ROUTES,

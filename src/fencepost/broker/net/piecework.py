@@ -32,7 +32,8 @@ from concurrent.futures import Future
 from time import perf_counter
 from typing import Any, Final
 
-from fencepost.broker.net.registry import Pieces, RequestContext
+from fencepost.broker.net.registry import Pieces
+from fencepost.broker.net.request_context import RequestContext
 
 log = logging.getLogger(__name__)
 

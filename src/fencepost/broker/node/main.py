@@ -21,15 +21,15 @@ from pathlib import Path
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import BindError
-from fencepost.broker.loop.event_loop import EventLoopError, loop_factory
-from fencepost.broker.node.node import Node, StartError
-from fencepost.broker.storage.file_limit import (
+from fencepost.broker.config.file_limit import (
     FileLimitError,
     FileShares,
     raise_file_limit,
     share_files,
     warn_of_few_files,
 )
+from fencepost.broker.loop.event_loop import EventLoopError, loop_factory
+from fencepost.broker.node.node import Node, StartError
 from fencepost.log.descriptors import is_shortage
 from fencepost.log.errors import LogError, describe, in_words, with_advice
 

@@ -32,6 +32,7 @@ from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.cluster.registration import Registration, RegistrationError
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import BindError, Endpoint
+from fencepost.broker.config.file_limit import FileShares, file_limit, share_files
 from fencepost.broker.config.settings import Settings
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.loop.ports import AsyncPorts
@@ -42,7 +43,6 @@ from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.housekeeping import Housekeeping
 from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.storage.decompression import Decompression
-from fencepost.broker.storage.file_limit import FileShares, file_limit, share_files
 from fencepost.broker.storage.storage import Storage, open_storage
 from fencepost.log.errors import with_advice
 from fencepost.machines.driver import Driver

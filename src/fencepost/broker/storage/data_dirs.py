@@ -18,7 +18,7 @@ import logging
 from dataclasses import dataclass, field
 
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.storage.file_limit import SEGMENT_FILES_MAX
+from fencepost.broker.config.file_limit import SEGMENT_FILES_MAX
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.disk import Disk
 from fencepost.log.errors import (

@@ -23,10 +23,10 @@ from typing import Final
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import Endpoint
+from fencepost.broker.config.file_limit import FileShares
 from fencepost.broker.config.metadata_settings import metadata_log_settings, quorum_config
 from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.storage.data_dirs import DataDir, DataDirs, open_data_dirs
-from fencepost.broker.storage.file_limit import FileShares
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import Descriptors, is_shortage

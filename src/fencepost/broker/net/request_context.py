@@ -1,0 +1,285 @@
+"""One request in flight: who sent it, and the place of its answer among the responses.
+
+See `registry` for the ways in which a handler answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from fencepost.broker.net.registry import Pieces, Route
+from fencepost.wire.errors import EncodeError, ErrorCode
+from fencepost.wire.frame import encode_response_parts
+from fencepost.wire.message import Message, Struct
+
+log = logging.getLogger(__name__)
+
+Buffer = bytes | bytearray | memoryview
+
+MESSAGE_LETTERS_MAX: Final = 1_000
+"""What is left of an error message that is too long to be sent."""
+CUT: Final = "..."
+
+
+class Replier(Protocol):
+    """What a context needs of its connection."""
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address, without port."""
+        ...
+
+    @property
+    def listener_name(self) -> str:
+        """The listener the client came in by."""
+        ...
+
+    @property
+    def routes(self) -> Mapping[int, Route]:
+        """What the listener serves, by API key."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        ...
+
+    @property
+    def room_bytes(self) -> int:
+        """How large an answer should be at most, if that can be chosen."""
+        ...
+
+    def settled(self, context: RequestContext) -> None:
+        """The context's answer is known."""
+        ...
+
+    def hold(self, size_bytes: int) -> None:
+        """A request takes so much more (or less) memory until it is answered."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Hang up, with one log line."""
+        ...
+
+
+class RequestContext:
+    """One request in flight: who sent it, and the place of its answer among the responses."""
+
+    __slots__ = (
+        "_gone",
+        "_held_bytes",
+        "_make",
+        "_on_disconnect",
+        "_parts",
+        "_pieces",
+        "answered",
+        "api_version",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "frame_size_bytes",
+        "node",
+        "route",
+    )
+
+    def __init__(
+        self,
+        node: Any,
+        connection: Replier,
+        route: Route,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None = None,
+        frame_size_bytes: int = 0,
+    ) -> None:
+        self.node = node
+        self.connection = connection
+        self.route = route
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.frame_size_bytes = frame_size_bytes
+        self.answered = False
+        self._gone = False
+        self._held_bytes = 0
+        self._parts: list[Buffer] | None = None
+        self._make: Callable[[], Message] | None = None
+        self._pieces: Pieces | None = None
+        self._on_disconnect: Callable[[], None] | None = None
+
+    @property
+    def client_host(self) -> str:
+        """The client's address, without port."""
+        return self.connection.client_host
+
+    @property
+    def listener_name(self) -> str:
+        """The listener the client came in by: its endpoints are the ones to tell it."""
+        return self.connection.listener_name
+
+    @property
+    def routes(self) -> Mapping[int, Route]:
+        """What is served where the request came in, by API key."""
+        return self.connection.routes
+
+    @property
+    def disconnected(self) -> bool:
+        """Whether the client is gone; answering is then allowed and in vain."""
+        return self.connection.closed
+
+    @property
+    def room_bytes(self) -> int:
+        """How large an answer should be at most, if that can be chosen: memory may be short."""
+        return self.connection.room_bytes
+
+    @property
+    def answer_bytes(self) -> int:
+        """What the encoded answer takes; 0 as long as there is none."""
+        return 0 if self._parts is None else sum(map(len, self._parts))
+
+    def hold(self, size_bytes: int) -> None:
+        """The request takes so much memory until its answer leaves, besides its frame.
+
+        Clients whose requests take the most are hung up on when all of them take too much
+        (`broker.held`), so it may be this one.
+        """
+        if size_bytes and not self._gone:
+            self._held_bytes += size_bytes
+            self.connection.hold(size_bytes)
+
+    def release(self) -> None:
+        """For the connection: the answer leaves."""
+        held_bytes, self._held_bytes = self._held_bytes, 0
+        if held_bytes:
+            self.connection.hold(-held_bytes)
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Call `callback` if the client leaves before the answer: stop waiting on its behalf."""
+        self._on_disconnect = callback
+
+    def reply(self, message: Message) -> None:
+        """The answer. A second one is a mistake and is refused by an assertion."""
+        if self._may_answer():
+            self._parts = self._encode(message)
+            self._settle()
+
+    def reply_lazily(self, make: Callable[[], Message]) -> None:
+        """The answer can be had from `make`, once, when the connection is ready to send it."""
+        if self._may_answer():
+            self._make = make
+            self._settle()
+
+    def reply_in_pieces(self, pieces: Pieces) -> None:
+        """`pieces` makes the answer, once, when the connection is ready to send it."""
+        if self._may_answer():
+            self._pieces = pieces
+            self._settle()
+
+    def no_reply(self) -> None:
+        """The protocol has no response for this request."""
+        if self._may_answer():
+            self._parts = []
+            self._settle()
+
+    def close(self, reason: str) -> None:
+        """Hang up on the client: answers before this one are lost or sent, this one is not."""
+        self.answered = self._gone = True
+        self.connection.close(reason)
+
+    def fail(self, error: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
+        """We cannot serve this: say so where the API has an error field, hang up where not."""
+        if self.answered:
+            return
+        message = error_response(self.route, self.api_version, error)
+        if message is None:
+            self.close(f"{self.route.name} v{self.api_version} failed: {error.name}")
+        else:
+            self.reply(message)
+
+    def abandoned(self) -> None:
+        """The connection is gone: tell whoever asked to know."""
+        self.answered = self._gone = True
+        self._parts = self._make = self._pieces = None  # they may refer back to this context
+        callback, self._on_disconnect = self._on_disconnect, None
+        if callback is not None:
+            callback()
+
+    def take_pieces(self) -> Pieces | None:
+        """What has to be worked on before `take_parts`, given once; None if there is no such."""
+        pieces, self._pieces = self._pieces, None
+        return None if pieces is None else self._made(pieces)
+
+    def _made(self, pieces: Pieces) -> Pieces:
+        message = yield from pieces
+        assert message is not None, "it has an answer"
+        self._parts = self._encode(message)
+        return None
+
+    def take_parts(self) -> list[Buffer]:
+        """The encoded response; for the connection, when it is its turn."""
+        make, self._make = self._make, None
+        if make is not None:
+            self._parts = self._encode(make())
+        parts, self._parts = self._parts, None
+        assert parts is not None
+        return parts
+
+    def _encode(self, message: Message) -> list[Buffer]:
+        try:
+            return encode_response_parts(message, self.api_version, self.correlation_id)
+        except EncodeError:
+            if shorten_error_messages(message):
+                return self._encode(message)
+            log.exception("cannot encode the %s v%d response", self.route.name, self.api_version)
+            substitute = error_response(
+                self.route, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR
+            )
+            if substitute is None:
+                raise
+            return encode_response_parts(substitute, self.api_version, self.correlation_id)
+
+    def _may_answer(self) -> bool:
+        """Whether anybody is there to be answered."""
+        assert self._gone or not self.answered, f"{self.route.name} is answered twice"
+        return not self._gone
+
+    def _settle(self) -> None:
+        self.answered = True
+        self._on_disconnect = None
+        self.connection.settled(self)
+
+
+def shorten_error_messages(struct: Struct) -> bool:
+    """Cut long error messages anywhere in the struct; whether there were any.
+
+    They quote what the client has sent. A name may have 32,767 bytes, as may the message that says
+    what is wrong with it, so together they are too many. The end stays, too: it gives the reason.
+    """
+    found = False
+    for descriptor in type(struct).fields:
+        value = getattr(struct, descriptor.name)
+        if isinstance(value, str):
+            if descriptor.name.endswith("error_message") and len(value) > MESSAGE_LETTERS_MAX:
+                half = MESSAGE_LETTERS_MAX // 2 - len(CUT)
+                setattr(struct, descriptor.name, f"{value[:half]}{CUT}{value[-half:]}")
+                found = True
+        else:
+            for one in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(one, Struct):
+                    found |= shorten_error_messages(one)
+    return found
+
+
+def error_response(route: Route, version: int, error: ErrorCode) -> Message | None:
+    """A response that carries only `error` at the top, or None where the API has no such field."""
+    from fencepost.wire.api import response_class
+
+    response = response_class(route.api_key)
+    for descriptor in response.fields:
+        if descriptor.name == "error_code" and descriptor.versions.holds(version):
+            message = response()
+            setattr(message, descriptor.name, int(error))
+            return message
+    return None
