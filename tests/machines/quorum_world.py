@@ -47,6 +47,7 @@ from fencepost.machines.quorum import (
     received,
     unreadable,
 )
+from fencepost.machines.quorum.rules import RULES, QuorumRules
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.wire.api.vote import VoteResponse
 from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
@@ -142,6 +143,7 @@ class World(Checks):
         voters: int,
         observers: int = 0,
         machine_class: type[QuorumMachine] = QuorumMachine,
+        rules: QuorumRules = RULES,
         jitter: Callable[[int], list[int]] = lambda node_id: [node_id * 100],
         encoded: bool = True,
         fetch_max_bytes: int = 1 << 20,
@@ -157,6 +159,7 @@ class World(Checks):
         self.nodes = {id_: Node(id_) for id_ in range(1, voters + observers + 1)}
         self.blocked: set[tuple[int, int]] = set()
         self._machine_class = machine_class
+        self._rules = rules
         self._jitter = jitter
         self._encoded = encoded
         self._config = QuorumConfig(
@@ -190,7 +193,7 @@ class World(Checks):
     def make_machine(self, node: Node) -> QuorumMachine:
         """The machine of a node that boots; it is not started yet."""
         config = replace(self._config, draft_version=self._drafts.get(node.id, -1))
-        return self._machine_class(node.id, self.voters, node.log, node.state, config)
+        return self._machine_class(node.id, self.voters, node.log, node.state, config, self._rules)
 
     def crash(self, node_id: int, keep: int = 0) -> None:
         """Stop a node at once; of what it had not flushed, `keep` batches reached the disk."""

@@ -20,7 +20,7 @@ from fencepost.machines.quorum import (
     received,
 )
 from fencepost.machines.quorum.endpoints import leader_in
-from fencepost.machines.quorum.roles import Follower
+from fencepost.machines.quorum.rules import RULES, QuorumRules
 from fencepost.machines.quorum.versions import fit
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import Endpoint, VoterSet
@@ -236,20 +236,18 @@ def test_a_bootstrap_server_says_who_leads_and_where() -> None:
     assert machine.address_of(4) == ELSEWHERE
 
 
-class KeepsAskingItsLeader(QuorumMachine):
+class KeepsAskingItsLeader(QuorumRules):
     """An observer that waits for its fetch timeout."""
 
-    def _asks_around(self, follower: Follower) -> bool:
+    def asks_around(self, misses: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
-    ("machine_class", "leader_id"), [(QuorumMachine, 2), (KeepsAskingItsLeader, 1)]
-)
+@pytest.mark.parametrize(("rules", "leader_id"), [(RULES, 2), (KeepsAskingItsLeader(), 1)])
 def test_an_observer_whose_leader_does_not_answer_asks_others_in_between(
-    machine_class: type[QuorumMachine], leader_id: int
+    rules: QuorumRules, leader_id: int
 ) -> None:
-    world = led(machine_class=machine_class)
+    world = led(rules=rules)
     world.driver(1).feed(KEY, inputs.Resign())
     world.settle()
     assert world.machine(2).role is Role.LEADER

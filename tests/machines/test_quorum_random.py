@@ -8,12 +8,11 @@ quorum must elect a leader, commit, and agree. `World` checks after every step.
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
-from fencepost.machines.quorum import QuorumMachine, Role
-from fencepost.machines.quorum.roles import Leader
+from fencepost.machines.quorum import Role
+from fencepost.machines.quorum.rules import RULES, QuorumRules, VoteFacts
 
 from .quorum_trouble import Trouble, machines, make_peace, over_seeds, start_all
 from .quorum_world import World
@@ -22,7 +21,7 @@ SEEDS_PER_SIZE = 100
 EVENTS = 600
 
 
-def world_of(rng: random.Random, voters: int, machine_class: type[QuorumMachine]) -> World:
+def world_of(rng: random.Random, voters: int, rules: QuorumRules) -> World:
     jitters = {id_: [rng.getrandbits(20) for _ in range(16)] for id_ in range(1, 12)}
     observers = rng.randrange(2)
     drafts: dict[int, int] = {}
@@ -32,7 +31,7 @@ def world_of(rng: random.Random, voters: int, machine_class: type[QuorumMachine]
     return World(
         voters,
         observers=observers,
-        machine_class=machine_class,
+        rules=rules,
         jitter=lambda node_id: jitters[node_id],
         encoded=rng.random() < 0.1,
         snapshot_max_bytes=rng.choice([64, 500, 1 << 20]),
@@ -42,10 +41,10 @@ def world_of(rng: random.Random, voters: int, machine_class: type[QuorumMachine]
     )
 
 
-def run(seed: int, voters: int, machine_class: type[QuorumMachine] = QuorumMachine) -> World:
+def run(seed: int, voters: int, rules: QuorumRules = RULES) -> World:
     """One run: trouble, then peace. Raises Violation."""
     rng = random.Random(seed * 10 + voters)
-    world = world_of(rng, voters, machine_class)
+    world = world_of(rng, voters, rules)
     start_all(world)
     trouble = Trouble(rng, world)
     for _ in range(EVENTS):
@@ -86,35 +85,37 @@ def test_one_seed_is_one_world() -> None:
     assert first.now_ms == second.now_ms
 
 
-class CommitsWithoutDisk(QuorumMachine):
+class CommitsWithoutDisk(QuorumRules):
     """A leader that counts its own log before it is flushed."""
 
-    def _maybe_commit(self, leader: Leader) -> None:
-        self._durable_end_offset = self._end_offset
-        super()._maybe_commit(leader)
+    def counts_as_durable(self, durable_end_offset: int, end_offset: int) -> int:
+        return end_offset
 
 
-class VotesTwice(QuorumMachine):
+class VotesTwice(QuorumRules):
     """A voter that forgets whom it has voted for."""
 
-    def _may_vote_for(self, candidate_id: int, directory_id: Any, log_is_enough: bool) -> bool:
-        return self._state.leader_id < 0 and self.role is not Role.LEADER and log_is_enough
+    def may_grant_vote(self, facts: VoteFacts) -> bool:
+        leads = facts.state.leader_id >= 0 or facts.role is Role.LEADER
+        return not leads and facts.log_is_long_enough
 
 
-class IgnoresLogs(QuorumMachine):
+class IgnoresLogs(QuorumRules):
     """A voter that votes for candidates whose logs are behind its own."""
 
-    @property
-    def _vote_floor(self) -> tuple[int, int]:
-        return (0, 0)
+    def may_grant_vote(self, facts: VoteFacts) -> bool:
+        return super().may_grant_vote(facts._replace(log_is_long_enough=True))
+
+    def may_grant_pre_vote(self, facts: VoteFacts) -> bool:
+        return super().may_grant_pre_vote(facts._replace(log_is_long_enough=True))
 
 
 @pytest.mark.parametrize("broken", [CommitsWithoutDisk, VotesTwice, IgnoresLogs])
-def test_the_tester_notices_a_broken_quorum(broken: type[QuorumMachine]) -> None:
+def test_the_tester_notices_a_broken_quorum(broken: type[QuorumRules]) -> None:
     """Canaries: the net is fine enough to catch these within two hundred seeds."""
     for seed in range(200):
         try:
-            run(seed, 3, broken)
+            run(seed, 3, broken())
         except AssertionError:
             return
     pytest.fail(f"{broken.__name__} went unnoticed")

@@ -11,7 +11,8 @@ import random
 
 import pytest
 
-from fencepost.machines.quorum import QuorumMachine, Role
+from fencepost.machines.quorum import Role
+from fencepost.machines.quorum.rules import RULES, QuorumRules
 
 from .quorum_trouble import Trouble, make_peace, over_seeds, start_all
 from .voters_world import VotersWorld
@@ -21,13 +22,13 @@ EVENTS = 700
 EVENTS_OF_PEACE = 20_000
 
 
-def world_of(rng: random.Random, machine_class: type[QuorumMachine]) -> VotersWorld:
+def world_of(rng: random.Random, rules: QuorumRules) -> VotersWorld:
     jitters = {id_: [rng.getrandbits(20) for _ in range(16)] for id_ in range(1, 12)}
     return VotersWorld(
         rng.choice([1, 2, 3, 3, 4]),
         others=rng.choice([1, 2]),
         joins=rng.random() < 0.3,
-        machine_class=machine_class,
+        rules=rules,
         jitter=lambda node_id: jitters[node_id],
         encoded=rng.random() < 0.1,
         refuses=rng.random() < 0.5,
@@ -83,10 +84,10 @@ class VotersTrouble(Trouble):
         world.wipe(victim)
 
 
-def run(seed: int, machine_class: type[QuorumMachine] = QuorumMachine) -> VotersWorld:
+def run(seed: int, rules: QuorumRules = RULES) -> VotersWorld:
     """One run: trouble, then peace. Raises Violation."""
     rng = random.Random(seed)
-    world = world_of(rng, machine_class)
+    world = world_of(rng, rules)
     start_all(world)
     trouble = VotersTrouble(rng, world)
     for _ in range(EVENTS):

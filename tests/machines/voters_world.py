@@ -98,7 +98,9 @@ class VotersWorld(World):
             bootstrap_servers=len(self.nodes),
             auto_join=self._joins,
         )
-        return self._machine_class(node.id, self.history(node), node.log, node.state, config)
+        return self._machine_class(
+            node.id, self.history(node), node.log, node.state, config, self._rules
+        )
 
     def wipe(self, node_id: int) -> None:
         """A node that is down gets another disk, an empty one."""

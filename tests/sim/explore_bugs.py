@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from fencepost.machines.quorum import QuorumMachine, RequestFailed
-from fencepost.machines.quorum.roles import Nominee
+from fencepost.machines.effects import Effect
+from fencepost.machines.quorum import MachineMaker, QuorumMachine, RequestFailed, answered
+from fencepost.machines.quorum.messages import vote_response
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.machines.quorum.state import QuorumState
 from fencepost.machines.quorum.voters import VoterSet
 from fencepost.sim.ablations import load_ablation
 from fencepost.sim.explore import Bounds
+from fencepost.wire.api.vote import VoteRequest
+from fencepost.wire.errors import ErrorCode
 
 
-class ForgetsVotes(QuorumMachine):
+class ForgetsVotes(QuorumRules):
     """Gives its vote without writing it down."""
 
-    def _give_vote(self, candidate_id: int, directory_id: Any) -> None:
-        unwritten = self._state_unwritten
-        super()._give_vote(candidate_id, directory_id)
-        self._state_unwritten = unwritten
+    def must_write_state(self, old: QuorumState, new: QuorumState) -> bool:
+        gives_vote = new.epoch == old.epoch and new.voted_id >= 0 > old.voted_id
+        return not gives_vote and super().must_write_state(old, new)
 
 
 class CountsFromCommitment(QuorumMachine):
@@ -30,51 +34,53 @@ class CountsFromCommitment(QuorumMachine):
         return self._history.at(self._high_watermark - 1)
 
 
-class ChangesAndChanges(QuorumMachine):
+class ChangesAndChanges(QuorumRules):
     """Changes the voters whenever it is asked, whatever has become of the change before."""
 
-    def _another_change_waits(self) -> bool:
+    def another_change_waits(self, is_pending: bool) -> bool:
         return False
 
-    def _has_committed_in_epoch(self) -> bool:
+    def has_committed_in_epoch(self, is_active: bool) -> bool:
         return True
 
-    def _voters_are_committed(self) -> bool:
+    def voters_are_committed(self, voters_offset: int | None, high_watermark: int) -> bool:
         return True
 
 
-class ForgetsAtStart(QuorumMachine):
+class ForgetsAtStart(QuorumRules):
     """Forgets its vote and its leader when it starts, and keeps the epoch."""
 
-    def _take_up_role(self) -> None:
-        self._remember(QuorumState(self._state.epoch))
-        super()._take_up_role()
-
-    def _remember(self, state: QuorumState) -> None:
-        if state != self._state:
-            self._state, self._state_unwritten = state, True
+    def state_at_start(self, stored: QuorumState, last_epoch: int) -> QuorumState:
+        return QuorumState(stored.epoch)
 
 
 class TakesRefusalForConsent(QuorumMachine):
     """Counts the vote of a voter that refuses the connection."""
 
-    def _step_request_failed(self, input_: RequestFailed) -> None:
-        nominee = self._body
-        if input_.is_refused and isinstance(nominee, Nominee):
-            self._count_vote(nominee, input_.source, granted=True)
-        else:
-            super()._step_request_failed(input_)
+    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+        if isinstance(input_, RequestFailed) and isinstance(input_.request, VoteRequest):
+            yes = vote_response(ErrorCode.NONE, -1, self.epoch, granted=True)
+            input_ = answered(input_.source, input_.request, yes)
+        return super().step(input_, now_ms)
 
 
-def _ablated(name: str) -> type[QuorumMachine]:
-    return load_ablation(name).rules.machine
+RULES_WITH_BUGS = (ForgetsVotes(), ChangesAndChanges(), ForgetsAtStart())
+"""The rules that bugs here take away by name, as ablations do."""
+
+
+def _by(rules: QuorumRules) -> MachineMaker:
+    return partial(QuorumMachine, rules=rules)
+
+
+def _ablated(name: str) -> MachineMaker:
+    return load_ablation(name).rules.make_machine
 
 
 @dataclass(frozen=True)
 class Bug:
     """A machine with a bug, where to look for it, and which laws may be what it breaks."""
 
-    machine: type[QuorumMachine]
+    machine: MachineMaker
     bounds: Bounds
     breaks: tuple[str, ...]
     unwatched: frozenset[str] = frozenset()
@@ -82,9 +88,9 @@ class Bug:
 
 BUGS = {
     # That memory is not what is on disk is seen at once; two votes are what comes of it.
-    "votes are not on disk": Bug(ForgetsVotes, Bounds(epochs=1, timeouts=2), ("I23",)),
+    "votes are not on disk": Bug(_by(ForgetsVotes()), Bounds(epochs=1, timeouts=2), ("I23",)),
     "votes are not on disk, and nobody looks": Bug(
-        ForgetsVotes,
+        _by(ForgetsVotes()),
         Bounds(epochs=1, timeouts=3, crashes=1),
         ("I22", "I21"),
         frozenset(("I23",)),
@@ -96,7 +102,7 @@ BUGS = {
         _ablated("grants-two-votes"), Bounds(epochs=1, timeouts=3), ("I22", "I21", "machine")
     ),
     "the vote is forgotten at a restart": Bug(
-        ForgetsAtStart, Bounds(epochs=1, timeouts=3, crashes=1), ("I22", "I21")
+        _by(ForgetsAtStart()), Bounds(epochs=1, timeouts=3, crashes=1), ("I22", "I21")
     ),
     "a leader leads again after a restart": Bug(
         _ablated("leads-again-after-restart"),
@@ -121,7 +127,7 @@ BUGS = {
         _ablated("commits-without-disk"), Bounds(epochs=1, timeouts=1), ("I26",)
     ),
     "changes of voters overlap": Bug(
-        ChangesAndChanges,
+        _by(ChangesAndChanges()),
         Bounds(epochs=2, timeouts=2, changes=2, first=1),
         ("I25", "I24", "I21"),
         frozenset(("I29",)),

@@ -19,9 +19,11 @@ import fencepost
 from fencepost.log import quorum_state
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller
+from fencepost.machines.effects import Effect, TimerFired
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.persistent import PersistentMap
-from fencepost.machines.quorum import QuorumMachine, QuorumState
+from fencepost.machines.quorum import QuorumMachine, QuorumState, inputs
+from fencepost.machines.quorum.rules import QuorumRules, VoteFacts
 from fencepost.runtime.controller_host import ControllerHost
 from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.sim import observer as watch
@@ -114,32 +116,37 @@ def test_an_invariant_turns_red(check: Check) -> None:
     assert caught.value.kind == check.kind
 
 
-class Breathless(QuorumMachine):
+class Breathless(QuorumRules):
     """Never votes in a second epoch."""
 
-    def _may_vote_for(self, *asked: Any) -> bool:
-        return self.epoch < 2 and super()._may_vote_for(*asked)
+    def may_grant_vote(self, facts: VoteFacts) -> bool:
+        return facts.state.epoch < 2 and super().may_grant_vote(facts)
 
 
 class Asserts(QuorumMachine):
     """Finds itself to be wrong."""
 
-    def _step_election_timeout(self) -> None:
-        raise AssertionError("this cannot be")
+    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+        assert input_ != TimerFired(inputs.ELECTION), "this cannot be"
+        return super().step(input_, now_ms)
 
 
 class Stumbles(QuorumMachine):
     """Meets what nobody has foreseen."""
 
-    def _step_election_timeout(self) -> None:
-        raise KeyError("this neither")
+    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+        if input_ == TimerFired(inputs.ELECTION):
+            raise KeyError("this neither")
+        return super().step(input_, now_ms)
 
 
 class GivesUp(QuorumMachine):
     """Takes its disk for failed."""
 
-    def _step_election_timeout(self) -> None:
-        self.become_failed("the disk looks strange")
+    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+        if input_ == TimerFired(inputs.ELECTION):
+            input_ = inputs.ImageFailed("the disk looks strange")
+        return super().step(input_, now_ms)
 
 
 def _twice(submit: Any) -> Any:
@@ -179,7 +186,7 @@ def _rules(target: Any, name: str, replacement: Any) -> Rules:
 
 BROKEN: dict[str, tuple[Rules, Options]] = {
     "liveness-start": (Rules(), Options(faults=(), warm_up_ms=500)),
-    "liveness-leader": (Rules(machine=Breathless), Options(faults=("kill",))),
+    "liveness-leader": (Rules(quorum=Breathless()), Options(faults=("kill",))),
     "liveness-logs": (
         _rules(MetadataHost, "catch_up", lambda self: None),
         Options(faults=(), write_every_ms=0, has_controller=False),

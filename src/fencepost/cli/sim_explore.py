@@ -103,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"fencepost sim: {error}", file=sys.stderr)
         return 2
-    space = Space(bounds, rules.machine, doubts=arguments.doubts)
+    space = Space(bounds, rules.make_machine, doubts=arguments.doubts)
     seconds = arguments.minutes * 60 if arguments.minutes else None
     with rules.in_force():
         report = Search(space).run(arguments.states, seconds, _progress)

@@ -113,7 +113,7 @@ def open_node(node: SimNode) -> MetadataHost:
         ),
         now_ms=node.now_ms(),
         draw=node.draw,
-        machine_class=world.rules.machine,
+        make_machine=world.rules.make_machine,
     )
     _watch_replacing(node, host)
     world.watch.recovered(node.id, _found_by(node, host), host.log.start_offset)

@@ -1,14 +1,20 @@
-"""The rules a world is played by: the product's own classes, unless an ablation replaces one."""
+"""The rules a world is played by: the product's own, unless an ablation replaces one.
+
+Of the quorum every rule has a name (`fencepost.machines.quorum.rules`), and an ablation is another
+set of the same names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fencepost.machines.controller import Controller
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum import MachineMaker, QuorumMachine
+from fencepost.machines.quorum.rules import RULES, QuorumRules
 from fencepost.runtime.controller_host import ControllerHost
 
 
@@ -20,10 +26,16 @@ class Rules:
     synced and renamed.
     """
 
+    quorum: QuorumRules = RULES
     machine: type[QuorumMachine] = QuorumMachine
     controller_host: type[ControllerHost] = ControllerHost
     controller: type[Controller] = Controller
     patches: tuple[tuple[Any, str, Any], ...] = ()
+
+    @property
+    def make_machine(self) -> MachineMaker:
+        """Makes quorum machines that go by these rules."""
+        return partial(self.machine, rules=self.quorum)
 
     @contextmanager
     def in_force(self) -> Iterator[None]:

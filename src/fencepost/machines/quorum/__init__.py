@@ -39,7 +39,7 @@ from fencepost.machines.quorum.inputs import (
     answered,
     received,
 )
-from fencepost.machines.quorum.machine import QuorumMachine
+from fencepost.machines.quorum.machine import MachineMaker, QuorumMachine
 from fencepost.machines.quorum.messages import (
     fetch_response,
     fetch_snapshot_response,
@@ -72,6 +72,7 @@ __all__ = [
     "Input",
     "LogDamaged",
     "LogView",
+    "MachineMaker",
     "QuorumConfig",
     "QuorumMachine",
     "QuorumRecordsAnswered",

@@ -40,13 +40,13 @@ from fencepost.machines.effects import (
 from fencepost.machines.quorum import inputs
 from fencepost.machines.quorum.config import QuorumConfig
 from fencepost.machines.quorum.roles import Body, Leader, Role, Unattached
+from fencepost.machines.quorum.rules import RULES, QuorumRules
 from fencepost.machines.quorum.state import NOBODY, QuorumState
 from fencepost.machines.quorum.view import LogView
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import (
     Endpoint,
     ReplicaKey,
-    Voter,
     VoterSet,
     on_listener,
 )
@@ -66,6 +66,7 @@ class QuorumCore(ABC):
         log_view: LogView,
         state: QuorumState,
         config: QuorumConfig,
+        rules: QuorumRules = RULES,
     ) -> None:
         if not isinstance(history, VoterHistory):
             history = VoterHistory(VoterSet.of_ids(history))
@@ -76,6 +77,7 @@ class QuorumCore(ABC):
         self._log = log_view
         self._state = state
         self._config = config
+        self._rules = rules
         self._body: Body = Unattached()
         self._high_watermark = 0
         self._end_offset = 0
@@ -149,11 +151,7 @@ class QuorumCore(ABC):
 
     def _is_in(self, voters: VoterSet) -> bool:
         voter = voters.get(self._node_id)
-        return voter is not None and self._is_replica(voter, self.key)
-
-    def _is_replica(self, voter: Voter, key: ReplicaKey) -> bool:
-        """Whether `key` counts as this voter: not with another disk (KAFKA-12181, KIP-853)."""
-        return voter.is_replica(key)
+        return voter is not None and self._rules.is_replica(voter, self.key)
 
     @property
     def role(self) -> Role:
@@ -237,23 +235,30 @@ class QuorumCore(ABC):
         Only then does the committed log hold everything that earlier leaders committed, so only
         then may a controller built from it decide anything.
         """
-        return (
-            isinstance(self._body, Leader) and self._high_watermark > self._body.epoch_start_offset
+        leader = self._body
+        return isinstance(leader, Leader) and self._rules.is_active(
+            self._high_watermark, leader.epoch_start_offset
         )
 
     # -- effects -------------------------------------------------------------------------------
 
     def _emit(self, effect: Effect) -> None:
         """Add an effect, behind the durable state if that has changed."""
-        if self._state_unwritten and not isinstance(effect, SetTimer):
-            self._state_unwritten = False
-            self._effects.append(Persist(WriteState(self._state)))
+        if (
+            self._state_unwritten
+            and not isinstance(effect, SetTimer)
+            and self._rules.writes_state_before_telling()
+        ):
+            self._write_state()
         self._effects.append(effect)
+
+    def _write_state(self) -> None:
+        self._state_unwritten = False
+        self._effects.append(Persist(WriteState(self._state)))
 
     def _take_effects(self) -> list[Effect]:
         if self._state_unwritten:
-            self._state_unwritten = False
-            self._effects.append(Persist(WriteState(self._state)))
+            self._write_state()
         effects, self._effects = self._effects, []
         return effects
 
@@ -283,15 +288,15 @@ class QuorumCore(ABC):
                 if header.is_control:
                     changed = self._history.take_batch(offset, batch.data) or changed
                 offset += header.last_offset_delta + 1
-            flaw = self._flaw_of_level()
-            if flaw is not None:
-                raise ValueError(flaw)
+            reason = self._reason_of_level()
+            if reason is not None:
+                raise ValueError(reason)
         except (ValueError, BatchError):
             self._history.truncate_to(self._end_offset)
             raise
         return changed
 
-    def _flaw_of_level(self) -> str | None:
+    def _reason_of_level(self) -> str | None:
         """What is wrong with the level of kraft.version in the log, for this node."""
         level, most = self.kraft_version, self._config.max_kraft_version
         if level <= most:
@@ -337,19 +342,27 @@ class QuorumCore(ABC):
         if state.epoch == old.epoch:
             assert old.leader_id in (NOBODY, state.leader_id), "an epoch has one leader"
             assert old.voted_id in (NOBODY, state.voted_id), "a voter votes once per epoch"
+        self._change_state(state)
+
+    def _begin_with(self, state: QuorumState) -> None:
+        """Go by this state from the start on."""
+        state = replace(state, promised=self._state.promised)
+        if state != self._state:
+            self._change_state(state)
+
+    def _change_state(self, state: QuorumState) -> None:
+        if self._rules.must_write_state(self._state, state):
+            self._state_unwritten = True
         self._state = state
-        self._state_unwritten = True
 
     def _forget_leader(self) -> None:
         """The leader on record is not believed any more; the vote of the epoch stays given."""
-        self._state = replace(self._state, leader_id=NOBODY)
-        self._state_unwritten = True
+        self._change_state(replace(self._state, leader_id=NOBODY))
 
     def _promise_log_end(self, log_end: tuple[int, int]) -> None:
         """Have the durable state say what others may count on; (0, 0): the log has all of it."""
         if log_end != self._state.promised:
-            self._state = replace(self._state, promised=log_end)
-            self._state_unwritten = True
+            self._change_state(replace(self._state, promised=log_end))
 
     def _advance_high_watermark(self, offset: int) -> None:
         """The high watermark never falls, whatever an old or late answer says."""
@@ -430,16 +443,9 @@ class QuorumCore(ABC):
 
     def _waits_for_flush(self, message: Message) -> bool:
         if isinstance(message, FetchRequest | FetchQuorumRecordsRequest):
-            return self._flushes_before_fetch()
+            may_vote = self._config.can_become_voter
+            return self._rules.flushes_before_fetch(self.is_voter, may_vote)
         return isinstance(message, VoteRequest)
-
-    def _flushes_before_fetch(self) -> bool:
-        """Whether a fetch is our word that what lies below it is on disk.
-
-        Not only voters must keep it: a leader that makes an observer a voter counts the fetches it
-        has seen of it (KAFKA-17332). Brokers never become voters.
-        """
-        return self.is_voter or self._config.can_become_voter
 
     def _pump(self) -> None:
         """Send to every wanted peer that is neither busy nor to be left in peace; arm the retry."""
@@ -484,7 +490,7 @@ class QuorumCore(ABC):
         return self._last_epoch, self._end_offset
 
     @property
-    def _vote_floor(self) -> tuple[int, int]:
+    def _acknowledged_log_end(self) -> tuple[int, int]:
         """What the log of a candidate must not be behind: ours, as we have told of it.
 
         A damaged end that was cut off counts until it is there again: a leader may have committed

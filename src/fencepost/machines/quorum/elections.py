@@ -26,8 +26,10 @@ from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
 from fencepost.machines.quorum.endpoints import add_leader, leader_in
 from fencepost.machines.quorum.roles import Follower, Nominee, Role
+from fencepost.machines.quorum.rules import VoteFacts
 from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY, QuorumState
 from fencepost.machines.quorum.transitions import Transitions
+from fencepost.machines.quorum.voters import ReplicaKey
 from fencepost.wire.api import vote
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -61,7 +63,7 @@ class Elections(Transitions):
         too_new = asked.last_offset_epoch - (1 if asked.pre_vote else 0)
         if min(candidate_log) < 0 or too_new >= asked.replica_epoch:
             return ErrorCode.INVALID_REQUEST, False
-        if self._is_absurd(asked.replica_epoch):
+        if self._epoch_out_of_range(asked.replica_epoch):
             probe("quorum.vote.refused.epoch")
             return ErrorCode.INVALID_REQUEST, False
         if self.role is Role.FAILED:
@@ -75,31 +77,28 @@ class Elections(Transitions):
         if not self._is_me(voter_id, asked.voter_directory_id):
             probe("quorum.vote.refused.key")
             return ErrorCode.INVALID_VOTER_KEY, False
-        log_is_enough = candidate_log >= self._vote_floor
+        facts = self._vote_facts(
+            ReplicaKey(asked.replica_id, asked.replica_directory_id),
+            log_is_long_enough=candidate_log >= self._acknowledged_log_end,
+        )
         if asked.pre_vote:
-            return ErrorCode.NONE, log_is_enough and self._may_hope()
-        granted = self._may_vote_for(asked.replica_id, asked.replica_directory_id, log_is_enough)
+            return ErrorCode.NONE, self._rules.may_grant_pre_vote(facts)
+        granted = self._rules.may_grant_vote(facts)
         if granted and self._state.voted_id == NOBODY:
             self._give_vote(asked.replica_id, asked.replica_directory_id)
         return ErrorCode.NONE, granted
 
-    def _may_hope(self) -> bool:
-        """Whether a pre-vote may be given as far as my role goes; see the table."""
-        body = self._body
-        if isinstance(body, Follower):
-            return not body.has_fetched
-        return body.role is not Role.LEADER
-
-    def _may_vote_for(self, candidate_id: int, directory_id: Uuid, log_is_enough: bool) -> bool:
-        """Whether a vote may be given in the epoch that we are in; see the table."""
-        if self.role not in (Role.UNATTACHED, Role.PROSPECTIVE):
-            return False
-        given = self._state
-        if given.voted_id != NOBODY:
-            # Whoever asks again gets the same answer, whatever the logs say by now.
-            same_directory = given.voted_directory_id in (Uuid.ZERO, directory_id)
-            return given.voted_id == candidate_id and same_directory
-        return given.leader_id == NOBODY and log_is_enough
+    def _vote_facts(self, candidate: ReplicaKey, log_is_long_enough: bool) -> VoteFacts:
+        follower = self._body
+        return VoteFacts(
+            self.role,
+            self._state,
+            candidate,
+            log_is_long_enough,
+            isinstance(follower, Follower) and follower.has_fetched,
+            self.is_voter,
+            self.voter_set.contains(candidate),
+        )
 
     def _give_vote(self, candidate_id: int, directory_id: Uuid) -> None:
         """Give the vote of this epoch, and the candidate an election timeout to win with it."""
@@ -114,7 +113,7 @@ class Elections(Transitions):
         flawed = (
             said is None
             or said.error_code != ErrorCode.NONE
-            or self._is_unbelievable(said.leader_epoch, said.leader_id)
+            or self._is_invalid_leader_claim(said.leader_epoch, said.leader_id)
         )
         self._settle_request(input_.source, input_.request, retry_later=flawed)
         if input_.response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked.pre_vote:

@@ -96,7 +96,7 @@ class Following(Snapshots):
             return ErrorCode.BROKER_NOT_AVAILABLE
         if epoch < self._state.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if leader_id < 0 or leader_id == self._node_id or self._is_absurd(epoch):
+        if leader_id < 0 or leader_id == self._node_id or self._epoch_out_of_range(epoch):
             return ErrorCode.INVALID_REQUEST
         if epoch == self._state.epoch and self._state.leader_id not in (NOBODY, leader_id):
             return ErrorCode.INVALID_REQUEST
@@ -142,7 +142,7 @@ class Following(Snapshots):
         follower = self._body
         if not isinstance(follower, Follower) or follower.leader_id != peer:
             return
-        if self._hurried_in_epoch == self._state.epoch:
+        if not self._rules.may_stand_early(self._hurried_in_epoch == self._state.epoch):
             return
         probe("quorum.leader.gone")
         self._hurried_in_epoch = self._state.epoch
@@ -161,7 +161,7 @@ class Following(Snapshots):
             return None
         if isinstance(body, Follower):
             others = [peer for peer in self._probe_targets() if peer != body.leader_id]
-            if others and self._asks_around(body):
+            if others and self._rules.asks_around(body.misses):
                 return others[(self._node_id + body.misses // 2) % len(others)]
             return body.leader_id
         if isinstance(body, Unattached):
@@ -169,15 +169,6 @@ class Following(Snapshots):
             # Nodes begin with different ones.
             return targets[(self._node_id + body.probed) % len(targets)] if targets else None
         return None
-
-    def _asks_around(self, follower: Follower) -> bool:
-        """Whether to ask somebody else than the leader, which has not answered the last time.
-
-        Voters are told of new leaders, if these know them. Others find out by themselves, and
-        sooner than by the fetch timeout if they ask the leader and the others by turns, as Kafka's
-        do.
-        """
-        return follower.misses % 2 == 1
 
     def _probe_targets(self) -> tuple[int, ...]:
         """Whom to ask who leads: the bootstrap servers under their pseudo ids, then the voters.
@@ -195,6 +186,8 @@ class Following(Snapshots):
 
     def _follower_request(self, follower: Follower) -> Message:
         """What a follower asks next: a piece of a snapshot, or what follows its log."""
+        if follower.fetching is None and not self._rules.goes_back_to_fetch():
+            follower.fetching = self._begun
         if follower.fetching is not None:
             return self._fetch_snapshot_request(follower.fetching)
         return self._fetch_request()
@@ -348,13 +341,11 @@ class Following(Snapshots):
             self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
         elif self.is_electable:
             self.become_prospective()
+        elif self._rules.leaves_silent_leader():
+            probe("quorum.observer.leaves.leader")
+            self.become_unattached(self._state.epoch)
         else:
-            self._leave_silent_leader()
-
-    def _leave_silent_leader(self) -> None:
-        """An observer asks around again: the address it has may lead nowhere (KAFKA-19354)."""
-        probe("quorum.observer.leaves.leader")
-        self.become_unattached(self._state.epoch)
+            self._set_timer(inputs.FETCH, self._now_ms + self._config.fetch_timeout_ms)
 
     def _probe_next(self) -> None:
         """Whoever was asked knew nothing, or did not answer."""

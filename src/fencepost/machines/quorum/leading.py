@@ -60,20 +60,13 @@ class Leading(Serving):
     def _maybe_commit(self, leader: Leader) -> None:
         """Move the high watermark to what a majority holds, if the epoch has come that far."""
         held = [progress.end_offset for progress in leader.followers.values()]
-        if self._counts_itself():
-            held.append(self._durable_end_offset)
+        if self._rules.counts_itself(self.is_voter):
+            mine = self._durable_end_offset, self._end_offset
+            held.append(self._rules.counts_as_durable(*mine))
         held.sort(reverse=True)
         offset = held[self._majority - 1]
-        if self._may_commit(leader, offset):
+        if self._rules.may_commit(offset, leader.epoch_start_offset):
             self._advance_high_watermark(min(offset, self._end_offset))
-
-    def _counts_itself(self) -> bool:
-        """Whether this leader is one of those a majority is made of: not once it is removed."""
-        return self.is_voter
-
-    def _may_commit(self, leader: Leader, offset: int) -> bool:
-        """Whether a record of this leader's own epoch lies below `offset`."""
-        return offset > leader.epoch_start_offset
 
     def _answer_committed(self, leader: Leader) -> None:
         while leader.pending and leader.pending[0].end_offset <= self._high_watermark:
@@ -85,13 +78,16 @@ class Leading(Serving):
     def _step_check_quorum(self) -> None:
         """Resign if a majority has been silent for too long; otherwise look again in time."""
         leader = self._body
-        if not isinstance(leader, Leader) or not self._others:
+        if not isinstance(leader, Leader) or not self._rules.needs_others(self._others):
             return
         heard = [max(p.heard_ms, leader.since_ms) for p in leader.followers.values()]
         heard.sort(reverse=True)
         # If this node is one of the majority, one less of the others must have been heard.
         needed = self._majority - 1 if self.is_voter else self._majority
-        deadline = heard[needed - 1] + self._config.check_quorum_timeout_ms
+        heard_ms = heard[needed - 1] if needed else self._now_ms
+        deadline = self._rules.majority_deadline_ms(
+            heard_ms, self._config.check_quorum_timeout_ms, self._now_ms
+        )
         if deadline <= self._now_ms:
             self.become_resigned()
         else:
@@ -113,7 +109,7 @@ class Leading(Serving):
         flawed = (
             said is None
             or said.error_code != ErrorCode.NONE
-            or self._is_unbelievable(said.leader_epoch, said.leader_id)
+            or self._is_invalid_leader_claim(said.leader_epoch, said.leader_id)
         )
         is_awaited = self._settle_request(input_.source, input_.request, retry_later=flawed)
         if said is None:
@@ -129,7 +125,7 @@ class Leading(Serving):
         flawed = (
             said is None
             or said.error_code != ErrorCode.NONE
-            or self._is_unbelievable(said.leader_epoch, said.leader_id)
+            or self._is_invalid_leader_claim(said.leader_epoch, said.leader_id)
         )
         is_awaited = self._settle_request(input_.source, input_.request, retry_later=flawed)
         if said is None:

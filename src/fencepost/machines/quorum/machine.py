@@ -70,7 +70,7 @@ looks at `high_watermark` after each step, and takes committed batches to the im
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
@@ -89,7 +89,7 @@ from fencepost.machines.quorum.roles import (
     Role,
     Unattached,
 )
-from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY, QuorumState
+from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
@@ -151,9 +151,13 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         self._jitter = tuple(input_.jitter)
         self._epochs_used_until_ms = self._now_ms - self._epoch_ms
         self._end_offset = self._durable_end_offset = log.end_offset
-        flaw = self._flaw_of_state() or self._flaw_of_level() or self._flaw_at_start()
-        if flaw is not None:
-            self.become_failed(flaw)
+        reason = (
+            self._reason_of_state()
+            or self._reason_of_level()
+            or self._rules.reason_not_to_start(log)
+        )
+        if reason is not None:
+            self.become_failed(reason)
             return
         latest = log.snapshots.latest()
         self._high_watermark = max(log.start_offset, latest.end_offset if latest else 0)
@@ -165,13 +169,11 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
                 " damage, and nobody else has them"
             )
             return
-        if self._last_epoch > self._state.epoch:
-            # The quorum-state is older than the log, so the vote in it is of an epoch long past.
-            self._remember(QuorumState(self._last_epoch))
+        self._begin_with(self._rules.state_at_start(self._state, self._last_epoch))
         self._take_up_role()
         self._clean()
 
-    def _flaw_of_state(self) -> str | None:
+    def _reason_of_state(self) -> str | None:
         """What is wrong with quorum-state. With the last epoch there is, nobody would ever be
         elected again with our vote, nor be able to lead us."""
         if self._state.epoch < EPOCH_MAX:
@@ -187,6 +189,9 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         epoch, leader_id = self._state.epoch, self._state.leader_id
         if self.is_voter and not self._others:
             self.become_prospective()
+        elif leader_id == self._node_id and self._rules.leads_again_after_restart():
+            self._body = Nominee(Role.CANDIDATE, granted={self._node_id})
+            self.become_leader()
         elif leader_id == self._node_id:
             self._body = Resigned()
             self._set_timer(inputs.ELECTION, self._random_election_deadline())
@@ -342,3 +347,6 @@ HANDLERS: dict[type[Any], str] = {
     inputs.LogDamaged: "_step_log_damaged",
 }
 """Every kind of input and the method that takes it; by name, so that a subclass may replace one."""
+
+MachineMaker = Callable[..., QuorumMachine]
+"""`QuorumMachine`, or something that takes what it takes: node id, voters, log, state, config."""

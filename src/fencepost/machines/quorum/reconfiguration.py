@@ -182,7 +182,7 @@ class Reconfiguration(Transitions):
         assert isinstance(leader, Leader), "only a leader gets past the checks"
         if not voter.can_run(self.kraft_version):
             return ErrorCode.INVALID_REQUEST
-        if old is None or not self._is_replica(old, voter.key):
+        if old is None or not self._rules.is_replica(old, voter.key):
             return ErrorCode.VOTER_NOT_FOUND
         if self.kraft_version < DYNAMIC:
             leader.described[voter.id] = voter
@@ -219,7 +219,9 @@ class Reconfiguration(Transitions):
 
     def _check_moment(self, is_update: bool = False) -> ErrorCode:
         """The error for a change that cannot be made now, or not in this cluster."""
-        if self._another_change_waits() or not self._has_committed_in_epoch():
+        if self._another_change_waits() or not self._rules.has_committed_in_epoch(
+            self.is_active_leader
+        ):
             probe("quorum.voters.change.refused")
             return ErrorCode.REQUEST_TIMED_OUT
         if self.kraft_version < DYNAMIC and not is_update:
@@ -231,17 +233,13 @@ class Reconfiguration(Transitions):
 
     def _another_change_waits(self) -> bool:
         """Whether a voter is being added or removed."""
-        return isinstance(self._body, Leader) and self._body.change is not None
-
-    def _has_committed_in_epoch(self) -> bool:
-        """Whether a record of this leader's epoch is committed; else an earlier leader's voter set
-        may yet be committed by voters that do not know of ours."""
-        return self.is_active_leader
+        leader = self._body
+        is_pending = isinstance(leader, Leader) and leader.change is not None
+        return self._rules.another_change_waits(is_pending)
 
     def _voters_are_committed(self) -> bool:
         """Whether the voter set in force is committed, and may have a successor."""
-        offset = self._history.latest_offset
-        return offset is None or offset < self._high_watermark
+        return self._rules.voters_are_committed(self._history.latest_offset, self._high_watermark)
 
     def _append_voters(self, voters: VoterSet) -> int:
         """Write a voter set, which counts from now on; where it stands."""
@@ -265,13 +263,9 @@ class Reconfiguration(Transitions):
         change = leader.change
         if change is not None and 0 <= change.record_offset < self._high_watermark:
             self._end_change(leader, ErrorCode.NONE)
-        if self._must_step_down():
+        if self._rules.must_step_down(self.is_voter, self._voters_are_committed()):
             probe("quorum.leader.removed")
             self.become_resigned()
-
-    def _must_step_down(self) -> bool:
-        """Whether this leader's removal is committed."""
-        return not self.is_voter and self._voters_are_committed()
 
     def _end_change(self, leader: Leader, error: ErrorCode, message: str | None = None) -> None:
         change = leader.change
@@ -319,7 +313,8 @@ class Reconfiguration(Transitions):
         if level < self.kraft_version:
             return ErrorCode.INVALID_UPDATE_VERSION
         if self._another_change_waits() or not (
-            self._has_committed_in_epoch() and self._voters_are_committed()
+            self._rules.has_committed_in_epoch(self.is_active_leader)
+            and self._voters_are_committed()
         ):
             return ErrorCode.REQUEST_TIMED_OUT
         for voter in self._voters_for(leader).voters:

@@ -166,6 +166,8 @@ class Serving(Transitions):
 
     def _divergence(self, asked: fetch.FetchPartition) -> EpochEndOffset | None:
         """Where the reader's log leaves ours, or None if it does not (row f)."""
+        if not self._rules.reports_divergence():
+            return None
         earliest = self._log.snapshots.earliest()
         return find_divergence(
             self._log.epochs,
@@ -210,13 +212,9 @@ class Serving(Transitions):
         """Whether a fetch is answered at once."""
         return (
             bounds.upper_bound_offset > asked.fetch_offset
-            or self._sends_elsewhere(bounds)
+            or self._rules.must_answer_at_once(bounds.diverging, bounds.snapshot_id)
             or self._tells_high_watermark(asked, bounds)
         )
-
-    def _sends_elsewhere(self, bounds: inputs.FetchBounds) -> bool:
-        """Whether the reader must cut its log or load a snapshot (KAFKA-15100)."""
-        return bounds.diverging is not None or bounds.snapshot_id is not None
 
     def _tells_high_watermark(
         self, asked: fetch.FetchPartition, bounds: inputs.FetchBounds
@@ -286,7 +284,7 @@ class Serving(Transitions):
         if key.id < 0:
             return None
         voter = self.voter_set.get(key.id)
-        if voter is not None and self._is_replica(voter, key):
+        if voter is not None and self._rules.is_replica(voter, key):
             return leader.followers[key.id]
         if key not in leader.observers:
             if len(leader.observers) >= MAX_OBSERVERS:
@@ -358,6 +356,6 @@ class Serving(Transitions):
         leader = self._body
         assert isinstance(leader, Leader), "only a leader gets past the checks"
         voter = self.voter_set.get(key.id)
-        if voter is not None and key.id in leader.followers and self._is_replica(voter, key):
+        if voter is not None and key.id in leader.followers and self._rules.is_replica(voter, key):
             leader.unacknowledged.discard(key.id)
             leader.followers[key.id].last_snapshot_ms = self._now_ms

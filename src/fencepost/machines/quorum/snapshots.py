@@ -87,6 +87,8 @@ _LEADERS_ERRORS: Final = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_O
 class Snapshots(Transitions):
     """Handlers of snapshots; see the module docstring."""
 
+    _begun: FetchingSnapshot | None = None
+
     # -- fetching one --------------------------------------------------------------------------
 
     def _begin_snapshot(self, follower: Follower, snapshot_id: SnapshotId) -> None:
@@ -99,7 +101,7 @@ class Snapshots(Transitions):
                 f" {self._high_watermark}"
             )
         else:
-            follower.fetching = FetchingSnapshot(snapshot_id)
+            follower.fetching = self._begun = FetchingSnapshot(snapshot_id)
 
     def _may_load(self, snapshot_id: SnapshotId) -> bool:
         """Whether nothing that we know to be committed would be lost (I07)."""
@@ -122,7 +124,7 @@ class Snapshots(Transitions):
         unusable = (
             said is None
             or said.error_code != ErrorCode.NONE
-            or self._is_unbelievable(
+            or self._is_invalid_leader_claim(
                 said.current_leader.leader_epoch, said.current_leader.leader_id
             )
         )
@@ -173,7 +175,7 @@ class Snapshots(Transitions):
         self._emit(Persist(StoreSnapshot(fetching.snapshot_id, position, data, said.size)))
         fetching.position_bytes += len(data)
         fetching.size_bytes = said.size
-        if self._is_whole(fetching):
+        if self._rules.is_whole_snapshot(fetching.position_bytes, fetching.size_bytes):
             follower.fetching = None
             self._installing = fetching.snapshot_id
             keeps_log = self._is_inside_log(fetching.snapshot_id)
@@ -185,10 +187,6 @@ class Snapshots(Transitions):
         is_inside = self._log.start_offset < end_offset < self._end_offset
         return is_inside and self._log.epochs.epoch_at(end_offset - 1) == epoch
 
-    def _is_whole(self, fetching: FetchingSnapshot) -> bool:
-        """Whether nothing is missing. (Whether it is sound is seen when it is installed.)"""
-        return fetching.position_bytes == fetching.size_bytes
-
     def _give_up_snapshot(self, follower: Follower) -> None:
         """Back to Fetch, in a moment: it says what the leader has by now."""
         follower.fetching = None
@@ -196,29 +194,6 @@ class Snapshots(Transitions):
 
     def _wait_for_retry(self, follower: Follower) -> None:
         self._not_before[follower.leader_id] = self._now_ms + self._config.retry_backoff_ms
-
-    # -- starting with one ---------------------------------------------------------------------
-
-    def _flaw_at_start(self) -> str | None:
-        """What keeps a node from starting on this log and these snapshots; None if nothing does.
-
-        A log that does not begin at 0 needs a snapshot that stands for what is missing
-        (KAFKA-14240). The newest snapshot must be one of this log: a crash between putting a
-        fetched snapshot in place and emptying the log is the shell's to finish, before the voters
-        are read from the log.
-        """
-        log = self._log
-        latest = log.snapshots.latest()
-        start = log.start_offset
-        if latest is None or latest == BOOTSTRAP_ID:
-            return f"the log starts at {start}, and there is no snapshot" if start > 0 else None
-        if latest.end_offset < start:
-            return f"the log starts at {start}, and the newest snapshot ends at {latest.end_offset}"
-        if latest.end_offset > log.end_offset:
-            return f"the log ends at {log.end_offset}, below its snapshot of {latest.end_offset}"
-        if latest.end_offset > start and log.epochs.epoch_at(latest.end_offset - 1) != latest.epoch:
-            return f"the log has other records below {latest.end_offset} than its snapshot"
-        return None
 
     # -- in place of the log -------------------------------------------------------------------
 
@@ -241,9 +216,9 @@ class Snapshots(Transitions):
         self._advance_high_watermark(snapshot_id.end_offset)
         if input_.history is not None:
             self._history = input_.history
-            flaw = self._flaw_of_level()
-            if flaw is not None:
-                self.become_failed(flaw)
+            reason = self._reason_of_level()
+            if reason is not None:
+                self.become_failed(reason)
                 return
             self._voters_changed()
         if isinstance(self._body, Follower):
@@ -370,7 +345,7 @@ class Snapshots(Transitions):
         """
         leader = self._body
         if not isinstance(leader, Leader):
-            return self._vote_floor
+            return self._acknowledged_log_end
         start = leader.epoch_start_offset
         return max(self._state.promised, (self._epoch_before(start), start))
 
@@ -399,10 +374,9 @@ class Snapshots(Transitions):
 
         That a batch is damaged and still in the log means that it is committed.
         """
-        damaged_at = self.damaged_at
-        if damaged_at is None:
-            return self._log_end
-        return self._epoch_before(damaged_at), damaged_at
+        at = self.damaged_at
+        damaged = None if at is None else (self._epoch_before(at), at)
+        return self._rules.fetch_position(self._log_end, damaged)
 
     def _take_good_copy(self, follower: Follower, records: Buffer | None) -> None:
         """Have a damaged batch replaced by the leader's; it is the same batch, or none of ours."""

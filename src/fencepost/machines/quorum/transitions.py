@@ -108,6 +108,10 @@ class Transitions(QuorumCore):
     def become_prospective(self) -> None:
         """Ask the voters whether an election would be won, without a new epoch (KIP-996)."""
         assert self.is_electable, "an observer does not stand for election"
+        if not self._rules.asks_for_pre_votes() and self._others:
+            self._set_timer(inputs.FETCH, None)
+            self.become_candidate()
+            return
         self._leave_role()
         self._body = Nominee(Role.PROSPECTIVE, granted=self._own_vote())
         self._set_timer(inputs.FETCH, None)
@@ -183,7 +187,7 @@ class Transitions(QuorumCore):
 
     def _watch_over_others(self) -> None:
         """Arm what a leader needs where there are other voters."""
-        if not self._others:
+        if not self._rules.needs_others(self._others):
             return
         if inputs.CHECK_QUORUM not in self._deadlines:
             deadline = self._now_ms + self._config.check_quorum_timeout_ms
@@ -298,9 +302,9 @@ class Transitions(QuorumCore):
         not count towards the majority.
         """
         progress = before.get(voter.id)
-        if progress is not None and self._is_replica(voter, progress.key):
+        if progress is not None and self._rules.is_replica(voter, progress.key):
             return before.pop(voter.id)
-        key = next((key for key in leader.observers if self._is_replica(voter, key)), None)
+        key = next((key for key in leader.observers if self._rules.is_replica(voter, key)), None)
         if key is not None:
             return leader.observers.pop(key)
         leader.unacknowledged.add(voter.id)
@@ -337,7 +341,7 @@ class Transitions(QuorumCore):
 
     # -- hearing of epochs and leaders ---------------------------------------------------------
 
-    def _is_absurd(self, epoch: int) -> bool:
+    def _epoch_out_of_range(self, epoch: int) -> bool:
         """Whether `epoch` uses up the numbers that are left, and cannot come from an election.
 
         An epoch that was heard of is never forgotten, and the quorum needs a higher one for its
@@ -349,11 +353,12 @@ class Transitions(QuorumCore):
         """
         unused = (self._now_ms - self._epochs_used_until_ms) // self._epoch_ms
         known = max(self._state.epoch, _EPOCHS_FREE)
-        return epoch > known + min(max(unused, 0), EPOCH_STEP_MAX)
+        allowance = min(max(unused, 0), EPOCH_STEP_MAX)
+        return self._rules.epoch_out_of_range(epoch, known, allowance)
 
     @property
     def _epoch_ms(self) -> int:
-        """The least time between two elections, as far as `_is_absurd` goes."""
+        """The least time between two elections, as far as `_epoch_out_of_range` goes."""
         return max(1, self._config.election_timeout_ms // 2)
 
     def _note_epoch(self, epoch: int) -> None:
@@ -364,9 +369,9 @@ class Transitions(QuorumCore):
             since = max(self._epochs_used_until_ms, least)
             self._epochs_used_until_ms = since + used * self._epoch_ms
 
-    def _is_unbelievable(self, epoch: int, leader_id: int) -> bool:
+    def _is_invalid_leader_claim(self, epoch: int, leader_id: int) -> bool:
         """Whether no node of sound mind says so; what it says must not get into quorum-state."""
-        return leader_id < NOBODY or self._is_absurd(epoch)
+        return leader_id < NOBODY or self._epoch_out_of_range(epoch)
 
     def _observe(
         self,
@@ -387,7 +392,7 @@ class Transitions(QuorumCore):
             return True  # nothing brings it back
         if epoch < self._state.epoch:
             return False
-        if self._is_unbelievable(epoch, leader_id):
+        if self._is_invalid_leader_claim(epoch, leader_id):
             probe("quorum.epoch.absurd")
             return True
         self._note_leader(leader_id, endpoints)

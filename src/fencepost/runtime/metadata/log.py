@@ -30,7 +30,12 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.log.quorum_state import QuorumStateFile, StoredQuorumState
 from fencepost.log.snapshots import BOOTSTRAP_FILE, BOOTSTRAP_ID, SnapshotStore
 from fencepost.log.snapshots.opening import open_snapshots
-from fencepost.machines.quorum import QuorumConfig, QuorumMachine, QuorumState
+from fencepost.machines.quorum import (
+    MachineMaker,
+    QuorumConfig,
+    QuorumMachine,
+    QuorumState,
+)
 from fencepost.machines.quorum.view import SnapshottedLog
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
@@ -68,7 +73,7 @@ def open_metadata(
     *,
     now_ms: int,
     draw: Callable[[int], int] = random.randrange,
-    machine_class: type[QuorumMachine] = QuorumMachine,
+    make_machine: MachineMaker = QuorumMachine,
     accept_loss: bool = False,
 ) -> MetadataHost:
     """The metadata log of a directory and the quorum machine in front of it. LogError, OSError.
@@ -94,7 +99,7 @@ def open_metadata(
     stored_state = state_file.read()
     if stored_state is None and not may_forget:
         _check_nothing_was_promised(state_file, metadata_log, store)
-    machine = machine_class(
+    machine = make_machine(
         node_id,
         history,
         SnapshottedLog(metadata_log, store),

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class BelievesAnyEpoch(QuorumMachine):
+class BelievesAnyEpoch(QuorumRules):
     """Follows whoever names the last epoch there is."""
 
-    def _is_absurd(self, epoch: int) -> bool:
+    def epoch_out_of_range(self, epoch: int, highest_known: int, allowance: int) -> bool:
         return False
 
 
 ABLATION = Ablation(
     "one message with the largest epoch stops all elections for good",
-    Rules(machine=BelievesAnyEpoch),
+    Rules(quorum=BelievesAnyEpoch()),
     scenarios=("S54",),
     is_found_by_search=False,
 )

@@ -6,22 +6,21 @@ the epoch is on a majority, which is figure 8 of the Raft paper.
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine
-from fencepost.machines.quorum.roles import Leader
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class CommitsAtEpochStart(QuorumMachine):
+class CommitsAtEpochStart(QuorumRules):
     """Commits the log of earlier epochs by itself."""
 
-    def _may_commit(self, leader: Leader, offset: int) -> bool:
-        return offset >= leader.epoch_start_offset
+    def may_commit(self, offset: int, epoch_start_offset: int) -> bool:
+        return offset >= epoch_start_offset
 
 
 ABLATION = Ablation(
     "a leader commits what earlier leaders left before anything of its own",
-    Rules(machine=CommitsAtEpochStart),
+    Rules(quorum=CommitsAtEpochStart()),
     scenarios=("S35",),
     is_found_by_search=False,
 )

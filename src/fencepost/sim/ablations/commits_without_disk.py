@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine
-from fencepost.machines.quorum.roles import Leader
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class CommitsWithoutDisk(QuorumMachine):
+class CommitsWithoutDisk(QuorumRules):
     """Takes the page cache for the disk."""
 
-    def _maybe_commit(self, leader: Leader) -> None:
-        self._durable_end_offset = self._end_offset
-        super()._maybe_commit(leader)
+    def counts_as_durable(self, durable_end_offset: int, end_offset: int) -> int:
+        return end_offset
 
 
 ABLATION = Ablation(
     "what the leader has only in memory counts towards a majority",
-    Rules(machine=CommitsWithoutDisk),
+    Rules(quorum=CommitsWithoutDisk()),
 )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class CountsItselfForever(QuorumMachine):
+class CountsItselfForever(QuorumRules):
     """Is one of those that a majority is made of, also after its removal."""
 
-    def _counts_itself(self) -> bool:
+    def counts_itself(self, is_voter: bool) -> bool:
         return True
 
 
 ABLATION = Ablation(
     "a leader that is being removed commits with its own disk",
-    Rules(machine=CountsItselfForever),
+    Rules(quorum=CountsItselfForever()),
     scenarios=("S47",),
     is_found_by_search=False,
 )

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine
-from fencepost.machines.quorum.roles import Follower
+from fencepost.machines.quorum.roles import Role
+from fencepost.machines.quorum.rules import QuorumRules, VoteFacts
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class FollowersNeverHope(QuorumMachine):
+class FollowersGrantNoPreVote(QuorumRules):
     """Stays with a leader that may be gone."""
 
-    def _may_hope(self) -> bool:
-        return not isinstance(self._body, Follower) and super()._may_hope()
+    def may_grant_pre_vote(self, facts: VoteFacts) -> bool:
+        return facts.role is not Role.FOLLOWER and super().may_grant_pre_vote(facts)
 
 
 ABLATION = Ablation(
     "followers of a silent leader refuse every pre-vote",
-    Rules(machine=FollowersNeverHope),
+    Rules(quorum=FollowersGrantNoPreVote()),
     scenarios=("S39",),
     is_found_by_search=False,
 )

@@ -5,18 +5,18 @@ It must be found at once. If it is not, it is the simulator that is broken.
 
 from __future__ import annotations
 
-from typing import Any
-
-from fencepost.machines.quorum import QuorumMachine, Role
+from fencepost.machines.quorum.roles import Role
+from fencepost.machines.quorum.rules import QuorumRules, VoteFacts
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class GrantsTwoVotes(QuorumMachine):
+class GrantsTwoVotes(QuorumRules):
     """Votes for whoever asks, as often as it is asked."""
 
-    def _may_vote_for(self, candidate_id: int, directory_id: Any, log_is_enough: bool) -> bool:
-        return self._state.leader_id < 0 and self.role is not Role.LEADER and log_is_enough
+    def may_grant_vote(self, facts: VoteFacts) -> bool:
+        leads = facts.state.leader_id >= 0 or facts.role is Role.LEADER
+        return not leads and facts.log_is_long_enough
 
 
-ABLATION = Ablation("a voter votes twice in one epoch", Rules(machine=GrantsTwoVotes))
+ABLATION = Ablation("a voter votes twice in one epoch", Rules(quorum=GrantsTwoVotes()))

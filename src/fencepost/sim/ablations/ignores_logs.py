@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum.rules import QuorumRules, VoteFacts
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class IgnoresLogs(QuorumMachine):
+class IgnoresLogs(QuorumRules):
     """Takes every log for long enough."""
 
-    def _may_vote_for(self, candidate_id: int, directory_id: Any, log_is_enough: bool) -> bool:
-        return super()._may_vote_for(candidate_id, directory_id, True)
+    def may_grant_vote(self, facts: VoteFacts) -> bool:
+        return super().may_grant_vote(facts._replace(log_is_long_enough=True))
 
 
-ABLATION = Ablation("a candidate without committed records is elected", Rules(machine=IgnoresLogs))
+ABLATION = Ablation("a candidate without committed records is elected", Rules(quorum=IgnoresLogs()))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine
-from fencepost.machines.quorum.roles import FetchingSnapshot
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class InstallsEarly(QuorumMachine):
+class InstallsEarly(QuorumRules):
     """Has what it has of a snapshot installed."""
 
-    def _is_whole(self, fetching: FetchingSnapshot) -> bool:
+    def is_whole_snapshot(self, position_bytes: int, size_bytes: int) -> bool:
         return True
 
 
 ABLATION = Ablation(
     "snapshots of more than one piece are never whole",
-    Rules(machine=InstallsEarly),
+    Rules(quorum=InstallsEarly()),
     scenarios=("S41",),
     is_found_by_search=False,
 )

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine, Role
-from fencepost.machines.quorum.roles import Nominee
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class LeadsAgainAfterRestart(QuorumMachine):
+class LeadsAgainAfterRestart(QuorumRules):
     """Goes by the leader that quorum-state names, also if that is itself."""
 
-    def _take_up_role(self) -> None:
-        if self._state.leader_id == self._node_id:
-            self._body = Nominee(Role.CANDIDATE, granted={self._node_id})
-            self.become_leader()
-        else:
-            super()._take_up_role()
+    def leads_again_after_restart(self) -> bool:
+        return True
 
 
 ABLATION = Ablation(
     "a restarted leader leads on in the same epoch",
-    Rules(machine=LeadsAgainAfterRestart),
+    Rules(quorum=LeadsAgainAfterRestart()),
     scenarios=("S36",),
 )

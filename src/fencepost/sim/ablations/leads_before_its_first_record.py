@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine, Role
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class LeadsBeforeItsFirstRecord(QuorumMachine):
+class LeadsBeforeItsFirstRecord(QuorumRules):
     """Takes an election for all that it needs to know what was committed before it."""
 
-    @property
-    def is_active_leader(self) -> bool:
-        return self.role is Role.LEADER
+    def is_active(self, high_watermark: int, epoch_start_offset: int) -> bool:
+        return True
 
 
 ABLATION = Ablation(
     "a controller decides on an image that lacks what earlier leaders committed",
-    Rules(machine=LeadsBeforeItsFirstRecord),
+    Rules(quorum=LeadsBeforeItsFirstRecord()),
     scenarios=("S44",),
 )

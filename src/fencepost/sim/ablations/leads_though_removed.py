@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class LeadsThoughRemoved(QuorumMachine):
+class LeadsThoughRemoved(QuorumRules):
     """Never steps down."""
 
-    def _must_step_down(self) -> bool:
+    def must_step_down(self, is_voter: bool, voters_are_committed: bool) -> bool:
         return False
 
 
 ABLATION = Ablation(
     "a removed leader leads on",
-    Rules(machine=LeadsThoughRemoved),
+    Rules(quorum=LeadsThoughRemoved()),
     scenarios=("S47",),
     is_found_by_search=False,
 )

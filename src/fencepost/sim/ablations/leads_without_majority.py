@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from fencepost.machines.effects import SetTimer
-from fencepost.machines.quorum import QuorumMachine, inputs
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class LeadsWithoutMajority(QuorumMachine):
+class LeadsWithoutMajority(QuorumRules):
     """Looks at its watch and goes on."""
 
-    def _step_check_quorum(self) -> None:
-        self._emit(SetTimer(inputs.CHECK_QUORUM, self._now_ms + 3_000))
+    def majority_deadline_ms(self, heard_ms: int, timeout_ms: int, now_ms: int) -> int:
+        return now_ms + timeout_ms
 
 
 ABLATION = Ablation(
     "a leader without a majority does not resign",
-    Rules(machine=LeadsWithoutMajority),
+    Rules(quorum=LeadsWithoutMajority()),
     scenarios=("S38",),
     is_found_by_search=False,
 )

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import QuorumMachine, inputs
+from collections.abc import Sequence
+
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class LoneVoterLosesItself(QuorumMachine):
+class LoneVoterLosesItself(QuorumRules):
     """Resigns because nobody fetches from it."""
 
-    def become_leader(self) -> None:
-        super().become_leader()
-        if not self._others:
-            self._set_timer(inputs.CHECK_QUORUM, self._now_ms + 3_000)
+    def needs_others(self, others: Sequence[int]) -> bool:
+        return True
 
-    def _step_check_quorum(self) -> None:
-        self.become_resigned()
+    def majority_deadline_ms(self, heard_ms: int, timeout_ms: int, now_ms: int) -> int:
+        return now_ms
 
 
 ABLATION = Ablation(
     "a lone voter resigns again and again",
-    Rules(machine=LoneVoterLosesItself),
+    Rules(quorum=LoneVoterLosesItself()),
     scenarios=("S38",),
     is_found_by_search=False,
 )

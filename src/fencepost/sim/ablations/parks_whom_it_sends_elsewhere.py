@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from fencepost.machines.quorum import FetchBounds, QuorumMachine
+from fencepost.log.snapshots import SnapshotId
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class ParksWhomItSendsElsewhere(QuorumMachine):
+class ParksWhomItSendsElsewhere(QuorumRules):
     """Has every fetch wait that it has no records for."""
 
-    def _sends_elsewhere(self, bounds: FetchBounds) -> bool:
+    def must_answer_at_once(
+        self, diverging: tuple[int, int] | None, snapshot_id: SnapshotId | None
+    ) -> bool:
         return False
 
 
 ABLATION = Ablation(
     "followers that must cut their log, or load a snapshot, lose half a second with each step",
-    Rules(machine=ParksWhomItSendsElsewhere),
+    Rules(quorum=ParksWhomItSendsElsewhere()),
     scenarios=("S51",),
     is_found_by_search=False,
 )

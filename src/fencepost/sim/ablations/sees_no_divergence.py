@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class SeesNoDivergence(QuorumMachine):
+class SeesNoDivergence(QuorumRules):
     """Never tells anybody where the logs part."""
 
-    def _divergence(self, asked: Any) -> None:
-        return None
+    def reports_divergence(self) -> bool:
+        return False
 
 
 ABLATION = Ablation(
     "followers keep what they have from a deposed leader",
-    Rules(machine=SeesNoDivergence),
+    Rules(quorum=SeesNoDivergence()),
     scenarios=("S40",),
 )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import SnapshotStore
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum.rules import QuorumRules
+from fencepost.machines.quorum.view import LogView
 from fencepost.runtime.metadata import log as metadata_log
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class StartsWithoutItsBeginning(QuorumMachine):
+class StartsWithoutItsBeginning(QuorumRules):
     """Starts on whatever it finds."""
 
-    def _flaw_at_start(self) -> None:
+    def reason_not_to_start(self, log: LogView) -> None:
         return None
 
 
@@ -24,7 +25,7 @@ def _open_whatever_is_there(partition_log: PartitionLog) -> SnapshotStore:
 ABLATION = Ablation(
     "a node runs with an image that lacks what was before its log",
     Rules(
-        machine=StartsWithoutItsBeginning,
+        quorum=StartsWithoutItsBeginning(),
         patches=((metadata_log, "open_snapshots", _open_whatever_is_there),),
     ),
     scenarios=("S43",),

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from fencepost.machines.effects import Effect, Persist, WriteState
-from fencepost.machines.quorum import QuorumMachine
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class TellsBeforeItWrites(QuorumMachine):
+class TellsBeforeItWrites(QuorumRules):
     """Puts `WriteState` last."""
 
-    def _emit(self, effect: Effect) -> None:
-        self._effects.append(effect)
-
-    def _take_effects(self) -> list[Effect]:
-        effects, self._effects = self._effects, []
-        if self._state_unwritten:
-            self._state_unwritten = False
-            effects.append(Persist(WriteState(self._state)))
-        return effects
+    def writes_state_before_telling(self) -> bool:
+        return False
 
 
 ABLATION = Ablation(
     "a vote is told before it is on disk",
-    Rules(machine=TellsBeforeItWrites),
+    Rules(quorum=TellsBeforeItWrites()),
     scenarios=("S37",),
 )

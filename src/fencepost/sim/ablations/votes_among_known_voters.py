@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fencepost.machines.quorum import QuorumMachine
-from fencepost.machines.quorum.voters import ReplicaKey
+from fencepost.machines.quorum.rules import QuorumRules, VoteFacts
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class VotesAmongKnownVoters(QuorumMachine):
+class VotesAmongKnownVoters(QuorumRules):
     """Goes by a voter set that it may have of all nodes alone."""
 
-    def _may_hope(self) -> bool:
-        return self.is_voter and super()._may_hope()
+    def may_grant_pre_vote(self, facts: VoteFacts) -> bool:
+        return facts.is_voter and super().may_grant_pre_vote(facts)
 
-    def _may_vote_for(self, candidate_id: int, directory_id: Any, log_is_enough: bool) -> bool:
-        candidate = ReplicaKey(candidate_id, directory_id)
-        known = self.is_voter and self.voter_set.contains(candidate)
-        return known and super()._may_vote_for(candidate_id, directory_id, log_is_enough)
+    def may_grant_vote(self, facts: VoteFacts) -> bool:
+        known = facts.is_voter and facts.candidate_is_voter
+        return known and super().may_grant_vote(facts)
 
 
 ABLATION = Ablation(
     "a voter that was not told of its own addition refuses the votes that are needed",
-    Rules(machine=VotesAmongKnownVoters),
+    Rules(quorum=VotesAmongKnownVoters()),
     scenarios=("S46",),
     is_found_by_search=False,
 )

@@ -23,6 +23,7 @@ from fencepost.machines.driver import Driver
 from fencepost.machines.effects import Append, SendAfterPersist, Truncate
 from fencepost.machines.quorum import (
     FetchBounds,
+    MachineMaker,
     QuorumConfig,
     QuorumMachine,
     QuorumState,
@@ -246,12 +247,12 @@ class Cell:
         is_leader = self.id == leader
         self.state = QuorumState(epoch, leader if is_leader else -1, leader if is_leader else -1)
 
-    def boot(self, machine_class: type[QuorumMachine]) -> None:
+    def boot(self, make_machine: MachineMaker) -> None:
         """Start on what is on the disk."""
         self.log.durable = len(self.log.entries)
         history = history_of(self.log, self.bounds)
         config = _config(self.id, self.bounds)
-        self.machine = machine_class(self.id, history, self.log, self.state, config)
+        self.machine = make_machine(self.id, history, self.log, self.state, config)
         self._host()
         self.driver.feed(KEY, Start((0,)))
 

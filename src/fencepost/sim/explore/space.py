@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-from fencepost.machines.quorum import QuorumMachine, Role
+from fencepost.machines.quorum import MachineMaker, QuorumMachine, Role
 from fencepost.sim.explore.bounds import Bounds
 from fencepost.sim.explore.flights import Flight, Kind, Networks
 from fencepost.sim.explore.laws import Laws, Past, Violation
@@ -65,12 +65,12 @@ class Space:
     def __init__(
         self,
         bounds: Bounds,
-        machine_class: type[QuorumMachine] = QuorumMachine,
+        make_machine: MachineMaker = QuorumMachine,
         unwatched: frozenset[str] = frozenset(),
         doubts: int = 0,
     ) -> None:
         self.bounds = bounds
-        self.steps = Steps(bounds, machine_class, doubts)
+        self.steps = Steps(bounds, make_machine, doubts)
         self.nets = Networks()
         self.laws = Laws(self.steps, unwatched)
         self.beyond = 0

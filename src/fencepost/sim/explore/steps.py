@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from fencepost.batch.records import build_batch
 from fencepost.machines.quorum import (
     AppendRecords,
+    MachineMaker,
     QuorumMachine,
     RequestFailed,
     Role,
@@ -96,7 +97,7 @@ class Steps:
     """All states of nodes, and all outcomes."""
 
     bounds: Bounds
-    machine_class: type[QuorumMachine] = QuorumMachine
+    make_machine: MachineMaker = QuorumMachine
     doubts: int = 0
     messages: Messages = field(default_factory=Messages)
     entries: Numbers = field(default_factory=Numbers)
@@ -119,7 +120,7 @@ class Steps:
         """The state of a node that has just started, and what it sends: (peer, message)."""
         cell = Cell(node_id, self.bounds)
         cell.prepare()
-        cell.boot(self.machine_class)
+        cell.boot(self.make_machine)
         sent = [(peer, self.messages.of(message)) for peer, message in cell.sent]
         return self._number(cell), sent
 
@@ -214,7 +215,7 @@ class Steps:
         cell.dies_at = 0
         cell.lose_power(kept)
         cell.sent, cell.failed = [], None
-        cell.boot(self.machine_class)
+        cell.boot(self.make_machine)
 
     def _happen(self, cell: Cell, event: Event) -> None:
         word, driver = event[0], cell.driver
