@@ -13,6 +13,7 @@ from fencepost.machines.controller import Decision
 from fencepost.machines.effects import CONTROLLER
 from fencepost.machines.partition import AlterPartition, RecoveryState
 from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.registrations import LIFECYCLE_KEY
 from fencepost.wire.api import DeleteTopicsRequest, InitProducerIdRequest
 from fencepost.wire.api.delete_topics import DeleteTopicState
 from fencepost.wire.errors import ErrorCode
@@ -78,7 +79,7 @@ def test_a_decision_without_records_is_answered_behind_those_before_it(node_fact
         seen.append(controller.image.offset)
         return Decision([], "second")
 
-    request_producer_ids = running.node.registration.fetch_producer_ids
+    request_producer_ids = running.node.broker_part.producer_ids.fetch_block
 
     def both():
         request_producer_ids(lambda *_: seen.append("first"))
@@ -100,7 +101,7 @@ def test_a_write_that_fails_is_undone_and_ends_the_node(node_factory):
     def allocate(controller):
         request = type("R", (), {})
         request.broker_id = 1
-        request.broker_epoch = running.node.registration.broker_epoch
+        request.broker_epoch = running.node.lifecycle.broker_epoch
         return controller.decide_allocate_producer_ids(request)
 
     ((error, reply),) = submit(running, allocate)
@@ -465,3 +466,18 @@ def test_who_is_waited_for_has_ended_when_the_node_is_to_stop(node_factory):
         assert ended == ["orderly"]
 
     running.call(start)
+
+
+def test_a_failed_directory_that_no_controller_hears_of_ends_the_node(node_factory):
+    running = node_factory()
+    node = running.node
+    running.call(node.ports.failed, LIFECYCLE_KEY, "no controller could be told")
+    assert node.failure is not None and "no controller could be told" in node.failure
+
+
+def test_a_restart_registers_with_the_epoch_of_the_clean_shutdown(node_factory):
+    running = node_factory()
+    epoch = running.node.lifecycle.broker_epoch
+    running.restart()
+    assert running.node.storage.previous_broker_epoch() == epoch
+    assert running.node.lifecycle.broker_epoch > epoch

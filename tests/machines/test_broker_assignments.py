@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.machines.broker import (
     ControllerAnswered,
+    ControllerChanged,
     DirectoryAssignments,
     MetadataApplied,
     ReplicasPlaced,
@@ -171,6 +172,14 @@ def test_a_refused_request_is_retried_with_the_epoch_of_then(machine: Fixture, a
     machine.place(1)
     machine.answer(answer)
     assert len(machine.advance(100)) == 1, "the back-off begins anew"
+
+
+def test_another_controller_is_asked_without_waiting_for_the_backoff(machine: Fixture) -> None:
+    machine.place(0)
+    assert machine.step(ControllerChanged(1)) == [], "one is under way"
+    machine.answer(ErrorCode.NOT_CONTROLLER)
+    assert machine.step(ControllerChanged(-1)) == []
+    assert len(machine.step(ControllerChanged(2))) == 1
 
 
 def test_a_request_that_nobody_answers_is_given_up_and_repeated(machine: Fixture) -> None:

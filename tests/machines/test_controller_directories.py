@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.cluster.registration import assignment_request
+from fencepost.machines.broker.requests import assignment_request
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 

@@ -81,12 +81,18 @@ class SnapshotPort(Protocol):
 class Hosted:
     """What belongs to one hosted machine."""
 
-    log: PartitionLog
+    log_or_none: PartitionLog | None
     watch: Watcher
     write_state: Callable[[Any], None] | None
     always_flush: bool
     snapshots: SnapshotPort | None = None
     timers: dict[str, ArmedTimer] = field(default_factory=dict)
+
+    @property
+    def log(self) -> PartitionLog:
+        """Its log; it must have one."""
+        assert self.log_or_none is not None, "a machine without a log has no work for the disk"
+        return self.log_or_none
 
 
 class MachinePorts(ABC):
@@ -136,7 +142,7 @@ class MachinePorts(ABC):
         self,
         key: Hashable,
         machine: Machine,
-        partition_log: PartitionLog,
+        partition_log: PartitionLog | None,
         watch: Watcher,
         write_state: Callable[[Any], None] | None = None,
         *,
@@ -144,6 +150,8 @@ class MachinePorts(ABC):
         snapshots: SnapshotPort | None = None,
     ) -> None:
         """Host `machine` on `partition_log`; `watch(machine)` is called after each step.
+
+        None is for a machine that asks nothing of a disk.
 
         `always_flush`: appends count only when fsynced, whatever `log.flush.before.ack` says.
         `snapshots` does the snapshot work of a machine that has any.

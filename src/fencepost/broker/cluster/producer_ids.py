@@ -12,6 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fencepost.broker.cluster.controller_channel import ControllerChannel
+from fencepost.wire.api.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from fencepost.wire.errors import ErrorCode
 
 OnProducerId = Callable[[ErrorCode, int], None]
@@ -25,7 +30,7 @@ class ProducerIds:
     """Hands out producer ids; `fetch_block(on_block)` asks the controller for more."""
 
     def __init__(self, fetch_block: Callable[[OnBlock], None]) -> None:
-        self._fetch_block = fetch_block
+        self.fetch_block = fetch_block
         self._next = 0
         self._end = 0
         self._waiting: list[OnProducerId] = []
@@ -42,7 +47,7 @@ class ProducerIds:
             return
         self._waiting.append(on_producer_id)
         if len(self._waiting) == 1:
-            self._fetch_block(self._on_block)
+            self.fetch_block(self._on_block)
 
     def _on_block(self, error: ErrorCode, first: int, count: int) -> None:
         waiting, self._waiting = self._waiting, []
@@ -54,3 +59,22 @@ class ProducerIds:
                 on_producer_id(error, -1)
             else:
                 self.next_id(on_producer_id)
+
+
+def block_source(
+    channel: ControllerChannel, broker_id: int, broker_epoch: Callable[[], int]
+) -> Callable[[OnBlock], None]:
+    """Blocks of the active controller, for the broker of that epoch: an argument `fetch_block`."""
+
+    def fetch_block(on_block: OnBlock) -> None:
+        def on_reply(error: ErrorCode, reply: AllocateProducerIdsResponse | None) -> None:
+            if reply is None:
+                on_block(error, -1, 0)
+            else:
+                error = ErrorCode(reply.error_code)
+                on_block(error, reply.producer_id_start, reply.producer_id_len)
+
+        request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch())
+        channel.ask(request, on_reply)
+
+    return fetch_block

@@ -17,6 +17,7 @@ from typing import Any
 
 from fencepost.broker.loop.flusher import Flusher
 from fencepost.broker.loop.timers import Timers
+from fencepost.machines.broker import ControllerRequest
 from fencepost.machines.effects import CONTROLLER
 from fencepost.runtime.clock import Clock
 from fencepost.runtime.ports import MachinePorts
@@ -44,6 +45,8 @@ class AsyncPorts(MachinePorts):
         self.flusher = Flusher(
             loop, self.driver.persisted, on_disk_failed, before_ack=flush_before_ack
         )
+        self.ask_controller: Callable[[Hashable, ControllerRequest], None] = _drop
+        """Takes what the machines of `machines.broker` ask of the controller."""
         self.to_controller: Callable[[Hashable, Any], None] = _drop
         """Takes what partition machines ask of the controller."""
         self.to_node: Callable[[Hashable, Any, Any], None] = _drop_to_node
@@ -86,7 +89,9 @@ class AsyncPorts(MachinePorts):
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         """To the controller, or to a node by its id."""
-        if to == CONTROLLER:
+        if type(message) is ControllerRequest:
+            self.ask_controller(key, message)
+        elif to == CONTROLLER:
             self.to_controller(key, message)
         else:
             self.to_node(key, to, message)

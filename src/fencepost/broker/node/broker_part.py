@@ -1,10 +1,10 @@
 """The broker's part of a node: partitions, groups, the registration, and the clients' listener.
 
-Order of the start: register with the active controller, wherever it is, and be unfenced; only then
-make partitions of what the metadata say, and accept clients when they are open. Earlier the image
-is not to be trusted with files: a broker that starts reads the metadata log in pieces, and halfway
-through, a topic may be an older one of the same name, whose directory would be put in the place of
-today's. Who is registered has read the log as far as its own registration.
+Order of the start: register with the active controller, wherever it is, and read the metadata log
+as far as the registration; make partitions of what the metadata say; be unfenced, which is when the
+broker may lead; accept clients. Before the registration is read the image is not to be trusted with
+files: a broker that starts reads the metadata log in pieces, and halfway through, a topic may be an
+older one of the same name, whose directory would be put in the place of today's.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.cluster.producer_ids import ProducerIds
-from fencepost.broker.cluster.registration import Registration, RegistrationError
+from fencepost.broker.cluster.producer_ids import ProducerIds, block_source
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LEAVE_TIMEOUT_S: Final = 60.0
+SHUTDOWN_TIMEOUT_S: Final = 60.0
 _NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 
 
@@ -56,7 +56,7 @@ class BrokerPart:
     fetches: FetchHost
     forwarder: Forwarder
     topic_creation: AutoTopicCreation
-    registration: Registration
+    lifecycle: LifecycleHandle
     producer_ids: ProducerIds
     groups: GroupHost
     compactor: Compactor
@@ -75,7 +75,7 @@ class BrokerPart:
         )
         node.settings.watch(CONNECTION_KEYS, self._set_limits)
         self.decompression = Decompression()
-        self._joined = False
+        self._has_caught_up = False
 
     @property
     def advertised(self) -> list[Endpoint]:
@@ -113,32 +113,34 @@ class BrokerPart:
         self.replicas.on_gone = self.fetches.gone
         self.replicas.on_offline = lambda reason: node.fail(f"the log directory failed: {reason}")
         self.replicas.on_broken = node.fail
-        self.replicas.on_dir_offline = lambda _: self.registration.tell_offline()
-        self.replicas.on_placed = lambda placed: self.registration.tell_placed(placed)
+        self.replicas.on_dir_offline = lambda one: self.lifecycle.log_dir_failed(one.directory_id)
+        self.replicas.on_placed = lambda placed: self.lifecycle.replicas_placed(placed)
         node.metadata.on_image(self._image_changed)
         self.forwarder = Forwarder(node.channel)
         self.topic_creation = AutoTopicCreation(config, node.channel, node.now_ms)
-        self.registration = Registration(
-            config, node.channel, ports.timers, node.now_ms, lambda: node.image, node.storage
-        )
+        self.lifecycle = LifecycleHandle(config, node.storage, ports.driver, node.registrations)
         ports.to_controller = AlterPartitions(
             ports.driver,
             node.channel,
             self.replicas,
             config.node_id,
-            lambda: self.registration.broker_epoch,
+            lambda: self.lifecycle.broker_epoch,
         ).submit
-        self.producer_ids = ProducerIds(self.registration.fetch_producer_ids)
+        self.producer_ids = ProducerIds(
+            block_source(node.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
+        )
         self.groups = GroupHost(node)
         self.replicas.watchers.append(self.groups)
         self.compactor = Compactor(self.replicas, node.settings, ports, node)
         node.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
 
     async def join(self) -> None:
-        """Register, be unfenced, and open the partitions. RegistrationError."""
-        await self.registration.join(self.advertised)
-        self._joined = True
+        """Register, open the partitions, and be unfenced. RegistrationError."""
+        await self.lifecycle.register(self.advertised)
+        self._has_caught_up = True
         self._begin_to_follow(self._node.image)
+        await self.following.settled()
+        await self.lifecycle.become_unfenced()
         await self.following.settled()
 
     async def start(self) -> None:
@@ -175,17 +177,17 @@ class BrokerPart:
         self.decompression.close()
 
     async def leave(self) -> None:
-        """Take leave of the controller, if this broker has joined; a broken one just goes."""
-        if not self._joined or self._node.failure is not None:
+        """Shut down with the controller's consent; a broken broker just stops."""
+        if self._node.failure is not None:
             return
         try:
-            await asyncio.wait_for(self.registration.leave(), LEAVE_TIMEOUT_S)
+            await asyncio.wait_for(self.lifecycle.shut_down(), SHUTDOWN_TIMEOUT_S)
         except (RegistrationError, TimeoutError) as error:
             if isinstance(error, RegistrationError) and error.code in _NOBODY_LEADS:
-                # As when a whole cluster stops: who is last finds no majority to take leave of.
-                log.info("gone without taking leave: no controller leads, or it did not answer")
+                # As when a whole cluster stops: the last brokers find no majority to ask.
+                log.info("no controlled shutdown: no controller leads, or it did not answer")
             else:
-                log.warning("could not leave the cluster in order: %s", error)
+                log.warning("the controlled shutdown failed: %s", error)
 
     def _begin_to_follow(self, image: ClusterImage) -> None:
         """Everything that is in the image is news."""
@@ -196,5 +198,5 @@ class BrokerPart:
             self._node.fail(f"the metadata log cannot be followed: {describe(error)}")
 
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        if self._joined:
+        if self._has_caught_up:
             self.replicas.apply(image, delta)

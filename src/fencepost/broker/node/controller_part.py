@@ -12,10 +12,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from fencepost.broker.cluster.controller_registration import (
-    ControllerRegistration,
-    registered_listeners,
-)
+from fencepost.broker.cluster.broker_lifecycle import registered_listeners, supported_features
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.draft_route import KEY as DRAFT_KEY, draft_routes
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -27,6 +24,7 @@ from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, Parts, bind_routes
+from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage
@@ -54,7 +52,6 @@ class ControllerPart:
         self._node = node
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
-        self.registration: ControllerRegistration | None = None
         self._is_voter = False
         get = node.settings.get
         self.listener = Listener(
@@ -105,15 +102,14 @@ class ControllerPart:
         """Have this controller register, over the node's channel to the active one."""
         node = self._node
         told = node.config.advertised_controllers(self.bound)
-        registration = self.registration = ControllerRegistration(
-            node.config.node_id,
-            Uuid.random(),
-            registered_listeners(told),
-            node.channel,
-            node.ports.timers,
-            lambda: node.image,
+        registration = Registration(
+            broker_id=node.config.node_id,
+            cluster_id=node.cluster_id,
+            incarnation_id=Uuid.random(),
+            listeners=tuple(registered_listeners(told)),
+            features=supported_features(),
         )
-        node.metadata.on_image(lambda image, delta: registration.image_changed())
+        node.registrations.host_controller(ControllerRegistration(registration))
 
     async def start(self) -> None:
         """Accept the quorum's connections."""
@@ -151,9 +147,7 @@ class ControllerPart:
             await asyncio.wait_for(done.wait(), wait_s)
 
     async def close(self) -> None:
-        """Hang up on the quorum."""
-        if self.registration is not None:
-            self.registration.close()
+        """Close the connections of the quorum."""
         await self.listener.close()
 
     # -- inside ----------------------------------------------------------------------------

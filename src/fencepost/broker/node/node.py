@@ -25,11 +25,11 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Final, TypeVar
 
 from fencepost.broker import apis
+from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.peers import Peers
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
-from fencepost.broker.cluster.registration import Registration, RegistrationError
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import BindError, Endpoint
 from fencepost.broker.config.file_limit import FileShares, file_limit, share_files
@@ -49,6 +49,7 @@ from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.controller_host import ControllerHost
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 from fencepost.runtime.replicas import ReplicaManager
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Node:
     storage: Storage
     metadata: MetadataHost
     channel: ControllerChannel
+    registrations: Registrations
 
     def __init__(
         self,
@@ -151,9 +153,9 @@ class Node:
         return self.broker_part.groups
 
     @property
-    def registration(self) -> Registration:
-        """This broker's life in the cluster."""
-        return self.broker_part.registration
+    def lifecycle(self) -> LifecycleHandle:
+        """This broker's registration."""
+        return self.broker_part.lifecycle
 
     @property
     def decompression(self) -> Decompression:
@@ -219,6 +221,7 @@ class Node:
                 log.info("data in %s (cluster %s)", one.path, self.cluster_id)
         self._wire()
         self.metadata.start()
+        self.registrations.image_applied(self.image)
         if self.controller_part is not None:
             await self.controller_part.start()
         if self.broker is not None:
@@ -246,6 +249,7 @@ class Node:
         if self.broker is not None:
             self.broker.close()
             await self.broker.leave()
+        self.registrations.close()
         self.channel.close()
         if self.controller_part is not None:
             if self.failure is None:
@@ -256,7 +260,7 @@ class Node:
         self.ports.close()
         return self.storage.close(
             clean=self.failure is None and self._started,
-            broker_epoch=-1 if self.broker is None else self.registration.broker_epoch,
+            broker_epoch=-1 if self.broker is None else self.lifecycle.broker_epoch,
             high_watermarks={} if self.broker is None else self.replicas.high_watermarks(),
         )
 
@@ -307,10 +311,16 @@ class Node:
         )
         # Behind the controller's own: what waits for a leader must find it active.
         self.metadata.on_step(self.channel.note_leader)
+        registrations = self.registrations = Registrations(ports, self.channel)
+        ports.ask_controller = registrations.submit
+        machine = self.metadata.machine
+        self.metadata.on_step(lambda: registrations.note_leader(machine.leader_id))
         if self.controller_part is not None:
             self.controller_part.wire_registration()
         if self.broker is not None:
             self.broker.wire()
+        # Behind those who act on the image: what is reported as applied has been.
+        self.metadata.on_image(lambda image, delta: registrations.image_applied(image))
         self._wired = True
 
     async def _give_up(self) -> None:
@@ -343,6 +353,8 @@ class Node:
         """A machine gave up: for its disk, or the quorum's because others broke the protocol."""
         if key == METADATA_KEY and not self.driver.disk_has_failed(key):
             self.fail(f"the quorum machine stopped: {reason}")
+        elif key in REGISTRATION_KEYS:
+            self.fail(reason)
         else:
             self._disk_failed(key, reason)
 

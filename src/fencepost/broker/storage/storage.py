@@ -111,6 +111,14 @@ class Storage:
             one.directory_id for one in self.data_dirs if not one.is_online and one.directory_id
         ]
 
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch that all directories were closed with, cleanly; -1 if not all were."""
+        epochs = {
+            one.log_dir.previous_broker_epoch if one.log_dir is not None else -1
+            for one in self.data_dirs
+        }
+        return epochs.pop() if len(epochs) == 1 else -1
+
     def dir_of(self, partition_log: PartitionLog) -> DataDir:
         """The directory that an open log is in."""
         parent = partition_log.directory.rpartition("/")[0] or "/"

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from fencepost.machines.broker.inputs import (
     ControllerAnswered,
+    ControllerChanged,
     ControllerRequest,
     MetadataApplied,
     Outcome,
@@ -76,6 +77,8 @@ class DirectoryAssignments:
                 self._untold[topic_id, index] = directory_id
         elif isinstance(input_, MetadataApplied):
             self._has_directories = input_.image.has_directories
+        elif isinstance(input_, ControllerChanged):
+            self._is_backing_off &= input_.controller_id < 0  # that was for another controller
         elif isinstance(input_, TimerFired):
             self._is_backing_off = False
             if self._told:

@@ -178,13 +178,6 @@ _FETCH = (
 
 _UNUSED = (
     unused(
-        "log.dir.failure.timeout.ms",
-        LONG,
-        30_000,
-        at_least(1),
-        "How long a broker tries to report a failed directory before it stops.",
-    ),
-    unused(
         "delete.records.purgatory.purge.interval.requests",
         INT,
         1,

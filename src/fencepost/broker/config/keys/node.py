@@ -75,6 +75,13 @@ _CONTROLLER = (
         "How long a starting broker looks for a controller that takes it.",
     ),
     honoured(
+        "log.dir.failure.timeout.ms",
+        LONG,
+        30_000,
+        at_least(1),
+        "How long a broker tries to report a failed directory before it stops.",
+    ),
+    honoured(
         "unclean.leader.election.interval.ms",
         LONG,
         300_000,
