@@ -19,8 +19,8 @@ from fencepost.batch import backend
 from fencepost.batch.columns import decode_columns, encode_columns, partition_columns
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, stamp_crc
+from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.records import BatchBuilder, read_records
-from fencepost.batch.validate import validate_produced
 
 from .. import sanitized
 from .samples import RECORDS, build, wrap
@@ -59,7 +59,7 @@ def read_all(rng: random.Random, blob: memoryview) -> int:
         "aborted": rng.choice([(), [(-1, 0)]]),
     }
     ways: list[Callable[[], object]] = [
-        lambda: validate_produced(blob, max_batch_bytes=1 << 20),
+        lambda: prepare_produced(blob, ProduceRules(1 << 20)),
         lambda: list(read_records(blob, check=False)),
         lambda: list(decode_columns(blob, topic="t", partition=1, **options)),
     ]

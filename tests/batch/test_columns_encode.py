@@ -13,8 +13,8 @@ from hypothesis import given, settings, strategies as st
 from fencepost.batch.columns import decode_columns, encode_columns
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import check_crc, read_header, stamp_producer
+from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.records import Record, read_records
-from fencepost.batch.validate import validate_produced
 from fencepost.wire.errors import ErrorCode
 
 from .conftest import COMPILED
@@ -29,7 +29,7 @@ def encode(rows: pa.RecordBatch, partitions: Any = 0, **options: Any) -> list[An
     encoded = encode_columns(rows, partitions, **options)
     for batch in encoded:
         assert isinstance(batch.data, bytearray)
-        header = validate_produced(bytes(batch.data), max_batch_bytes=1 << 30)
+        header = prepare_produced(bytes(batch.data), ProduceRules(1 << 30)).header
         assert header.records_count == batch.records_count
         assert header.max_timestamp == batch.max_timestamp
         assert (header.base_offset, header.partition_leader_epoch) == (0, -1)
@@ -325,4 +325,4 @@ def test_a_producer_numbers_batches_when_it_sends_them(codec):
     header = read_header(encoded.data)
     assert check_crc(encoded.data, 0, header)
     assert (header.producer_id, header.base_sequence, header.last_sequence) == (7, 100, 101)
-    validate_produced(encoded.data, max_batch_bytes=1 << 20)
+    prepare_produced(encoded.data, ProduceRules(1 << 20))

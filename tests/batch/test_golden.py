@@ -6,8 +6,8 @@ import pytest
 
 from fencepost.batch.control import build_leader_change
 from fencepost.batch.header import read_header
+from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.records import BatchBuilder, Record, read_records
-from fencepost.batch.validate import validate_produced
 
 # Two records: ("k1", "v1") at 1000 ms with one header, and a tombstone for "k2" at 1003 ms.
 PLAIN = bytes.fromhex(
@@ -62,7 +62,7 @@ def test_reading_them_gives_the_records():
 
 
 def test_the_header_reads_as_it_is_written():
-    header = validate_produced(PLAIN, max_batch_bytes=len(PLAIN))
+    header = prepare_produced(PLAIN, ProduceRules(len(PLAIN))).header
     assert header == read_header(PLAIN)
     assert header == (0, 78, -1, 2, 0x74D2C777, 0, 1, 1000, 1003, -1, -1, -1, 2)
     assert header.size_bytes == len(PLAIN) == 90

@@ -19,8 +19,8 @@ from fencepost.batch.columns import SCHEMA, decode_columns
 from fencepost.batch.compression import compress
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, read_header, stamp_crc
+from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.records import append_varint, read_records
-from fencepost.batch.validate import validate_produced
 from fencepost.batch.walk import read_headers, read_record
 
 from .conftest import COMPILED
@@ -30,7 +30,7 @@ PAYLOAD = bytes(build(RECORDS)[HEADER_BYTES:])
 
 
 def validate(batch: bytes) -> object:
-    return validate_produced(batch, max_batch_bytes=1 << 20, max_decompressed_bytes=1 << 20)
+    return prepare_produced(batch, ProduceRules(1 << 20), max_decompressed_bytes=1 << 20)
 
 
 def read(batch: bytes) -> object:

@@ -16,8 +16,8 @@ from fencepost.batch.compression import CODECS, compress
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import check_crc, iter_headers, measure, read_header, require_crc
 from fencepost.batch.legacy import build_message_set, read_messages
+from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.records import Record, first_offset, read_payload, read_records
-from fencepost.batch.validate import validate_produced
 from fencepost.wire.errors import ErrorCode
 
 from .samples import NOW_MS, build, byte_strings
@@ -387,7 +387,7 @@ def test_messages_that_nobody_may_write(magic):
 def test_batches_only_where_producers_come_in():
     for blob in (PLAIN_V0, PLAIN_V1, COMPRESSED_V1):
         with pytest.raises(BatchError):
-            validate_produced(bytearray(blob), max_batch_bytes=1 << 20)
+            prepare_produced(bytearray(blob), ProduceRules(1 << 20))
         with pytest.raises(BatchError) as caught:
             read_payload(blob, 0, read_header(blob))
         assert caught.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT

@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fencepost.batch.compression import CODECS
 from fencepost.batch.header import iter_headers, read_header
+from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.records import Record, read_records
-from fencepost.batch.validate import validate_produced
 from fencepost.wire.api import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from fencepost.wire.api.fetch import FetchPartition, FetchTopic
 from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
@@ -79,7 +79,7 @@ def test_ours_reads_what_python_clients_build(codec, client):
         )
     batch = bytes(builder.build())
     assert list(read_records(batch)) == RECORDS
-    header = validate_produced(batch, max_batch_bytes=1 << 20)
+    header = prepare_produced(batch, ProduceRules(1 << 20)).header
     assert header.compression == CODECS[codec]
     assert (header.producer_id, header.base_sequence, header.last_sequence) == (17, 5, 44)
     if codec == "none":
@@ -182,7 +182,7 @@ def test_ours_reads_what_librdkafka_produces(codec, mock_broker, backend_name):
     assert any(header.compression == CODECS[codec] for header in headers)
     for pos, header in iter_headers(blob):
         batch = blob[pos : pos + header.size_bytes]
-        assert validate_produced(batch, max_batch_bytes=1 << 20).producer_id > 0
+        assert prepare_produced(batch, ProduceRules(1 << 20)).header.producer_id > 0
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)

@@ -15,6 +15,7 @@ from fencepost.batch.header import (
     stamp_crc,
 )
 from fencepost.batch.legacy import build_message_set
+from fencepost.batch.produced import ProduceRules, prepare_produced
 from fencepost.batch.records import (
     BatchBuilder,
     Record,
@@ -27,7 +28,6 @@ from fencepost.batch.records import (
     read_rows_in_parts,
     record_bytes_max,
 )
-from fencepost.batch.validate import validate_produced
 from fencepost.batch.walk import Flaw, RecordError, read_record
 from fencepost.wire.errors import ErrorCode
 
@@ -50,7 +50,7 @@ from .samples import (
 def test_what_is_built_is_read(codec, records):
     batch = build(records, codec, base_offset=0, leader_epoch=3)
     assert list(read_records(batch)) == records
-    header = validate_produced(bytes(batch), max_batch_bytes=len(batch))
+    header = prepare_produced(bytes(batch), ProduceRules(len(batch))).header
     assert header.records_count == len(records)
     assert header.max_timestamp == max(-1, *(record.timestamp_ms for record in records))
 
@@ -111,7 +111,7 @@ def test_gaps_that_compaction_left_are_gaps():
     stamp_crc(batch)
     assert [record.offset for record in read_records(batch)] == [1, 3]
     with pytest.raises(BatchError, match="offset delta"):
-        validate_produced(batch, max_batch_bytes=1000)
+        prepare_produced(batch, ProduceRules(1000))
 
 
 def test_header_keys_that_are_not_utf8_are_replaced():

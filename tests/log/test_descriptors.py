@@ -270,6 +270,31 @@ def test_a_life_in_which_no_file_finds_a_descriptor_at_first_ends_as_any_other(t
 # ---- requests, which do not wait: they fail, and nothing else does
 
 
+def test_a_log_has_files_for_what_needs_no_file_to_be_opened(tmp_path):
+    path = format_dir(tmp_path / "d")
+    log_dir = LogDir.open(OsDisk(Descriptors()), path, files_max=2)
+    rolling = config(segment_bytes=1 << 20, segment_ms=100, segment_jitter_ms=0)
+    log = log_dir.create("t", 0, None, rolling, now_ms=NOW_MS)
+    append(log, make_batch(1, timestamp_ms=1000))
+    soon, later = (read_header(make_batch(1, timestamp_ms=when)) for when in (1100, 1101))
+    assert log.has_files_for(soon, NOW_MS)
+    assert not log.has_files_for(later, NOW_MS), "it rolls"
+    log.flush()
+    log_dir.close_idle_files()
+    assert not log.has_files_for(soon, NOW_MS)
+    for header in (soon, later):
+        log.prepare_append(header, NOW_MS)
+        assert log.has_files_for(header, NOW_MS)
+    log_dir.close()
+    again = LogDir.open(OsDisk(Descriptors()), path, files_max=2)
+    log = again.create("t", 0, None, rolling, now_ms=NOW_MS)
+    log.read(0, 1000, 1)
+    assert not log.has_files_for(soon, NOW_MS), "its last timestamp is not known yet"
+    append(log, make_batch(1, timestamp_ms=1100))
+    assert log.has_files_for(soon, NOW_MS)
+    again.close()
+
+
 def test_an_append_that_finds_no_descriptor_can_be_repeated(tmp_path):
     """At each file that preparing an append opens, with a roll and without."""
     for nth in range(1, 12):

@@ -85,6 +85,7 @@ MESSAGE_LENGTHS_MIN = (14, 22)
 MESSAGE_BYTES_MIN = MESSAGE_LENGTHS_MIN[0] + LENGTH_OVERHEAD_BYTES
 _MESSAGE_ATTRIBUTES = (CODEC_MASK, CODEC_MASK | LOG_APPEND_TIME_BIT)
 assert _HEADER.size == HEADER_BYTES
+_new = tuple.__new__  # what a NamedTuple's `_make` does, without a call in between
 
 
 class BatchHeader(NamedTuple):
@@ -187,7 +188,7 @@ def unpack_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         if len(buf) - pos > MAGIC_AT:
             check_magic(buf[pos + MAGIC_AT])
         raise _cut_header(len(buf) - pos, HEADER_BYTES)
-    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    header = _new(BatchHeader, _HEADER.unpack_from(buf, pos))
     if header.magic != MAGIC:
         check_magic(header.magic, header.base_offset)
     if header.batch_length < _LENGTH_MIN:
@@ -208,7 +209,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         if left > MAGIC_AT:
             check_magic(buf[pos + MAGIC_AT])
         raise _cut_header(left, HEADER_BYTES)
-    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    header = _new(BatchHeader, _HEADER.unpack_from(buf, pos))
     if header.magic != MAGIC:
         if 0 <= header.magic < MAGIC:
             return _read_message_header(buf, pos)

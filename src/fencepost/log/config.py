@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from fencepost.batch.compression import Codec, codec_of
+from fencepost.batch.produced import UNBOUNDED_MS, ProduceRules
 from fencepost.log.configdef import (
     INT_MAX,
     LONG_MAX,
@@ -43,6 +45,8 @@ _INT = ConfigType.INT
 _LIST = ConfigType.LIST
 _LONG = ConfigType.LONG
 _STRING = ConfigType.STRING
+_LZ4_FAST_LEVEL: Final = 9
+_LZ4_LEVEL_MAX: Final = 16
 
 _THROTTLED_REPLICAS = matching(
     r"\*|[0-9]+:[0-9]+", "partition:broker pairs separated by commas, or *"
@@ -408,6 +412,11 @@ class LogConfig:
     unclean_leader_election_enable: bool
     overridden: frozenset[str] = field(default=frozenset(), compare=False)
     """Names of the configs the topic itself sets."""
+    produce_rules: ProduceRules = field(init=False, compare=False, repr=False)
+    """What these configs say about the batches that producers send."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "produce_rules", _produce_rules(self))
 
     @classmethod
     def from_props(
@@ -496,7 +505,39 @@ def validate_topic_configs(
     LogConfig.from_props(props, broker_defaults)
 
 
-_TYPED = {item.name for item in fields(LogConfig)} - {"overridden"}
+def _produce_rules(config: LogConfig) -> ProduceRules:
+    name = config.compression_type
+    codec = None if name == "producer" else codec_of("none" if name == "uncompressed" else name)
+    is_judged = not config.is_log_append_time
+    before_ms = config.message_timestamp_before_max_ms
+    after_ms = config.message_timestamp_after_max_ms
+    return ProduceRules(
+        max_batch_bytes=config.max_message_bytes,
+        segment_bytes=config.roll_bytes,
+        key_required=config.is_compacted,
+        timestamp_before_max_ms=before_ms if is_judged else UNBOUNDED_MS,
+        timestamp_after_max_ms=after_ms if is_judged else UNBOUNDED_MS,
+        codec=codec,
+        level=_compression_level(config, codec),
+    )
+
+
+def _compression_level(config: LogConfig, codec: Codec | None) -> int | None:
+    """The level as our codecs count it, None for a library's own.
+
+    Kafka's default for lz4, 9, stands for its fast compressor, and so it does here; gzip's -1 is
+    the library's own default.
+    """
+    if codec is Codec.GZIP:
+        level = config.compression_gzip_level
+        return None if level < 0 else level
+    if codec is Codec.LZ4:
+        level = config.compression_lz4_level
+        return None if level == _LZ4_FAST_LEVEL else min(level, _LZ4_LEVEL_MAX)
+    return config.compression_zstd_level if codec is Codec.ZSTD else None
+
+
+_TYPED = {item.name for item in fields(LogConfig)} - {"overridden", "produce_rules"}
 assert {definition.attribute for definition in TOPIC_CONFIGS.values()} == _TYPED, (
     "TOPIC_CONFIGS and LogConfig name different configs"
 )

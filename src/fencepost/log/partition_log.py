@@ -231,6 +231,15 @@ class PartitionLog(ReadableLog):
             if aborted is not None:
                 segment.txn_index.append(aborted)
 
+    def has_files_for(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether appending the batch as leader needs no file but those that are open. OSError."""
+        segment = self._row.active
+        timestamp_ms = now_ms if self._log_append_time else header.max_timestamp
+        last_offset = self._end_offset + header.last_offset_delta
+        return segment.is_ready and not self._roll_rule.must_roll(
+            segment, header.size_bytes, last_offset, timestamp_ms, now_ms
+        )
+
     def prepare_append(self, header: BatchHeader, now_ms: int) -> None:
         """Have everything open that appending the batch as leader needs, rolling if it must.
 

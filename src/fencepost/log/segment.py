@@ -129,6 +129,11 @@ class Segment:
         return f"{self.directory}/{offset_file(self.base_offset, suffix)}"
 
     @property
+    def is_ready(self) -> bool:
+        """Whether records can be appended without opening a file first."""
+        return self._file is not None and self.max_timestamp is not None
+
+    @property
     def file(self) -> File:
         """The open segment file. OSError."""
         file = self._file

@@ -1,9 +1,10 @@
 """Produce (key 0) v3-13: batches into logs.
 
-Each batch passes `validate_produced` and is then its partition machine's business: fencing, the
-in-sync set, idempotence, and when to answer. acks=1 is answered once the batch is durable here,
-acks=-1 once it is durable on every in-sync replica, acks=0 not at all; what goes wrong with acks=0
-closes the connection, the only way to be heard. Other acks are 21 INVALID_REQUIRED_ACKS.
+`batch.produced` makes each batch ready to be appended. Everything else is its partition machine's
+business: fencing, the in-sync set, idempotence, and when to answer. acks=1 is answered once the
+batch is durable here, acks=-1 once it is durable on every in-sync replica, acks=0 not at all; what
+goes wrong with acks=0 closes the connection, the only way to be heard. Other acks are 21
+INVALID_REQUIRED_ACKS.
 
 v0-2 are advertised and not served (KAFKA-18659; see `wire.api.produce`). Topics are named up to
 v12 and go by id from v13. Transactions are not offered: 42 INVALID_REQUEST. Internal topics
@@ -13,21 +14,19 @@ are the brokers' to write: 17 INVALID_TOPIC_EXCEPTION, except for Kafka's admin 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
+from typing import NamedTuple
 
 from fencepost.batch.errors import BatchError, DecompressionError
-from fencepost.batch.header import BatchHeader, is_compressed
+from fencepost.batch.header import is_compressed
+from fencepost.batch.produced import ProduceRules, RefusedRecordsError, prepare_produced
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.batch.validate import RefusedRecordsError, validate_produced
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
-from fencepost.broker.replicas.recompression import KEEP, maybe_recompress
 from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
-from fencepost.log.config import LogConfig
 from fencepost.log.descriptors import is_shortage
 from fencepost.machines.partition import Produce, ProduceResult
 from fencepost.runtime.replicas import HostedPartition
@@ -35,6 +34,7 @@ from fencepost.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -47,8 +47,6 @@ from fencepost.wire.types import Buffer
 TOPIC_IDS_FROM = 13
 LEADER_HINTS_FROM = 10
 ZSTD_FROM = 7
-INT64_MAX = (1 << 63) - 1
-INT64_MIN = -(1 << 63)
 ADMIN_CLIENT_ID = "__admin_client"
 MAX_TOPICS_AND_PARTITIONS = 20_000
 WORK_S = 10.0
@@ -60,55 +58,26 @@ AT_ONCE_S = 0.002
 """How long batches are looked at before the rest of the request is done in pieces."""
 PLAIN_BYTES_MAX = 2 * 1024 * 1024
 """Uncompressed batches up to this size are walked over on the event loop."""
+_INLINE_RECOMPRESSED_BYTES_MAX = INLINE_BYTES_MAX // RECOMPRESSION_FACTOR
 
 
 @handles(ProduceRequest, versions="3-13", advertise_from=0, max_elements=MAX_TOPICS_AND_PARTITIONS)
 def handle(context: RequestContext, request: ProduceRequest) -> Pieces | None:
     """Feed every partition's machine; answer when all of them have answered."""
     job = _ProduceJob(context, request)
-    left = job.take_small(job.batches(request))
+    left = job.take(request)
     if left:
         return job.take_in_pieces(left)
     job.finish_one()
     return None
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Sent(NamedTuple):
     """What a request has for one partition, and the place of the answer."""
 
     topic: TopicProduceData
-    index: int
-    records: Buffer | None
+    partition: PartitionProduceData
     answer: PartitionProduceResponse
-
-
-@dataclass(frozen=True, slots=True)
-class _Gate:
-    """What a batch must pass; it needs nothing of the node, so that any thread can do it."""
-
-    config: LogConfig
-    allow_zstd: bool
-    now_ms: int
-
-    def pass_(self, records: Buffer, max_bytes: int) -> tuple[Buffer, BatchHeader]:
-        """The batch as it is to be appended. BatchError, as `validate_produced` raises it."""
-        config = self.config
-        earliest_ms, latest_ms = _timestamp_bounds(config, self.now_ms)
-        header = validate_produced(
-            records,
-            max_batch_bytes=config.max_message_bytes,
-            allow_zstd=self.allow_zstd,
-            key_required=config.is_compacted,
-            max_decompressed_bytes=max_bytes,
-            timestamp_min_ms=earliest_ms,
-            timestamp_max_ms=latest_ms,
-        )
-        if header.is_transactional:
-            raise BatchError(ErrorCode.INVALID_REQUEST, "transactions are not offered")
-        records, header = maybe_recompress(records, header, config)
-        _check_segment_size(records, config)
-        return records, header
 
 
 class _ProduceJob:
@@ -116,6 +85,7 @@ class _ProduceJob:
 
     __slots__ = (
         "_acks",
+        "_allow_zstd",
         "_began",
         "_context",
         "_deadline_ms",
@@ -128,6 +98,7 @@ class _ProduceJob:
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
         self._acks = request.acks
+        self._allow_zstd = context.api_version >= ZSTD_FROM
         self._began = perf_counter()
         self._now_ms = context.node.now_ms()
         self._deadline_ms = self._now_ms + max(request.timeout_ms, 0)
@@ -142,40 +113,38 @@ class _ProduceJob:
         elif request.transactional_id is not None:
             self._refusal = (ErrorCode.INVALID_REQUEST, "transactions are not offered")
 
-    def batches(self, request: ProduceRequest) -> deque[_Batch]:
-        """What is to be taken, in order; the answers are in the response already."""
-        batches: deque[_Batch] = deque()
+    def take(self, request: ProduceRequest) -> deque[_Sent]:
+        """Take batches as long as that is quick; those that are left, in order."""
+        left: deque[_Sent] = deque()
+        is_first = True
         for topic in request.topic_data:
             answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
             self._response.responses.append(answered)
             for partition in topic.partition_data:
                 answer = PartitionProduceResponse(index=partition.index, base_offset=-1)
                 answered.partition_responses.append(answer)
-                batches.append(_Batch(topic, partition.index, partition.records, answer))
-        return batches
+                sent = _Sent(topic, partition, answer)
+                is_quick = is_first or (not left and perf_counter() - self._began < AT_ONCE_S)
+                if not is_quick or not self._take(sent):
+                    left.append(sent)
+                is_first = False
+        return left
 
-    def take_small(self, batches: deque[_Batch]) -> deque[_Batch]:
-        """Take batches as long as that is quick; those that are left."""
-        while batches and perf_counter() - self._began < AT_ONCE_S:
-            if not self._take(batches[0]):
-                break
-            batches.popleft()
-        return batches
-
-    def take_in_pieces(self, batches: deque[_Batch]) -> Pieces:
+    def take_in_pieces(self, left: deque[_Sent]) -> Pieces:
         """Take the others one by one, large ones in a thread; copies, as the buffer goes on."""
         decompression = self._context.node.decompression
-        size_bytes = sum(len(one.records) for one in batches if one.records is not None)
+        size_bytes = sum(len(sent.partition.records or b"") for sent in left)
         is_reserved = decompression.reserve(size_bytes)
         if not is_reserved:
             self._refusal = (ErrorCode.REQUEST_TIMED_OUT, "too many large batches wait already")
         try:
-            for batch in batches if is_reserved else ():
-                batch.records = None if batch.records is None else bytearray(batch.records)
-            while batches:
-                batch = batches.popleft()
-                if not self._take(batch):
-                    yield from self._take_large(batch)
+            for _, partition, _ in left if is_reserved else ():
+                if partition.records is not None:
+                    partition.records = bytearray(partition.records)
+            while left:
+                sent = left.popleft()
+                if not self._take(sent):
+                    yield from self._take_large(sent)
                 yield None
         finally:
             if is_reserved:
@@ -183,53 +152,66 @@ class _ProduceJob:
         self.finish_one()
         return None
 
-    def _take(self, batch: _Batch) -> bool:
+    def _take(self, sent: _Sent) -> bool:
         """Feed a batch's machine, or refuse the batch; whether it was small enough for that."""
-        hosted = self._admit(batch)
+        hosted = self._admit(sent)
         if hosted is None:
             return True
-        records = batch.records
+        records = sent.partition.records
         assert records is not None, "it was admitted"
-        gate = self._gate(hosted)
-        recompressed = hosted.log.config.compression_type != KEEP
-        max_bytes = INLINE_BYTES_MAX // RECOMPRESSION_FACTOR if recompressed else INLINE_BYTES_MAX
-        if len(records) > (max_bytes if is_compressed(records) else PLAIN_BYTES_MAX):
+        rules = hosted.log.config.produce_rules
+        max_bytes = INLINE_BYTES_MAX if rules.codec is None else _INLINE_RECOMPRESSED_BYTES_MAX
+        size_bytes = len(records)
+        if size_bytes > max_bytes and (size_bytes > PLAIN_BYTES_MAX or is_compressed(records)):
             return False
         try:
-            passed = gate.pass_(records, max_bytes)
+            batch = self._prepare(records, rules, max_bytes)
         except BatchError as error:
             if _is_large(error):
                 return False
-            _refuse(batch.answer, error)
-            return True
-        self._feed(hosted, batch, *passed)
+            _refuse(sent.answer, error)
+        else:
+            self._feed(hosted, batch, sent.answer)
         return True
 
-    def _take_large(self, batch: _Batch) -> Pieces:
+    def _take_large(self, sent: _Sent) -> Pieces:
         """The same for a batch that a thread looks at."""
-        hosted = self._admit(batch)
+        hosted = self._admit(sent)
         if hosted is None:
             return None
-        records = batch.records
+        records = sent.partition.records
         assert records is not None, "it was admitted"
-        gate = self._gate(hosted)
+        work = partial(self._prepare, records, hosted.log.config.produce_rules)
         try:
-            passed = yield from self._context.node.decompression.run(partial(gate.pass_, records))
+            batch = yield from self._context.node.decompression.run(work)
         except BatchError as error:
-            _refuse(batch.answer, error)
+            _refuse(sent.answer, error)
             return None
-        now = self._find(batch.topic, batch.index)  # it may have been deleted meanwhile
+        now = self._find(sent.topic, sent.partition.index)  # it may have been deleted meanwhile
         if isinstance(now, ErrorCode):
-            batch.answer.error_code = int(now)
+            sent.answer.error_code = int(now)
         elif now is not hosted:  # another topic of that name, whose configs say something else
-            batch.answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            sent.answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
-            self._feed(hosted, batch, *passed)
+            self._feed(hosted, batch, sent.answer)
         return None
 
-    def _admit(self, batch: _Batch) -> HostedPartition | None:
+    def _prepare(self, records: Buffer, rules: ProduceRules, max_bytes: int) -> RecordBatch:
+        """The batch as it is to be appended; any thread may do that. BatchError."""
+        batch = prepare_produced(
+            records,
+            rules,
+            self._now_ms,
+            allow_zstd=self._allow_zstd,
+            max_decompressed_bytes=max_bytes,
+        )
+        if batch.header.is_transactional:
+            raise BatchError(ErrorCode.INVALID_REQUEST, "transactions are not offered")
+        return batch
+
+    def _admit(self, sent: _Sent) -> HostedPartition | None:
         """The partition that the batch is for; None if it is refused before it is looked at."""
-        answer = batch.answer
+        answer = sent.answer
         if self._refusal is not None:
             answer.error_code = int(self._refusal[0])
             answer.error_message = self._refusal[1]
@@ -238,23 +220,19 @@ class _ProduceJob:
             answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
             answer.error_message = f"the request has taken {WORK_S} s already"
             return None
-        hosted = self._find(batch.topic, batch.index)
+        hosted = self._find(sent.topic, sent.partition.index)
         if isinstance(hosted, ErrorCode):
             answer.error_code = int(hosted)
             return None
-        if batch.records is None:
+        if sent.partition.records is None:
             _refuse(answer, BatchError(ErrorCode.INVALID_RECORD, "there is no record batch"))
             return None
         return hosted
 
-    def _gate(self, hosted: HostedPartition) -> _Gate:
-        return _Gate(hosted.log.config, self._context.api_version >= ZSTD_FROM, self._now_ms)
-
     def _feed(
-        self, hosted: HostedPartition, batch: _Batch, records: Buffer, header: BatchHeader
+        self, hosted: HostedPartition, batch: RecordBatch, answer: PartitionProduceResponse
     ) -> None:
-        answer = batch.answer
-        if not self._is_prepared(hosted, header):
+        if not self._has_files(hosted, batch):
             answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
             answer.error_message = "the broker has no file descriptor for it now (ulimit -n)"
             return
@@ -268,8 +246,7 @@ class _ProduceJob:
             self.finish_one()
 
         self._context.node.driver.feed(
-            hosted.key,
-            Produce(RecordBatch(header, records), self._acks, on_result, self._deadline_ms),
+            hosted.key, Produce(batch, self._acks, on_result, self._deadline_ms)
         )
 
     def _find(self, topic: TopicProduceData, index: int) -> HostedPartition | ErrorCode:
@@ -286,19 +263,22 @@ class _ProduceJob:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         return hosted
 
-    def _is_prepared(self, hosted: HostedPartition, header: BatchHeader) -> bool:
+    def _has_files(self, hosted: HostedPartition, batch: RecordBatch) -> bool:
         """Whether the files that the append needs are open; not if there is no descriptor.
 
         Whatever else is wrong with them the append will tell.
         """
+        log, header = hosted.log, batch.header
         if not hosted.machine.is_leader:
             return True
+        storage = self._context.node.storage
         try:
-            with self._context.node.storage.descriptors.without_waiting():
-                hosted.log.prepare_append(header, self._now_ms)
+            if not log.has_files_for(header, self._now_ms):
+                with storage.descriptors.without_waiting():
+                    log.prepare_append(header, self._now_ms)
         except OSError as error:
             if is_shortage(error):
-                self._context.node.storage.shortages.note(f"appending to {hosted.key}: {error}")
+                storage.shortages.note(f"appending to {hosted.key}: {error}")
                 return False
         return True
 
@@ -350,29 +330,9 @@ class _ProduceJob:
             ]
 
 
-def _timestamp_bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
-    """The earliest and latest timestamp a record may have; none where the broker gives them."""
-    if config.is_log_append_time:
-        return INT64_MIN, INT64_MAX
-    latest_ms = now_ms + config.message_timestamp_after_max_ms
-    return (
-        now_ms - config.message_timestamp_before_max_ms,
-        latest_ms if latest_ms < INT64_MAX else INT64_MAX,
-    )
-
-
 def _is_large(error: BatchError) -> bool:
     """Whether a batch has more records than the limit that it was decompressed within."""
     return isinstance(error, DecompressionError) and error.code is ErrorCode.MESSAGE_TOO_LARGE
-
-
-def _check_segment_size(records: Buffer, config: LogConfig) -> None:
-    """A batch that no segment has room for is told so, and not to be split as a large message."""
-    if len(records) > config.roll_bytes:
-        raise BatchError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"the batch has {len(records)} bytes, a segment {config.roll_bytes} at most",
-        )
 
 
 def _refuse(answer: PartitionProduceResponse, error: BatchError) -> None:

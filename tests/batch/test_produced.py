@@ -1,23 +1,44 @@
-"""The gate for producers' batches: every rule, with the code Kafka has for it."""
+"""A produced batch is made ready to append, or refused: every rule, with Kafka's code for it."""
 
 from __future__ import annotations
 
 from struct import pack_into
+from typing import Any
 
 import pytest
 
+from fencepost.batch.compression import Codec, codec_of
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, check_crc, read_header, stamp_crc
+from fencepost.batch.produced import ProduceRules, RefusedRecordsError, prepare_produced
+from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import Record, read_records
-from fencepost.batch.validate import RefusedRecordsError, validate_produced
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Buffer
 
 from .samples import CODEC_NAMES, NOW_MS, RECORDS, build, wrap
 
 
-def refused(batch: bytes | bytearray, **settings: object) -> BatchError:
+def prepared(
+    batch: Buffer,
+    now_ms: int = 0,
+    *,
+    allow_zstd: bool = True,
+    inflated: int = 1 << 26,
+    **rules: Any,
+) -> RecordBatch:
+    return prepare_produced(
+        batch,
+        ProduceRules(**{"max_batch_bytes": 1 << 20, **rules}),
+        now_ms,
+        allow_zstd=allow_zstd,
+        max_decompressed_bytes=inflated,
+    )
+
+
+def refused(batch: Buffer, now_ms: int = 0, **settings: Any) -> BatchError:
     with pytest.raises(BatchError) as caught:
-        validate_produced(batch, **({"max_batch_bytes": 1 << 20} | settings))
+        prepared(batch, now_ms, **settings)
     return caught.value
 
 
@@ -33,8 +54,9 @@ def changed(layout: str, at: int, *values: int) -> bytearray:
 def test_a_sound_batch_passes_and_is_left_alone(codec):
     batch = build(RECORDS, codec, producer_id=1, producer_epoch=2, base_sequence=3)
     for buf in (bytes(batch), bytearray(batch), memoryview(bytearray(batch))):
-        assert validate_produced(buf, max_batch_bytes=len(batch)) == read_header(batch)
-        assert buf == batch
+        ready = prepared(buf, max_batch_bytes=len(batch))
+        assert ready.header == read_header(batch)
+        assert ready.data is buf and buf == batch
 
 
 @pytest.mark.parametrize(
@@ -90,7 +112,7 @@ def test_every_flipped_bit_is_refused_but_those_the_leader_sets():
     for bit in range(len(batch) * 8):
         batch[bit >> 3] ^= 1 << (bit & 7)
         if 96 <= bit < 128:  # the leader's epoch
-            validate_produced(bytes(batch), max_batch_bytes=1 << 20)
+            prepared(bytes(batch))
         else:
             refused(bytes(batch))
         batch[bit >> 3] ^= 1 << (bit & 7)
@@ -98,7 +120,7 @@ def test_every_flipped_bit_is_refused_but_those_the_leader_sets():
 
 def test_a_batch_has_a_greatest_size():
     batch = build(RECORDS)
-    validate_produced(batch, max_batch_bytes=len(batch))
+    prepared(batch, max_batch_bytes=len(batch))
     error = refused(batch, max_batch_bytes=len(batch) - 1)
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert str(len(batch)) in str(error)
@@ -108,23 +130,23 @@ def test_a_batch_has_a_greatest_size():
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
-def test_a_compacted_topic_wants_keys(codec):
+def test_a_compacted_topic_requires_keys(codec):
     batch = build(RECORDS, codec)
     error = refused(batch, key_required=True)
     assert error.code is ErrorCode.INVALID_RECORD
     assert "record 1" in str(error) and "no key" in str(error)
     with_keys = [record._replace(key=record.key or b"") for record in RECORDS]
-    validate_produced(build(with_keys, codec), max_batch_bytes=1 << 20, key_required=True)
+    prepared(build(with_keys, codec), key_required=True)
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
 def test_timestamps_have_bounds(codec):
     records = [record._replace(timestamp_ms=when) for record, when in zip(RECORDS, (5, -1, 9, 7))]
     batch = build(records, codec)
-    bounds = {"timestamp_min_ms": 5, "timestamp_max_ms": 9}
-    validate_produced(batch, max_batch_bytes=1 << 20, **bounds)
-    for narrower in ({"timestamp_min_ms": 6}, {"timestamp_max_ms": 8}):
-        error = refused(batch, **(bounds | narrower))
+    bounds = {"timestamp_before_max_ms": 1, "timestamp_after_max_ms": 3}
+    prepared(batch, 6, **bounds)
+    for narrower in ({"timestamp_before_max_ms": 0}, {"timestamp_after_max_ms": 2}):
+        error = refused(batch, 6, **(bounds | narrower))
         assert error.code is ErrorCode.INVALID_TIMESTAMP
         assert "outside the bounds" in str(error)
 
@@ -136,7 +158,7 @@ def test_zstd_needs_a_request_that_knows_it():
     damaged = batch[:-1] + b"?"
     assert refused(damaged, allow_zstd=False).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     for codec in CODEC_NAMES[:-1]:
-        validate_produced(build(RECORDS, codec), max_batch_bytes=1 << 20, allow_zstd=False)
+        prepared(build(RECORDS, codec), allow_zstd=False)
 
 
 ODD = [
@@ -156,7 +178,9 @@ def test_every_unwelcome_record_is_told(codec):
     assert (type(error), error.code) == (RefusedRecordsError, ErrorCode.INVALID_RECORD)
     assert [index for index, _ in error.records] == [1, 3, 4]
     assert all("no key" in words for _, words in error.records)
-    error = refused(batch, key_required=True, timestamp_min_ms=2, timestamp_max_ms=99)
+    error = refused(
+        batch, 50, key_required=True, timestamp_before_max_ms=48, timestamp_after_max_ms=49
+    )
     assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert [(index, "no key" in words) for index, words in error.records] == [
         (1, True),
@@ -164,7 +188,7 @@ def test_every_unwelcome_record_is_told(codec):
         (3, True),
         (4, True),  # the key is looked at first
     ]
-    error = refused(batch, timestamp_min_ms=5, timestamp_max_ms=5)
+    error = refused(batch, 5, timestamp_before_max_ms=0, timestamp_after_max_ms=0)
     assert [index for index, _ in error.records] == [2, 4]
     assert "100" in error.records[0][1]
 
@@ -191,9 +215,9 @@ def test_the_unwelcome_are_told_within_limits():
 def test_inflated_records_have_a_greatest_size(codec):
     records = [Record(0, NOW_MS, 0, None, bytes(50_000), ())]
     batch, size = build(records, codec), len(build(records)) - HEADER_BYTES
-    validate_produced(batch, max_batch_bytes=1 << 20, max_decompressed_bytes=size)
+    prepared(batch, inflated=size)
     if codec != "none":
-        error = refused(batch, max_decompressed_bytes=size - 1)
+        error = refused(batch, inflated=size - 1)
         assert error.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -203,7 +227,7 @@ def test_a_wrong_max_timestamp_is_put_right(claimed):
     pack_into(">q", batch, 35, claimed)
     stamp_crc(batch)
     assert refused(bytes(batch)).code is ErrorCode.INVALID_TIMESTAMP
-    header = validate_produced(batch, max_batch_bytes=1 << 20)
+    header = prepared(batch).header
     assert header == read_header(batch)
     assert header.max_timestamp == NOW_MS + 70_000
     assert check_crc(batch, 0, header)
@@ -213,5 +237,73 @@ def test_a_wrong_max_timestamp_is_put_right(claimed):
 @pytest.mark.parametrize("step", [-2, -1, 0, 1, 2])
 def test_the_greatest_timestamp_is_known_wherever_it_stands(step):
     records = [Record(offset, NOW_MS + offset * step, 0, b"k", b"v", ()) for offset in range(3)]
-    header = validate_produced(bytes(build(records)), max_batch_bytes=1 << 20)
+    header = prepared(bytes(build(records))).header
     assert header.max_timestamp == NOW_MS + max(0, 2 * step)
+
+
+# ---- what the topic stores
+
+
+@pytest.mark.parametrize("wanted", CODEC_NAMES)
+@pytest.mark.parametrize("sent", CODEC_NAMES)
+def test_a_batch_is_stored_with_the_codec_of_the_topic(sent, wanted):
+    batch = build(RECORDS, sent, producer_id=7, producer_epoch=1, base_sequence=3)
+    before = bytes(batch)
+    header, data = prepared(batch, codec=codec_of(wanted))
+    assert header == read_header(data) and header.size_bytes == len(data)
+    assert header.compression == codec_of(wanted)
+    assert check_crc(data, 0, header)
+    assert list(read_records(data)) == RECORDS
+    unchanged = {"attributes": 0, "batch_length": 0, "crc": 0}
+    assert header._replace(**unchanged) == read_header(before)._replace(**unchanged)
+    assert batch == before
+    assert (data is batch) == (sent == wanted)
+
+
+def test_a_codec_is_used_at_the_level_of_the_topic():
+    records = [Record(0, NOW_MS, 0, None, bytes(range(256)) * 200, ())]
+    batch = build(records)
+    sizes = [len(prepared(batch, codec=Codec.GZIP, level=level).data) for level in (1, 9)]
+    assert sizes[0] > sizes[1]
+
+
+def test_a_batch_that_outgrows_the_limit_when_it_is_stored_is_too_large():
+    records = [Record(0, NOW_MS, 0, None, bytes(10_000), ())]
+    batch, plain = build(records, "zstd"), len(build(records))
+    prepared(batch, codec=Codec.NONE, max_batch_bytes=plain)
+    error = refused(batch, codec=Codec.NONE, max_batch_bytes=plain - 1)
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert str(plain) in str(error)
+
+
+@pytest.mark.parametrize("codec", [None, Codec.NONE])
+def test_a_batch_larger_than_a_segment_is_no_message_to_be_split(codec):
+    records = [Record(0, NOW_MS, 0, None, bytes(10_000), ())]
+    batch = build(records, "none" if codec is None else "zstd")
+    plain = len(build(records))
+    prepared(batch, codec=codec, segment_bytes=plain)
+    error = refused(batch, codec=codec, segment_bytes=plain - 1)
+    assert error.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert str(plain) in str(error)
+
+
+def test_a_wrong_max_timestamp_is_put_right_also_in_what_is_compressed_anew():
+    batch = build(RECORDS)
+    pack_into(">q", batch, 35, -1)
+    stamp_crc(batch)
+    header, data = prepared(batch, codec=Codec.ZSTD)
+    assert header == read_header(data)
+    assert header.max_timestamp == NOW_MS + 70_000
+    assert check_crc(data, 0, header)
+
+
+@pytest.mark.parametrize("timestamp_ms", [-(2**63), 2**63 - 1])
+def test_without_bounds_any_timestamp_is_taken(timestamp_ms):
+    batch = build([Record(0, timestamp_ms, 0, b"k", b"v", ())])
+    assert prepared(batch, NOW_MS).data is batch
+
+
+def test_a_bound_that_leaves_64_bits_is_none():
+    batch = build([Record(0, 2**63 - 1, 0, b"k", b"v", ())])
+    prepared(batch, NOW_MS, timestamp_after_max_ms=2**63 - 1)
+    refused(batch, -1, timestamp_after_max_ms=2**63 - 1)
