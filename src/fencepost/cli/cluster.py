@@ -77,14 +77,12 @@ def register(subparsers: Any) -> None:
         help="run a cluster of several nodes on this machine",
         description="Run controllers and brokers on this machine, one process each.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = add_actions(parser)
     up = actions.add_parser(
         "up",
         help="start a cluster, until Ctrl-C stops it",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     up.add_argument(
         "--controllers", type=int, metavar="N", help=f"how many (default: {DEFAULT_CONTROLLERS})"

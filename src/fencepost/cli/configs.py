@@ -28,7 +28,6 @@ def register(subparsers: Any) -> None:
         help="see and change configs of topics and brokers",
         description="See and change configs of topics and brokers.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = add_actions(parser)
 

@@ -52,7 +52,6 @@ def register(subparsers: Any) -> None:
         help="print records of a topic",
         description="Print records of a topic.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("topic")
     parser.add_argument(

@@ -30,7 +30,6 @@ def register(subparsers: Any) -> None:
         help="where each leader epoch of a topic begins and ends",
         description="Where each leader epoch of a topic's partitions begins and ends.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("topic")
     parser.add_argument(

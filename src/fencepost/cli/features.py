@@ -34,7 +34,6 @@ def register(subparsers: Any) -> None:
         help="levels at which the cluster runs",
         description="See and change the levels at which the cluster runs (KIP-584).",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = add_actions(parser)
     describing = actions.add_parser("describe", help="levels in force, and what a node can run")

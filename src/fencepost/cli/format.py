@@ -49,7 +49,6 @@ def register(subparsers: Any) -> None:
         help="make a node's directories ready for its first start",
         description="Make a node's directories ready for its first start.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "action", nargs="?", choices=[RANDOM], help="print a new id and do nothing else"

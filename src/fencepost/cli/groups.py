@@ -43,7 +43,6 @@ def register(subparsers: Any) -> None:
         help="list, describe and delete consumer groups, see and set their offsets",
         description="Consumer groups.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = add_actions(parser)
     finish_cluster_command(actions.add_parser("list", help="all groups"), list_groups)

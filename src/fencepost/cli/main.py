@@ -50,13 +50,17 @@ class _VersionAction(argparse.Action):
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """A parser that takes a command's optional FILE also behind its options.
+    """A parser that takes a command's optional FILE also behind its options, and prints the
+    examples below its help as they stand.
 
     Plain argparse gives all positional words away at the first one that it meets: of
     `produce TOPIC --lines-json FILE` it would not know the last.
     """
 
     _is_intermixing = False
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **settings})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._is_intermixing or self._subparsers is not None:

@@ -62,7 +62,6 @@ def register(subparsers: Any) -> None:
         help="write lines of text or JSON to a topic",
         description="Write records to a topic, idempotently and with acks=all.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("topic")
     parser.add_argument("file", nargs="?", metavar="FILE", help="default: standard input")

@@ -52,7 +52,6 @@ def register(subparsers: Any) -> None:
         help="the metadata quorum: describe it, add and remove voters",
         description="Look at the metadata quorum and change its voters.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = add_actions(parser)
 

@@ -33,7 +33,6 @@ def register(subparsers: Any) -> None:
         description="Run a node in this process: broker and controller, unless process.roles says"
         " otherwise.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_node_options(parser)
     parser.add_argument(

@@ -38,7 +38,6 @@ def register(subparsers: Any) -> None:
         help="the deterministic simulator: quorums and controllers under faults",
         description="Run the product's own quorum, log and controller under simulated faults.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = add_actions(parser)
     _add_run(actions)

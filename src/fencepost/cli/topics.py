@@ -36,7 +36,6 @@ def register(subparsers: Any) -> None:
         help="list, create, describe, alter and delete topics",
         description="Manage topics.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = add_actions(parser)
 

@@ -45,7 +45,6 @@ def register(subparsers: Any) -> None:
         "demo",
         help="real flights through a broker and Spark into tables and a chart",
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--dir",

@@ -43,7 +43,6 @@ def register_dump(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="what is in segments, indexes, snapshots and checkpoint files",
         description="Show what is in files of a data directory.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file or a directory of files")
     parser.add_argument("--as", dest="kind", choices=kinds.KINDS, help="what FILE is")

@@ -38,7 +38,6 @@ def register_verify(actions: argparse._SubParsersAction[argparse.ArgumentParser]
         help="check log directories for damage",
         description="Check log directories; nothing is changed or locked.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("directories", nargs="+", metavar="DIR", help="what to check")
     parser.add_argument("--deep", action="store_true", help="decompress and parse all records, too")

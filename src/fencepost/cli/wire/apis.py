@@ -30,7 +30,6 @@ def register_apis(actions: Any) -> None:
         help="every API: number, versions, headers",
         description="Every API of the protocol.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_json_option(parser)
     parser.set_defaults(run=list_apis)

@@ -53,7 +53,6 @@ def register_decode(actions: Any) -> None:
         help="bytes as JSON",
         description="Turn bytes of the protocol into JSON.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="bytes (default: stdin)")
     parser.add_argument("--hex", metavar="TEXT", help="hex digits instead of FILE")

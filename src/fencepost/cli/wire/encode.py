@@ -36,7 +36,6 @@ def register_encode(actions: Any) -> None:
         help="JSON of decode back into bytes",
         description="Turn the JSON of `fencepost wire decode` into bytes.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="JSON (default: stdin)")
     parser.add_argument("--output", metavar="FILE", help="write bytes there, - is stdout")

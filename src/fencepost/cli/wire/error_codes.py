@@ -28,7 +28,6 @@ def register_errors(actions: Any) -> None:
         help="error codes: number, name, meaning",
         description="Kafka's error codes.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("error", nargs="?", metavar="CODE|NAME", help="only this one")
     add_json_option(parser)

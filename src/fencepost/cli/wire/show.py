@@ -41,7 +41,6 @@ def register_show(actions: Any) -> None:
         help="the fields of a message or struct",
         description="The fields of a message, in words or as JSON.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--version", type=int, metavar="N", help="only what this version has")
