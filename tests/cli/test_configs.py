@@ -5,7 +5,7 @@ from __future__ import annotations
 from .commands import Fencepost, Ran
 
 
-def test_configs(run: Fencepost, topic: str):
+def test_configs_of_a_topic_are_set_appended_to_and_deleted(run: Fencepost, topic: str):
     changed = run("configs", "alter", "--topic", topic, "--set", "retention.ms=5000")
     assert (changed.code, changed.out) == (0, f"1 config(s) of topic {topic} changed\n")
     shown = {

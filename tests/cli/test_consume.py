@@ -68,7 +68,7 @@ def test_what_format_strings_print(text: str, shown: bytes, nulls: bytes):
         (r"\08", r"\08 is no octal number"),
     ],
 )
-def test_format_strings_that_cannot_be(text: str, complaint: str):
+def test_wrong_format_strings_are_refused(text: str, complaint: str):
     with pytest.raises(FormatError, match=re.escape(complaint)):
         RecordFormat(text)
 
@@ -199,7 +199,7 @@ def test_options_that_a_group_cannot_have(consume, group, words):
     assert (code, out, err.count("\n")) == (2, b"", 1)
 
 
-def test_a_group_that_cannot_be(consume, topic):
+def test_an_empty_group_name_is_refused(consume, topic):
     code, out, err = consume("--group", "")
     assert (code, out, err.count("\n")) == (2, b"", 1)
 
@@ -248,13 +248,13 @@ def test_a_reader_that_leaves_is_not_committed_for(served, produce, topic, group
     assert committed() == {}
 
 
-def test_times():
+def test_times_are_milliseconds_or_iso_8601():
     assert parse_time_ms("1700000000123") == 1700000000123
     assert parse_time_ms("2023-11-14T22:13:20") == 1700000000000
     assert parse_time_ms("2023-11-14T23:13:20+01:00") == 1700000000000
 
 
-def test_times_that_no_record_can_have(run: Fencepost, topic: str, tmp_path: Path):
+def test_times_out_of_range_are_refused(run: Fencepost, topic: str, tmp_path: Path):
     for words in (
         ("consume", topic, "--timestamp", "99999999999999999999999"),
         ("consume", topic, "--timestamp", "1900-01-01T00:00:00"),

@@ -9,7 +9,9 @@ from ..client.records import batch
 from .commands import Fencepost, Ran
 
 
-def test_epochs_of_a_young_topic(run: Fencepost, topic: str, produce: Callable[..., Ran]):
+def test_epochs_of_a_topic_without_a_leader_change(
+    run: Fencepost, topic: str, produce: Callable[..., Ran]
+):
     produce(topic, "1\n2\n", "--partition", "0")
     assert run("epochs", topic, "--partition", "0", "--json").json == {
         "topic": topic,
@@ -18,7 +20,7 @@ def test_epochs_of_a_young_topic(run: Fencepost, topic: str, produce: Callable[.
     assert run("epochs", topic, "--partition", "9").code == 2
 
 
-def test_epochs_of_an_eventful_one(run: Fencepost):
+def test_epochs_of_a_topic_after_leader_changes(run: Fencepost):
     with FakeCluster(brokers=2) as fake:
         fake.create_topic("t")
         partition = fake.partition("t")

@@ -111,7 +111,7 @@ def test_initial_controllers_are_the_same_for_all(run, tmp_path):
     assert str(meta.directory_id) == FIRST
 
 
-def test_a_controller_that_joins_brings_nothing(run, tmp_path):
+def test_a_controller_formatted_without_initial_controllers_has_no_voter_set(run, tmp_path):
     assert run("--no-initial-controllers")[0] == 0
     assert bootstrap(tmp_path / "a") is None
 
@@ -168,7 +168,7 @@ def test_any_cluster_id_will_do_but_an_odd_one_is_mentioned(run):
     assert code == 0 and "formatted" in out and "'nonsense' is none of 22" in err
 
 
-def test_a_usual_cluster_id_is_not_worth_a_word(run):
+def test_a_usual_cluster_id_is_not_mentioned(run):
     assert run("--standalone")[2] == ""
 
 
@@ -227,13 +227,15 @@ def test_a_directory_with_anything_in_it_is_not_formatted(run, tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_is_refused(run, tmp_path, arguments, keys, roles, what):
+def test_configurations_that_cannot_be_formatted_are_refused(
+    run, tmp_path, arguments, keys, roles, what
+):
     code, _, err = run(*arguments, keys=keys, roles=roles)
     assert code == 2 and what in err and err.startswith("fencepost format: ")
     assert not (tmp_path / "a").exists()
 
 
-def test_a_running_node_is_not_formatted_under_its_feet(run, tmp_path):
+def test_a_running_nodes_directory_is_not_formatted(run, tmp_path):
     assert run("--standalone")[0] == 0
     log_dir = LogDir.open(OsDisk(), str(tmp_path / "a"))
     (tmp_path / "a" / "meta.properties").unlink()

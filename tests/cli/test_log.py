@@ -148,7 +148,7 @@ def test_damage_is_shown_and_counted(data_dir, run):
     assert ran.err == "fencepost log dump: damage in 2 places\n"
 
 
-def test_what_does_not_work(data_dir, run):
+def test_files_that_cannot_be_dumped_are_named(data_dir, run):
     ran = run("dump", "/nowhere/at.log")
     assert (ran.code, ran.err) == (
         1, "fencepost log dump: /nowhere/at.log: No such file or directory\n",
@@ -212,7 +212,7 @@ def test_problems_and_their_order(data_dir, run):
     assert quiet.json[1]["errors"] == 1
 
 
-def test_notes_alone_are_sound(data_dir, run):
+def test_notes_are_no_errors(data_dir, run):
     (data_dir / "notes.txt").touch()
     ran = run("verify", data_dir)
     assert ran.code == 0

@@ -40,7 +40,9 @@ def add(id_: str = ID, directory: str = DIRECTORY, listener: str = LISTENER) -> 
         (["describe", "--bootstrap-controller", "nowhere"], "HOST:PORT"),
     ],
 )
-def test_what_cannot_be(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_are_named_before_anybody_is_asked(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     try:
         code = main(["quorum", *words])
     except SystemExit as error:  # argparse's way to say that the command line is wrong
@@ -161,7 +163,7 @@ def test_how_far_a_voter_is_that_nobody_has_heard_of_is_not_known(
 
 
 @pytest.mark.parametrize("since", [False, True])
-def test_one_that_votes_with_another_disk_is_not(
+def test_a_voter_with_another_directory_id_is_not_said_to_be_added(
     losing: type[LosingAdmin],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -7,7 +7,7 @@ import uuid
 from .commands import Fencepost
 
 
-def test_topics_from_birth_to_death(run: Fencepost):
+def test_a_topic_is_created_described_altered_and_deleted(run: Fencepost):
     name = f"t-{uuid.uuid4().hex[:10]}"
     created = run("topics", "create", name, "--partitions", "2", "--config", "retention.ms=1000")
     assert created.code == 0
@@ -29,7 +29,9 @@ def test_topics_from_birth_to_death(run: Fencepost):
     assert name not in run("topics", "list").lines
 
 
-def test_topics_that_are_there_or_not(run: Fencepost, topic: str):
+def test_creating_an_existing_topic_and_deleting_a_missing_one_fail_unless_allowed(
+    run: Fencepost, topic: str
+):
     again = run("topics", "create", topic)
     assert again.code == 1
     assert "TOPIC_ALREADY_EXISTS" in again.err

@@ -121,7 +121,7 @@ def test_metadata_is_cached_and_asked_again_when_invalid(fake: FakeCluster, conn
     assert asked() == before + 1
 
 
-def test_questions_follow_a_moved_leader(fake: FakeCluster, connect: Any):
+def test_requests_follow_a_moved_leader(fake: FakeCluster, connect: Any):
     fake.create_topic("t", 2)
     cluster = connect(fake)
     wanted = {TopicPartition("t", 0): LATEST, TopicPartition("t", 1): LATEST}
@@ -134,7 +134,7 @@ def test_questions_follow_a_moved_leader(fake: FakeCluster, connect: Any):
     assert found[TopicPartition("t", 1)].leader_epoch == 1
 
 
-def test_questions_survive_a_broker_that_hangs_up(fake: FakeCluster, connect: Any):
+def test_requests_are_retried_when_a_broker_closes_the_connection(fake: FakeCluster, connect: Any):
     fake.create_topic("t")
     cluster = connect(fake)
     where = {TopicPartition("t", 0): LATEST}
@@ -144,7 +144,7 @@ def test_questions_survive_a_broker_that_hangs_up(fake: FakeCluster, connect: An
     assert list_offsets(cluster, where)[TopicPartition("t", 0)].offset == 0
 
 
-def test_a_hopeless_error_is_not_retried_and_names_everything(connect: Any):
+def test_an_error_that_is_not_retriable_names_broker_and_partition(connect: Any):
     def answer(request: Any, version: int, correlation_id: int) -> Any:
         name = type(request).__name__
         if name == "MetadataRequest":
@@ -215,7 +215,7 @@ def test_admin_through_the_fake(fake: FakeCluster, connect: Any):
         admin.delete_topic("t")
 
 
-def test_clusters_do_not_travel(fake: FakeCluster, connect: Any):
+def test_a_cluster_cannot_be_pickled(fake: FakeCluster, connect: Any):
     with pytest.raises(TypeError, match="pickle its config"):
         pickle.dumps(connect(fake))
 

@@ -82,7 +82,7 @@ def test_rules_between_properties():
         ClientConfig.from_props({"security.protocol": "SASL_PLAINTEXT"})
 
 
-def test_configs_travel():
+def test_configs_can_be_pickled():
     config = ClientConfig.from_props({"client.id": "x"})
     assert pickle.loads(pickle.dumps(config)) == config
     assert hash(config) == hash(pickle.loads(pickle.dumps(config)))
@@ -97,10 +97,10 @@ def test_every_property_has_a_field():
 
 
 @pytest.mark.parametrize("text", ["", ",", "a", "a:", ":1", "a:0", "a:70000", "a:b", "a:1,b"])
-def test_malformed_servers(text: str):
+def test_malformed_bootstrap_servers_are_refused(text: str):
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
         parse_servers(text)
 
 
-def test_servers():
+def test_bootstrap_servers_are_parsed():
     assert parse_servers(" a:1, [::1]:2 ,") == [("a", 1), ("::1", 2)]

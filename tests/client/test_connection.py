@@ -99,7 +99,7 @@ def test_a_refusal_without_a_list_means_version_zero():
         assert [version for _, version in broker.requests] == [4, 0]
 
 
-def test_a_broker_that_hangs_up_on_unknown_versions_is_called_again_with_version_zero():
+def test_a_broker_that_closes_on_unknown_versions_is_asked_again_in_version_zero():
     def answer(request: Any, version: int, correlation_id: int) -> Any:
         return NotImplemented if version == 0 else None
 
@@ -150,7 +150,7 @@ def test_a_wrong_correlation_id_ends_the_connection():
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, 2**31 - 1, 1_000_001])
-def test_an_absurd_length_is_refused_before_anything_is_allocated(length: int):
+def test_a_length_out_of_bounds_is_refused_before_anything_is_allocated(length: int):
     def answer(request: Any, version: int, correlation_id: int) -> Any:
         if isinstance(request, ApiVersionsRequest):
             return NotImplemented

@@ -68,7 +68,7 @@ def test_what_is_produced_is_fetched(cluster: Any, topic: str):
     assert read(cluster, where, 40, 42) == [b"40", b"41"]
 
 
-def test_offsets_and_epochs_of_a_young_topic(cluster: Any, topic: str):
+def test_offsets_and_epochs_without_a_leader_change(cluster: Any, topic: str):
     where = TopicPartition(topic, 0)
     with BatchProducer(cluster) as producer:
         producer.send_batch(topic, 0, batch(b"a", b"b", timestamp_ms=5000))
@@ -124,7 +124,7 @@ def test_an_empty_partition_has_nothing(cluster: Any, topic: str):
     assert (found.next_offset, len(found.records), found.high_watermark) == (0, 0, 0)
 
 
-def test_divergence_is_told(cluster: Any, topic: str):
+def test_divergence_is_reported_with_its_epoch_and_end_offset(cluster: Any, topic: str):
     with BatchProducer(cluster) as producer:
         producer.send_batch(topic, 0, batch(b"a", b"b"))
     where = TopicPartition(topic, 0)
@@ -144,7 +144,7 @@ def test_a_recreated_topic_has_another_id(cluster: Any, topic: str):
         Fetcher(cluster, topic_ids={topic: old}).fetch({TopicPartition(topic, 0): FetchPosition(0)})
 
 
-def test_topics_that_are_not_there(cluster: Any, topic: str):
+def test_missing_topics_are_unknown_topic_errors(cluster: Any, topic: str):
     admin = Admin(cluster)
     with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS"):
         admin.create_topic(topic)

@@ -119,7 +119,7 @@ def test_a_stale_cache_is_no_recreated_topic(fake: FakeCluster, connect: Any):
     assert values(fetcher, 0, 3) == [10, 11, 12]
 
 
-def test_offsets_that_are_not_there(fake: FakeCluster, connect: Any):
+def test_offsets_out_of_range_are_named(fake: FakeCluster, connect: Any):
     fake.create_topic("t")
     fill(fake, 0, 10)
     fake.partition("t").delete_before(4)

@@ -315,7 +315,7 @@ def test_one_group_with_other_clients(join, served, group, topic, theirs: Any, s
     eventually(lambda: second.poll() or len(second.assignment) == PARTITIONS, "all for ours")
 
 
-def test_a_member_that_was_put_out_reads_again_and_says_so(join, produce, served, group):
+def test_a_member_removed_from_the_group_reads_again_and_says_so(join, produce, served, group):
     produce(1)
     consumer = join()
     read_until(consumer, 4)
@@ -329,7 +329,7 @@ def test_a_member_that_was_put_out_reads_again_and_says_so(join, produce, served
     consumer.commit()
 
 
-def test_what_was_stored_before_it_was_put_out_is_not_committed_later(join, produce, served, group):
+def test_offsets_stored_before_removal_are_not_committed_later(join, produce, served, group):
     """Another member may have had the partitions in between, and its word counts."""
     produce(1)
     consumer = join()

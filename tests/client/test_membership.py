@@ -183,7 +183,7 @@ def test_what_joining_again_cannot_help_is_raised(code: ErrorCode):
         stable().on_response(HeartbeatResponse(error_code=code), 0)
 
 
-def test_answers_that_cannot_be():
+def test_malformed_responses_are_protocol_errors():
     with pytest.raises(ProtocolError, match="sticky"):
         Membership(CONFIG).on_response(joined(protocol_name="sticky"), 0)
     with pytest.raises(ProtocolError, match="no answer to"):

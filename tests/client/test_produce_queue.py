@@ -183,7 +183,7 @@ def test_an_unsent_batch_can_fail_alone():
     assert (batch.identity.epoch, batch.sequence) == (0, 0)
 
 
-def test_epochs_run_out():
+def test_producer_epochs_run_out():
     queue = make_queue(1)
     queue.identity = Identity(7, EPOCH_MAX)
     batch = send(queue)

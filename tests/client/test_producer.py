@@ -178,7 +178,7 @@ def test_a_full_buffer_makes_senders_wait(fake: FakeCluster, connect: Any):
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_other_acks(fake: FakeCluster, connect: Any, acks: int):
+def test_acks_0_and_1(fake: FakeCluster, connect: Any, acks: int):
     fake.create_topic("t")
     cluster = connect(fake, acks=acks, enable_idempotence=False)
     with Producer(cluster) as producer:

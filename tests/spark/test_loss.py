@@ -138,7 +138,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_table(case: str):
+def test_every_case_of_loss_is_decided_as_the_table_says(case: str):
     stored, stored_id, now, expected, onward = CASES[case]
     loss, goes_on_at = judge(WHERE, stored, stored_id, now)
     found = None if loss is None else (loss.kind, loss.start, loss.end)

@@ -161,7 +161,7 @@ def test_sinks():
         sink_options({"kafka.bootstrap.servers": "a:1", "topic": " "})
 
 
-def test_options_travel():
+def test_options_can_be_pickled():
     options = source(startingOffsets='{"t":{"0":23}}')
     assert pickle.loads(pickle.dumps(options)) == options
 

@@ -320,7 +320,7 @@ def test_what_a_sink_writes_is_read_back(
     assert reading(spark.read, served, target).load().count() == 6_000
 
 
-def test_writes_that_cannot_be(spark: Any, served: str, made: str):
+def test_writes_with_wrong_options_are_refused(spark: Any, served: str, made: str):
     rows = spark.range(5).selectExpr("cast(id as string) value")
     writer = rows.write.format("fencepost").option("kafka.bootstrap.servers", served)
     with pytest.raises(Exception, match="topics cannot be overwritten"):

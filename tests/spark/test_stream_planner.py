@@ -513,7 +513,7 @@ def test_records_that_aged_out_unread(fake: FakeCluster, options: Any):
     assert query.read[-1] == (0, 14, 20)
 
 
-def test_an_epoch_the_cluster_never_heard_of(fake: FakeCluster, options: Any):
+def test_an_unknown_leader_epoch_is_reported(fake: FakeCluster, options: Any):
     query = started(fake, options)
     assert query.committed is not None
     query.committed["#fencepost"]["t"]["epochs"]["0"] = 77

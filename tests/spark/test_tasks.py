@@ -98,7 +98,7 @@ def test_a_schema_chooses_and_casts_columns(fake: FakeCluster, options: Any):
         ("headers string", "'headers' can be read as array<struct<key:string,value:binary>>"),
     ],
 )
-def test_schemas_that_cannot_be(ddl: str, complaint: str):
+def test_schemas_of_other_columns_are_refused(ddl: str, complaint: str):
     with pytest.raises(ValueError, match=complaint.replace("<", r"\<")):
         Projection(schema(ddl))
 
@@ -241,7 +241,7 @@ def test_read_committed_leaves_aborted_records_out(fake: FakeCluster, options: A
     assert offsets(chosen, OffsetRange(P0, 0, 4)) == [0, 3]
 
 
-def test_readers_travel_without_sockets(fake: FakeCluster, options: Any):
+def test_readers_are_pickled_without_sockets(fake: FakeCluster, options: Any):
     fill(fake, 3)
     stream = StreamReader(options(startingOffsets="earliest"), Projection(OFFSETS))
     start = stream.initialOffset()
@@ -425,7 +425,7 @@ def test_frames_that_cannot_be_written(ddl: str, topic: str | None, complaint: s
         check_schema(schema(ddl), topic)
 
 
-def test_frames_that_can(fake: FakeCluster):
+def test_frames_with_the_right_columns_are_written(fake: FakeCluster):
     check_schema(schema("value binary, key string, partition int, headers headers"), "t")
     check_schema(schema("value string, topic string, other double"), None)
 

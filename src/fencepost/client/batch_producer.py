@@ -244,8 +244,8 @@ class BatchProducer:
             queue.identity = self._take_identity(batch.deadline)
         found = self._channels.get(node.node_id)
         if found is not None and found.requests:
-            room = len(found.requests) < self.config.max_in_flight
-            return found if room and found.connection.is_open else None
+            may_send = len(found.requests) < self.config.max_in_flight
+            return found if may_send and found.connection.is_open else None
         connection = self.cluster.connection(node)
         if found is None or found.connection is not connection:
             found = self._channels[node.node_id] = _Channel(node, connection)

@@ -10,7 +10,7 @@ another process. Three rules follow from how Spark compares and stores offsets:
 * a batch's range must not depend on when it is planned, so whatever deviates from "start to end"
   is part of the end (`StreamOffset.begins`).
 
-Before offsets move on, and when a query comes back, the start is held against the log as it is now
+Before offsets move on, and when a query comes back, the start is compared with the log as it is now
 (`loss.judge`). Losses are raised together, or logged with failOnDataLoss=false.
 """
 
@@ -70,7 +70,7 @@ class StreamPlanner:
         self._announce_initial = False
         self._last_end: Json | None = None
         self._last_begins: Mapping[TopicPartition, int] = {}
-        self._verified: Json | None = None  # the start that was held against the log
+        self._verified: Json | None = None  # the start that was compared with the log
         self._verified_epochs: dict[TopicPartition, int] = {}
         self._target: Mapping[TopicPartition, Position] | None = None
         self._latest: Look | None = None

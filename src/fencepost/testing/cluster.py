@@ -56,7 +56,7 @@ class Cluster(ProcessCluster):
         self.bootstrap_servers = ""
         """HOST:PORT of the broker; stays the same over `restart`."""
 
-    # -- life ------------------------------------------------------------------------------
+    # -- start and end --------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the broker and wait until it accepts clients. ClusterError."""

@@ -40,10 +40,10 @@ class NodeProcess:
         self.config_path = directory / "server.properties"
         self.log_path = directory / "log.txt"
         self._ready_path = directory / "ready"
-        self._log_began = 0  # where the log of this life begins in its file
+        self._log_began = 0  # where the log since the last start begins in its file
         self._process: subprocess.Popen[bytes] | None = None
 
-    # -- life ------------------------------------------------------------------------------
+    # -- start and end --------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the process; `wait_until_ready` waits for it. ClusterError if it runs."""
@@ -136,7 +136,7 @@ class NodeProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has said that it accepts connections, in this life."""
+        """Whether it has said that it accepts connections since it was last started."""
         return self._ready_path.exists()
 
     @property
@@ -153,12 +153,12 @@ class NodeProcess:
 
     @property
     def log_text(self) -> str:
-        """Its log so far, of all its lives."""
+        """Its log so far, of all its starts."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     @property
     def log_tail(self) -> str:
-        """The end of its log, of this life."""
+        """The end of its log since it was last started."""
         if not self.log_path.exists():
             return ""
         with self.log_path.open("rb") as file:

@@ -31,20 +31,20 @@ def free_ports(count: int) -> list[int]:
     They are drawn, so that processes that ask at the same time get different ones. OSError if there
     are too few.
     """
-    held: list[socket.socket] = []
+    bound: list[socket.socket] = []
     try:
         for port in _candidates():
-            if len(held) == count:
+            if len(bound) == count:
                 break
             with contextlib.suppress(OSError):
-                held.append(socket.create_server((LOOPBACK, port)))
-        if len(held) < count:
+                bound.append(socket.create_server((LOOPBACK, port)))
+        if len(bound) < count:
             raise OSError(f"no {count} free ports on {LOOPBACK}")
-        found = [sock.getsockname()[1] for sock in held]
+        found = [sock.getsockname()[1] for sock in bound]
         _given.update(found)
         return found
     finally:
-        for sock in held:
+        for sock in bound:
             sock.close()
 
 

@@ -43,7 +43,7 @@ def test_a_document_written_by_hand_needs_little(wire: Wire):
         ({"header": {"request_api_key": 1}}, "request_api_key: 1, but the document says 12"),
     ],
 )
-def test_documents_that_are_none(wire: Wire, change: dict[str, Any], error: str):
+def test_malformed_documents_are_refused(wire: Wire, change: dict[str, Any], error: str):
     ran = wire("encode", stdin=json.dumps({**DOCUMENT, **change}).encode())
     assert ran.code == 1 and ran.raw == b""
     assert error in ran.err and ran.err.count("\n") == 1
@@ -73,7 +73,7 @@ def test_documents_that_are_none(wire: Wire, change: dict[str, Any], error: str)
         ),
     ],
 )
-def test_json_that_is_none(wire: Wire, text: bytes, error: str):
+def test_malformed_json_is_refused(wire: Wire, text: bytes, error: str):
     ran = wire("encode", stdin=text)
     assert ran.code == 1 and error in ran.err and ran.err.count("\n") == 1
     assert ran.err.removesuffix("\n").isprintable()

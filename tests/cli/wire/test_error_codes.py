@@ -36,6 +36,6 @@ def test_errors_by_number_and_by_name(wire: Wire):
         ("²", "no error is called '²'"),
     ],
 )
-def test_errors_that_are_not(wire: Wire, name: str, error: str):
+def test_unknown_error_codes_are_refused_with_a_hint(wire: Wire, name: str, error: str):
     ran = wire("errors", name)
     assert ran.code == 1 and ran.err.count("\n") == 1 and error in ran.err

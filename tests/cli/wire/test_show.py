@@ -118,7 +118,7 @@ def test_show_structs_of_one_version(wire: Wire):
     assert all(field["encoding"] for field in state["fields"])
 
 
-def test_show_versions_that_are_not(wire: Wire):
+def test_show_refuses_versions_that_do_not_exist(wire: Wire):
     assert wire("show", "Fetch", "--version", "99").code == 1
     assert wire("show", "Fetch", "--version", "-1").code == 2
     assert wire("show").code == 2

@@ -30,6 +30,6 @@ def heartbeats(count: int, member: str = "m") -> tuple[list[bytes], list[bytes]]
     return asked, [response(HeartbeatResponse(error_code=0), 3, i) for i in ids]
 
 
-def cutter(*, is_in_step: bool = True) -> FrameCutter:
+def cutter(*, in_sync: bool = True) -> FrameCutter:
     """Cuts the frames of a client, of which nothing is known yet."""
-    return FrameCutter(RequestDetector(Conversation()), FRAME_BYTES_MAX, is_in_step=is_in_step)
+    return FrameCutter(RequestDetector(Conversation()), FRAME_BYTES_MAX, in_sync=in_sync)

@@ -1,4 +1,4 @@
-"""Frames out of a stream: whole, byte by byte, with a tail, and announced by a liar."""
+"""Frames out of a stream: whole, byte by byte, with a tail, and with false lengths."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_length_at_a_bound_is_taken(receive: Receive, size: int):
 
 
 def test_a_length_alone_costs_no_memory(receive: Receive):
-    """Whoever announces a gigabyte and sends a few bytes of it is not believed."""
+    """A peer that announces a gigabyte and sends a few bytes gets no gigabyte."""
     reader = FrameReader(1 << 30)
     tracemalloc.start()
     try:

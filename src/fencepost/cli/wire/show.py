@@ -169,8 +169,8 @@ def _wrapped(rows: Sequence[tuple[str, ...]], columns: int) -> list[str]:
     lines = []
     for row in rows:
         start = _GAP.join(row[index].ljust(widths[index]) for index in used)
-        room = columns - margin if is_beside else max(columns - 8, MEANING_COLUMNS_MIN)
-        meaning = textwrap.wrap(row[-1], room)
+        width = columns - margin if is_beside else max(columns - 8, MEANING_COLUMNS_MIN)
+        meaning = textwrap.wrap(row[-1], width)
         if is_beside:
             lines.append((start + _GAP + (meaning[0] if meaning else "")).rstrip())
             lines += [" " * margin + line for line in meaning[1:]]

@@ -107,7 +107,9 @@ def test_ports_seen_are_those_of_servers_and_not_too_many(wire: Wire, tmp_path: 
         (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 99, 105), "link type 105"),
     ],
 )
-def test_what_is_no_capture(wire: Wire, tmp_path: Path, content: bytes, error: str):
+def test_a_file_that_is_no_capture_is_refused(
+    wire: Wire, tmp_path: Path, content: bytes, error: str
+):
     pytest.importorskip("cypcap")
     path = tmp_path / "trace"
     path.write_bytes(content)

@@ -97,7 +97,7 @@ def test_what_a_client_sends_too_much_is_kept():
     (part,) = encode_document(item.decoded.document)
     assert part.data == longer
     # Joined in the middle, it is a request all the same: the client has a name.
-    assert list(cutter(is_in_step=False).feed(b"\xff" * 9 + longer))[1] == Cut(longer)
+    assert list(cutter(in_sync=False).feed(b"\xff" * 9 + longer))[1] == Cut(longer)
 
 
 def test_an_api_from_the_future_is_passed_through():

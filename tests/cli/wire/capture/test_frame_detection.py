@@ -1,4 +1,4 @@
-"""Where a frame begins, for one who is out of step, and what the search may cost."""
+"""Where a frame begins, for one who is out of sync, and what the search may cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_responses_are_found_again_by_what_is_waited_for():
     talk = Conversation()
     for frame in asked:
         talk.from_client(Cut(frame), 0.0)
-    lost = FrameCutter(ResponseDetector(talk), FRAME_BYTES_MAX, is_in_step=False)
+    lost = FrameCutter(ResponseDetector(talk), FRAME_BYTES_MAX, in_sync=False)
     found = list(lost.feed(b"\x01" * 37 + answers[1] + answers[2]))
     assert found == [Skipped(37, "joined in the middle"), Cut(answers[1]), Cut(answers[2])]
 
@@ -55,7 +55,7 @@ def test_a_search_decodes_a_few_bytes_for_each_that_it_searches(
     for cls in (RequestHeader, MetadataRequest, FetchRequest, ApiVersionsRequest):
         monkeypatch.setattr(cls, "read", partial(counted, read=cls.read))
     garbage = head * (100_000 // len(head))
-    cut = cutter(is_in_step=False)
+    cut = cutter(in_sync=False)
     found = [
         one for at in range(0, len(garbage), 9000) for one in cut.feed(garbage[at : at + 9000])
     ]  # fmt: skip
@@ -67,7 +67,7 @@ def test_a_search_decodes_a_few_bytes_for_each_that_it_searches(
 def test_a_frame_of_a_client_with_a_name_is_found_when_nothing_more_may_be_decoded():
     (frame,), _ = heartbeats(1)
     garbage = HOSTILE_HEADS["a request of 1792 topics"] * 10_000
-    assert list(cutter(is_in_step=False).feed(garbage + frame))[1] == Cut(frame)
+    assert list(cutter(in_sync=False).feed(garbage + frame))[1] == Cut(frame)
 
 
 def test_a_search_for_responses_looks_once_at_each_byte_however_many_are_waited_for():

@@ -29,7 +29,7 @@ def test_who_joins_in_the_middle_begins_with_the_next_frame(start: int):
     frames, _ = heartbeats(4)
     data = b"".join(frames)[start:]
     whole = frames if start == 0 else frames[1:]
-    found = list(cutter(is_in_step=False).feed(data))
+    found = list(cutter(in_sync=False).feed(data))
     skipped = len(data) - sum(map(len, whole))
     assert found == [
         *([Skipped(skipped, "joined in the middle")] if skipped else []),
@@ -81,7 +81,7 @@ def test_garbage_between_frames_is_skipped_and_counted():
 def test_zeros_and_small_numbers_are_no_frames():
     (frame,), _ = heartbeats(1)
     for filler in (bytes(3000), b"\0\1" * 3000, b"\0\0\0\x10" * 3000):
-        cut = cutter(is_in_step=False)
+        cut = cutter(in_sync=False)
         found = [*cut.feed(filler + frame), *cut.close()]
         assert found == [Skipped(len(filler), "joined in the middle"), Cut(frame)]
 
@@ -105,9 +105,9 @@ def test_the_end_of_a_frame_is_missing_at_the_end():
     st.lists(st.binary(max_size=60) | st.integers(1, 2**31) | st.just("frame"), max_size=12),
     st.booleans(),
 )
-def test_every_byte_is_in_a_frame_or_counted(parts: list[Any], is_in_step: bool):
+def test_every_byte_is_in_a_frame_or_counted(parts: list[Any], in_sync: bool):
     (frame,), _ = heartbeats(1)
-    cut = cutter(is_in_step=is_in_step)
+    cut = cutter(in_sync=in_sync)
     found: list[Cut | Skipped] = []
     total = 0
     for part in parts:

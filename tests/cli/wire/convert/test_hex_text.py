@@ -42,11 +42,11 @@ DATA = bytes(range(40))
         "\n".join(f"{at:04x}   {DATA[at : at + 16].hex(' ')}   ab" for at in range(0, 40, 16)),
     ],
 )
-def test_hex_in_many_dresses(text: str):
+def test_hex_digits_with_blanks_prefixes_and_separators(text: str):
     assert parse_hex(text) == DATA
 
 
-def test_what_is_no_hex():
+def test_text_that_is_not_hex_is_refused():
     with pytest.raises(InputError, match="odd number of hex digits"):
         parse_hex("abc")
     with pytest.raises(InputError, match=r"'z' is no hex digit \(after 2 digits\)"):
@@ -66,7 +66,7 @@ def test_bytes_literals_of_python(literal: str):
 
 
 @pytest.mark.parametrize("text", ["b'", "b'a' + b'b'", "b'a', b'b'", "b'ä'", "b'a' 'b'"])
-def test_what_is_no_bytes_literal(text: str):
+def test_malformed_bytes_literals_are_refused(text: str):
     with pytest.raises(InputError, match="bytes literal of Python"):
         parse_hex(text)
 
@@ -217,7 +217,7 @@ def test_headers_of_packets_are_passed_over(summary: str):
         ([bytes(40)], "packet 0 is not TCP over IP; write"),
     ],
 )
-def test_packets_that_are_no_stream(packets: list[bytes], error: str):
+def test_packets_of_several_directions_or_with_gaps_are_refused(packets: list[bytes], error: str):
     with pytest.raises(InputError, match=error):
         parse_hex("".join(SUMMARY + dump_of(packet) for packet in packets))
 

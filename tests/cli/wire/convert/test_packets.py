@@ -76,7 +76,7 @@ def test_a_snapshot_length_cuts_data_but_not_size():
         IP6[:6] + b"\x00" + IP6[7:41] + b"\xff" + IP6[42:],
     ],
 )
-def test_what_is_no_tcp(packet: bytes):
+def test_packets_without_tcp_are_none(packet: bytes):
     assert dissect(101, packet) is None
 
 

@@ -57,10 +57,10 @@ class _Direction:
         return self.reassembler.held_bytes + in_cutter
 
     def cutter(self, frame_bytes_max: int) -> FrameCutter:
-        """The cutter; in step from the start when the connection's first byte was seen."""
+        """The cutter; in sync from the start when the connection's first byte was seen."""
         if self._cutter is None:
-            is_in_step = self.first_sequence is not None
-            self._cutter = FrameCutter(self._detector, frame_bytes_max, is_in_step=is_in_step)
+            in_sync = self.first_sequence is not None
+            self._cutter = FrameCutter(self._detector, frame_bytes_max, in_sync=in_sync)
         return self._cutter
 
 

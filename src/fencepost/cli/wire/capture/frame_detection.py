@@ -1,4 +1,4 @@
-"""What frames of each direction look like, for one who is in step and for one who is not.
+"""What frames of each direction look like, for one who is in sync and for one who is not.
 
 A search looks at every byte of what can be garbage, or made by somebody who wants it to take long.
 So a place must look like a frame to a pattern and to a few comparisons before anything is decoded
@@ -132,7 +132,7 @@ def _request_end(frame: bytes) -> int | None:
 
 
 class ResponseDetector:
-    """Frames of the server: who is out of step looks for an answer that is waited for."""
+    """Frames of the server: who is out of sync looks for an answer that is waited for."""
 
     head_bytes = LENGTH_BYTES + _INT32.size
 

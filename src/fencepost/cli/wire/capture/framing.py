@@ -1,9 +1,9 @@
 """Frames out of one direction of a connection, also of one that is joined late or has gaps.
 
-In step, a frame is a length and as many bytes. Whoever joins in the middle, or misses bytes, is out
-of step and looks for the next place where a frame could begin; what is passed over is reported.
-When the bytes that are missing all belong to one frame, the cutter knows where the next one begins
-and stays in step; of the frame it gives what it has.
+In sync, a frame is a length and as many bytes. A cutter that begins in the middle, or misses bytes,
+is out of sync and looks for the next place where a frame could begin; it reports what it passes
+over. When the bytes that are missing all belong to one frame, the cutter knows where the next one
+begins and stays in sync; of the frame it gives what it has.
 
 What can begin a frame is for the direction to say (`FrameDetector`). Nothing here does I/O.
 """
@@ -25,7 +25,7 @@ class FrameDetector(Protocol):
     """Bytes from a frame's begin that `fits` looks at."""
 
     def fits(self, buf: bytearray, pos: int) -> bool:
-        """Whether a frame can begin here, for one who is in step."""
+        """Whether a frame can begin here, for one who is in sync."""
 
     def find(self, buf: bytearray, pos: int) -> int:
         """The first place from `pos` on where a frame seems to begin, for one who is not.
@@ -49,16 +49,16 @@ class Skipped(NamedTuple):
 
 
 class FrameCutter:
-    """Cuts one direction; `is_in_step` says whether its first byte begins a frame."""
+    """Cuts one direction; `in_sync` says whether its first byte begins a frame."""
 
-    def __init__(self, detector: FrameDetector, frame_bytes_max: int, *, is_in_step: bool) -> None:
+    def __init__(self, detector: FrameDetector, frame_bytes_max: int, *, in_sync: bool) -> None:
         self._detector = detector
         self._frame_bytes_max = frame_bytes_max
-        self._is_in_step = is_in_step
+        self._in_sync = in_sync
         self._buffer = bytearray()
         self._rest = 0  # bytes to come of a frame that was given out with bytes missing
         self._skipped = 0
-        self._reason = "" if is_in_step else "joined in the middle"
+        self._reason = "" if in_sync else "joined in the middle"
 
     @property
     def held_bytes(self) -> int:
@@ -73,7 +73,7 @@ class FrameCutter:
             data = data[dropped:]
         self._buffer += data
         while self._buffer:
-            if not self._is_in_step and not self._get_in_step():
+            if not self._in_sync and not self._resynchronize():
                 return
             if self._skipped:
                 yield self._report()
@@ -82,7 +82,7 @@ class FrameCutter:
             size = self._frame_bytes()
             if not size >= LENGTH_BYTES or not self._is_plausible(size):
                 is_tls = self._buffer.startswith(_TLS)
-                self._lose_step("TLS" if is_tls else "no frame of Kafka's")
+                self._lose_sync("TLS" if is_tls else "no frame of Kafka's")
                 continue
             if len(self._buffer) < size:
                 return
@@ -97,7 +97,7 @@ class FrameCutter:
             return
         size -= self._rest
         self._rest = 0
-        has_head = self._is_in_step and len(self._buffer) >= self._detector.head_bytes
+        has_head = self._in_sync and len(self._buffer) >= self._detector.head_bytes
         if has_head and self._is_plausible(self._frame_bytes()):
             left = self._frame_bytes() - len(self._buffer)
             yield Cut(bytes(self._buffer), left)
@@ -108,12 +108,12 @@ class FrameCutter:
                 return
         self._skipped += len(self._buffer) + size
         self._buffer.clear()
-        if self._is_in_step:
-            self._lose_step("missing in the capture")
+        if self._in_sync:
+            self._lose_sync("missing in the capture")
 
     def close(self) -> Iterator[Cut | Skipped]:
         """What is left at the end."""
-        if self._buffer and self._is_in_step:
+        if self._buffer and self._in_sync:
             self._reason = "the end of a frame is missing"
         self._skipped += len(self._buffer)
         self._buffer.clear()
@@ -132,21 +132,21 @@ class FrameCutter:
     def _is_plausible(self, size: int) -> bool:
         return size <= LENGTH_BYTES + self._frame_bytes_max and self._detector.fits(self._buffer, 0)
 
-    def _lose_step(self, reason: str) -> None:
-        self._is_in_step = False
+    def _lose_sync(self, reason: str) -> None:
+        self._in_sync = False
         self._reason = reason
         if self._buffer:  # whatever stands first is not a frame
             del self._buffer[:1]
             self._skipped += 1
 
-    def _get_in_step(self) -> bool:
+    def _resynchronize(self) -> bool:
         """Drop what comes before the next place that looks like a frame; whether there is one."""
         position = self._detector.find(self._buffer, 0)
         self._skipped += position
         del self._buffer[:position]
         if len(self._buffer) < self._detector.head_bytes:
             return False
-        self._is_in_step = True
+        self._in_sync = True
         return True
 
     def _report(self) -> Skipped:

@@ -24,7 +24,7 @@ BYTES_SHOWN_MAX: Final = 16 * 1024 * 1024
 """Of keys, values and headers of one message: compressed they can be a thousandth of it."""
 
 
-class _Room:
+class _Budget:
     """How much of a message can still be shown."""
 
     def __init__(self, items: int) -> None:
@@ -57,9 +57,9 @@ def decoded_records(message: Message, version: int, limit: int) -> list[dict[str
     """
     cls = type(message)
     layout = layout_of(cls, version, cls.is_flexible(version))
-    room = _Room(limit)
+    budget = _Budget(limit)
     return [
-        {"path": path, **_describe(data, room)}
+        {"path": path, **_describe(data, budget)}
         for path, data in _records_fields(layout, message, "")
     ]
 
@@ -82,17 +82,17 @@ def _records_fields(layout: Layout, value: Any, path: str) -> Iterator[tuple[str
             yield from _records_fields(slot.layout, content, here)
 
 
-def _describe(data: Buffer, room: _Room) -> dict[str, Any]:
+def _describe(data: Buffer, budget: _Budget) -> dict[str, Any]:
     """The batches in `data`; `error` says why there are no more, `cut_bytes` what is left over."""
     batches: list[dict[str, Any]] = []
     described: dict[str, Any] = {"batches": batches}
     end = 0
     try:
         for pos, header in iter_headers(data):
-            if not room.is_left:
+            if not budget.is_left:
                 described["bytes_left_out"] = len(data) - pos
                 return described
-            batches.append(_describe_batch(data, pos, header, room))
+            batches.append(_describe_batch(data, pos, header, budget))
             end = pos + header.size_bytes
     except BatchError as error:
         described["error"] = str(error)
@@ -101,12 +101,12 @@ def _describe(data: Buffer, room: _Room) -> dict[str, Any]:
     return described
 
 
-def _describe_batch(data: Buffer, pos: int, header: BatchHeader, room: _Room) -> dict[str, Any]:
+def _describe_batch(data: Buffer, pos: int, header: BatchHeader, budget: _Budget) -> dict[str, Any]:
     described = {**describe_header(header), "is_crc_right": check_crc(data, pos, header)}
     records: list[Record] = []
     try:
         records, has_more = read_first(
-            data, pos, header, max_items=room.items - 1, max_bytes=room.bytes
+            data, pos, header, max_items=budget.items - 1, max_bytes=budget.bytes
         )
         if header.is_control:
             described["control"] = [describe_control(parse_control(one, header)) for one in records]
@@ -114,10 +114,10 @@ def _describe_batch(data: Buffer, pos: int, header: BatchHeader, room: _Room) ->
             described["records"] = [describe_record(one, json_bytes, json_bytes) for one in records]
         if has_more:
             described["records_left_out"] = _left_out(header, len(records))
-            room.close()
+            budget.close()
     except BatchError as error:
         described["error"] = str(error)
-    room.take(records)
+    budget.take(records)
     return described
 
 
