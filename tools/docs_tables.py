@@ -70,17 +70,34 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _derived_attributes() -> dict[str, set[str]]:
-    """Properties of LogConfig, and the configs that each looks at."""
+    """Properties of LogConfig, and the configs that each looks at.
+
+    A field that the module works out when a config is made, `produce_rules` by `_produce_rules`,
+    counts as one of them.
+    """
     found: dict[str, set[str]] = {}
     for _, tree in _trees("log/config.py"):
+        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and any(
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            is_property = any(
                 isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list
-            ):
-                found[node.name] = {
-                    inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)
-                }
+            )
+            if is_property or node.name in functions:
+                found[node.name.lstrip("_")] = _attributes_used(node, functions)
     return found
+
+
+def _attributes_used(function: ast.FunctionDef, others: Mapping[str, ast.FunctionDef]) -> set[str]:
+    """The attributes that a function looks at, or one of the `others` that it calls."""
+    used: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute):
+            used.add(node.attr)
+        elif isinstance(node, ast.Name) and node.id in others and node.id != function.name:
+            used |= _attributes_used(others[node.id], others)
+    return used
 
 
 @cache
