@@ -438,6 +438,18 @@ def test_truncation_beyond_the_end_is_nothing(disk):
     assert len(disk.operations) == operations
 
 
+def test_truncation_at_the_end_forgets_an_epoch_without_records(disk):
+    """Its leader wrote nothing, and the new one has never heard of it: a follower that goes on
+    naming it would be told for ever that its log diverges at its end."""
+    log = filled(disk, 5)
+    end_offset, epoch = log.end_offset, log.epochs.latest_epoch()
+    log.epochs.assign(epoch + 1, end_offset)
+    log.truncate_to(end_offset + 1)
+    assert log.epochs.latest_epoch() == epoch + 1, "nothing ends there"
+    log.truncate_to(end_offset)
+    assert (log.end_offset, log.epochs.latest_epoch()) == (end_offset, epoch)
+
+
 def test_a_flush_that_runs_across_a_truncation_promises_nothing_of_what_came_after(disk):
     log = filled(disk, 10)
     end = log.end_offset

@@ -309,11 +309,14 @@ class PartitionLog(ReadableLog):
     def truncate_to(self, offset: int) -> None:
         """Cut the log so that it ends at `offset`, durably; nothing if it ends there or before.
 
+        An epoch that begins at `offset` goes, too: one that we led and wrote nothing in.
         A batch that `offset` lies in goes as a whole, and the log then ends where it began.
         Raises LogFailedError, OSError.
         """
         self.check_usable()
         if offset >= self._end_offset:
+            if offset == self._end_offset:
+                self.epochs.truncate_from_end(offset)
             return
         self._cleaner.stop()
         segment = self._row.from_offset(offset)[0]
