@@ -192,3 +192,24 @@ def test_what_the_shell_says_of_a_machine_that_is_gone_is_nothing() -> None:
     node.driver.disk_failed(KEY, "EIO")
     assert node.sent == [] and not node.driver.disk_has_failed(KEY)
     assert Persisted(1) not in node.machine.heard
+
+
+def test_what_waits_for_a_machine_is_stepped_before_it_is_removed() -> None:
+    """A replica is deleted within a step of the metadata log's machine, which others wait for."""
+    shell = Shell()
+    metadata, partition = Obeying(), Obeying()
+    shell.driver.add("metadata", metadata)
+    shell.driver.add("partition", partition)
+
+    def delete() -> None:
+        if shell.replies == ["deleted"]:
+            shell.driver.feed("other", [])
+            shell.driver.feed("partition", [Reply("waiting", "gone")])
+            assert not partition.heard, "it waits for the step that is being carried out"
+            shell.driver.drain("partition")
+            shell.driver.remove("partition")
+
+    shell.on_reply = delete
+    shell.driver.feed("metadata", [Reply("topic", "deleted")])
+    assert partition.heard == [[Reply("waiting", "gone")]]
+    assert shell.replies == ["deleted", "gone"]

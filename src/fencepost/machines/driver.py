@@ -166,6 +166,17 @@ class Driver:
         if unforeseen is not None:
             raise unforeseen
 
+    def drain(self, key: Key) -> None:
+        """Step the machine now with all that waits for it, although others were first.
+
+        For whoever removes it next: what it was told before must not be lost. Not to be called from
+        within a step of its own.
+        """
+        while waiting := [entry for entry in self._queue if entry[0] == key]:
+            self._queue = deque(entry for entry in self._queue if entry[0] != key)
+            for _, input_ in waiting:
+                self._step(key, input_)
+
     def persisted(self, key: Key, end_offset: int) -> None:
         """The shell's flush is done: release what waited for it, then tell the machine."""
         hosted = self._hosted.get(key)

@@ -457,6 +457,7 @@ class ReplicaManager:
             return
         # The machine hears of it first, so that everybody who waits for it is answered.
         self._ports.driver.feed(hosted.key, StopReplica(is_deleted=change.new is None))
+        self._ports.driver.drain(hosted.key)  # the metadata log's machine may be in a step
         for watcher in self.watchers:
             watcher.lost_leadership(hosted)
         self.on_gone(hosted)
