@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
-from fencepost.broker.cluster.producer_ids import block_source
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.broker.storage.storage import Storage
 from fencepost.machines.broker import ControllerRequest
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.producer_ids import block_source
 from fencepost.runtime.registrations import LIFECYCLE_KEY, Registrations
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,

@@ -8,9 +8,9 @@ Kafka 4.3 and not advertised.
 
 from __future__ import annotations
 
-from fencepost.broker.cluster.producer_ids import ProducerIds
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.errors import ErrorCode
 

@@ -15,14 +15,9 @@ from typing import Any, Protocol
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.controller.features import KRAFT_VERSION_FEATURE
 from fencepost.machines.quorum import AppendOutcome
+from fencepost.runtime.controller_decisions import OF_NODES, Make
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
-from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
-from fencepost.wire.api.alter_partition import AlterPartitionRequest
-from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
-from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
-from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
@@ -266,16 +261,9 @@ class FeatureUpdate:
         self._on_reply(error, None if reply is None else reply[0])
 
 
-_Make = Callable[[Controller, Any, int], Decision]
-
-_DECISIONS: dict[type[Message], _Make] = {
-    BrokerRegistrationRequest: Controller.decide_register_broker,
-    BrokerHeartbeatRequest: Controller.decide_broker_heartbeat,
-    ControllerRegistrationRequest: lambda c, request, _: c.decide_register_controller(request),
+_DECISIONS: dict[type[Message], Make] = {
+    **OF_NODES,
     UnregisterBrokerRequest: lambda c, request, _: c.decide_unregister(request),
-    AlterPartitionRequest: lambda c, request, _: c.decide_alter_partition(request),
-    AllocateProducerIdsRequest: lambda c, request, _: c.decide_allocate_producer_ids(request),
-    AssignReplicasToDirsRequest: lambda c, request, _: c.decide_assign_replicas_to_dirs(request),
     CreateTopicsRequest: lambda c, request, _: c.decide_create_topics(
         request, new_topic_ids(), placement_start()
     ),

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.cluster.producer_ids import ProducerIds, block_source
 from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
 from fencepost.broker.config.endpoints import Endpoint
@@ -26,7 +25,6 @@ from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import Parts, bind_routes
 from fencepost.broker.net.turns import Turns
-from fencepost.broker.replicas.alter_partition import AlterPartitions
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.replicas.topic_configs import topic_configs_under
@@ -36,6 +34,8 @@ from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
+from fencepost.runtime.alter_partition import AlterPartitions
+from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.errors import ErrorCode
 

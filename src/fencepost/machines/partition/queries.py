@@ -123,6 +123,11 @@ class PartitionQueries:
         """The committed in-sync set, as far as a leader knows it; empty elsewhere."""
         return self._leader_state.isr if self._leader_state is not None else frozenset()
 
+    @property
+    def replica_count(self) -> int:
+        """How many replicas a leader knows the partition to have; 1 elsewhere."""
+        return len(self._leader_state.followers) + 1 if self._leader_state is not None else 1
+
     def check_fetch(
         self,
         *,

@@ -11,8 +11,8 @@ unclean election (KIP-704), as a directory that Kafka wrote may call for.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Any, Protocol
 
-from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import AlterPartition, AlterPartitionAnswered
 from fencepost.runtime.replicas import ReplicaManager
@@ -24,9 +24,25 @@ from fencepost.wire.api.alter_partition import (
     TopicDataRequest,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
 
 TIMEOUT_MS = 5_000
 """How long a request is tried; the partition then looks again whether it still wants the same."""
+
+
+class ControllerPort(Protocol):
+    """The way to the active controller."""
+
+    def ask(
+        self,
+        request: Message,
+        on_reply: Callable[[ErrorCode, Any], None],
+        *,
+        timeout_ms: int,
+        purpose: str,
+    ) -> None:
+        """Ask; `on_reply` hears (NONE, the response) or (why there is none, None)."""
+        ...
 
 
 class AlterPartitions:
@@ -35,7 +51,7 @@ class AlterPartitions:
     def __init__(
         self,
         driver: Driver,
-        channel: ControllerChannel,
+        channel: ControllerPort,
         replicas: ReplicaManager,
         broker_id: int,
         broker_epoch: Callable[[], int],

@@ -1,0 +1,32 @@
+"""Which decision of the controller each request of a broker or a controller is.
+
+Nothing but the time is added to them, so whoever serves them, a node's listener or a simulated
+network, serves them alike. What else a controller decides wants chance (ids of topics, where
+placement begins) and is `broker/cluster/controller_service.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from fencepost.machines.controller import Controller, Decision
+from fencepost.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from fencepost.wire.api.alter_partition import AlterPartitionRequest
+from fencepost.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
+from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
+from fencepost.wire.message import Message
+
+Make = Callable[[Controller, Any, int], Decision]
+"""Decides over a request at a time, in milliseconds on the clock of deadlines."""
+
+OF_NODES: Final[Mapping[type[Message], Make]] = {
+    BrokerRegistrationRequest: Controller.decide_register_broker,
+    BrokerHeartbeatRequest: Controller.decide_broker_heartbeat,
+    ControllerRegistrationRequest: lambda c, request, _: c.decide_register_controller(request),
+    AlterPartitionRequest: lambda c, request, _: c.decide_alter_partition(request),
+    AllocateProducerIdsRequest: lambda c, request, _: c.decide_allocate_producer_ids(request),
+    AssignReplicasToDirsRequest: lambda c, request, _: c.decide_assign_replicas_to_dirs(request),
+}
