@@ -11,7 +11,17 @@ from docs_site import api_pages, error_page, python_pages, record_pages
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 START = "index.md"
-GUIDES = ("README", "GUIDE", "SPARK", "CODEC", "FORMATS", "ARCHITECTURE", "TESTING", "SIMULATOR")
+GUIDES = (
+    "README",
+    "GUIDE",
+    "SPARK",
+    "CODEC",
+    "FORMATS",
+    "ARCHITECTURE",
+    "GLOSSARY",
+    "TESTING",
+    "SIMULATOR",
+)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#)([^)#]*)(#[\w-]+)?\)")
 
 CONTENTS = """
