@@ -8,35 +8,59 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from fencepost.machines.fetch import PendingFetch, PendingFetches
+from fencepost.machines.fetch import FetchTerms, FetchWanted, PendingFetch, PendingFetches
+from fencepost.machines.partition import FetchBounds
+from fencepost.wire.errors import ErrorCode
 
 
-class Share:
-    """What a fetch wants of a partition."""
+class Client:
+    """Whoever waits."""
 
 
-class Log:
-    """Counts how often it is asked."""
+class Shelf:
+    """A partition that has so many bytes for whoever fetches from it; counts how often it is asked.
 
-    def __init__(self) -> None:
+    Its machine says so with an upper bound, and its log measures up to there.
+    """
+
+    high_watermark = leader_epoch = log_start_offset = 0
+    has_ended = False
+    compression_type = "producer"
+
+    def __init__(self, size_bytes: int | ErrorCode = 0) -> None:
+        self.size_bytes = size_bytes
         self.asked = 0
-        self.end: dict[str, int | None] = {}
 
-    def __call__(self, fetch: PendingFetch[str], share: Any) -> int | None:
+    @property
+    def machine(self) -> Shelf:
+        return self
+
+    log = config = machine
+
+    def check_fetch(self, *, fetch_offset: int, **_: Any) -> FetchBounds | ErrorCode:
         self.asked += 1
-        key, offset = share
-        end = self.end.get(key, 0)
-        return None if end is None else max(end - offset, 0)
+        if isinstance(self.size_bytes, ErrorCode):
+            return self.size_bytes
+        return FetchBounds(self.size_bytes, 0, 0, 0, 0)
+
+    def measure(self, offset: int, max_bytes: int, upper_bound_offset: int) -> int:
+        return upper_bound_offset - offset
+
+
+def share(key: str) -> FetchWanted[str]:
+    return FetchWanted(key, 0, 1 << 20)
 
 
 def wait(
     fetches: PendingFetches[str],
-    token: str,
+    token: Any,
     *keys: str,
     min_bytes: int = 1,
     deadline_ms: int = 500,
+    replica_id: int = -1,
 ) -> PendingFetch[str]:
-    fetch = PendingFetch(token, {key: (key, 0) for key in keys}, min_bytes, deadline_ms)
+    terms = FetchTerms(min_bytes, 1 << 20, deadline_ms, replica_id)
+    fetch = PendingFetch(token, {key: share(key) for key in keys}, terms)
     fetches.add(fetch)
     return fetch
 
@@ -46,41 +70,46 @@ def tokens(complete: list[PendingFetch[str]]) -> list[str]:
 
 
 def test_bytes_on_one_partition_complete_who_waits_there_in_order() -> None:
-    fetches, log = PendingFetches[str](), Log()
+    fetches = PendingFetches[str]()
     wait(fetches, "first", "a", "b")
     wait(fetches, "elsewhere", "c")
     wait(fetches, "second", "a")
-    log.end["a"] = 10
-    assert tokens(fetches.moved("a", log)) == ["first", "second"]
-    assert len(fetches) == 1 and not fetches.waits_on("a") and not fetches.waits_on("b")
-    assert fetches.moved("a", log) == []
+    assert tokens(fetches.moved("a", Shelf(10))) == ["first", "second"]
+    assert len(fetches) == 1
+    for key in ("a", "b"):
+        assert fetches.moved(key, Shelf(10)) == []
 
 
 def test_min_bytes_count_over_all_partitions() -> None:
-    fetches, log = PendingFetches[str](), Log()
+    fetches = PendingFetches[str]()
     wait(fetches, "t", "a", "b", min_bytes=100)
-    log.end["a"] = 60
-    assert fetches.moved("a", log) == []
-    assert fetches.moved("a", log) == [], "the same bytes do not count twice"
-    log.end["b"] = 40
-    assert tokens(fetches.moved("b", log)) == ["t"]
+    assert fetches.moved("a", Shelf(60)) == []
+    assert fetches.moved("a", Shelf(60)) == [], "the same bytes do not count twice"
+    assert tokens(fetches.moved("b", Shelf(40))) == ["t"]
 
 
 def test_what_was_found_before_waiting_counts() -> None:
-    fetches, log = PendingFetches[str](), Log()
-    fetch = PendingFetch("t", {"a": ("a", 0), "b": ("b", 0)}, 100, 500)
-    fetches.add(fetch, [("a", 60)])
-    log.end["b"] = 39
-    assert fetches.moved("b", log) == []
-    log.end["b"] = 40
-    assert tokens(fetches.moved("b", log)) == ["t"]
+    fetches = PendingFetches[str]()
+    terms = FetchTerms(100, 1 << 20, 500)
+    fetches.add(PendingFetch("t", {"a": share("a"), "b": share("b")}, terms), [("a", 60)])
+    assert fetches.moved("b", Shelf(39)) == []
+    assert tokens(fetches.moved("b", Shelf(40))) == ["t"]
 
 
 def test_a_partition_that_cannot_be_waited_for_completes_at_once() -> None:
-    fetches, log = PendingFetches[str](), Log()
+    fetches = PendingFetches[str]()
     wait(fetches, "t", "a", "b", min_bytes=1_000_000)
-    log.end["a"] = None
-    assert tokens(fetches.moved("a", log)) == ["t"]
+    assert tokens(fetches.moved("a", Shelf(ErrorCode.FENCED_LEADER_EPOCH))) == ["t"]
+
+
+def test_the_end_of_the_log_wakes_replicas_alone() -> None:
+    fetches = PendingFetches[str]()
+    wait(fetches, "consumer", "a")
+    wait(fetches, "replica", "a", replica_id=2)
+    shelf = Shelf(10)
+    assert tokens(fetches.moved("a", shelf, log_end_alone=True)) == ["replica"]
+    assert shelf.asked == 1, "nobody asks for the consumer"
+    assert tokens(fetches.moved("a", shelf)) == ["consumer"]
 
 
 def test_a_partition_that_is_gone_completes_all() -> None:
@@ -96,11 +125,10 @@ def test_a_partition_that_is_gone_completes_all() -> None:
 def test_a_fetch_that_is_gone_is_kept_by_no_deadline(end: str) -> None:
     """A client may wait for days, for thousands of partitions, leave, and come again."""
     fetches = PendingFetches[str]()
-    share = Share()
-    kept = weakref.ref(share)
-    fetch = PendingFetch("t", {"a": share, "b": share}, 1, 1 << 40)
-    del share
-    fetches.add(fetch)
+    client = Client()
+    fetch = wait(fetches, client, "a", "b", deadline_ms=1 << 40)
+    kept = weakref.ref(client)
+    del client
     if end == "cancelled":
         assert fetches.cancel(fetch)
     else:
@@ -125,22 +153,21 @@ def test_deadlines() -> None:
 
 
 def test_idle_waiters_of_other_partitions_cost_nothing() -> None:
-    fetches, log = PendingFetches[str](), Log()
+    fetches = PendingFetches[str]()
     for number in range(1_000):
         wait(fetches, f"idle{number}", f"p{number}")
+    shelf = Shelf(1)
     for _ in range(100):
         wait(fetches, "busy", "a")
-        log.end["a"] = 1
-        assert tokens(fetches.moved("a", log)) == ["busy"]
-    assert log.asked == 100
+        assert tokens(fetches.moved("a", shelf)) == ["busy"]
+    assert shelf.asked == 100
 
 
 def test_memory_follows_who_waits_not_who_waited() -> None:
-    fetches, log = PendingFetches[str](), Log()
-    log.end["a"] = 1
+    fetches = PendingFetches[str]()
     for number in range(10_000):
         wait(fetches, "t", "a", deadline_ms=10**9 + number)
-        fetches.moved("a", log)
+        fetches.moved("a", Shelf(1))
     assert len(fetches._deadlines) < 200 and not fetches._by_partition
 
 
@@ -151,7 +178,7 @@ def test_memory_follows_who_waits_not_who_waited() -> None:
     )
 )
 def test_every_fetch_completes_exactly_once(script: list[tuple[str, int]]) -> None:
-    fetches, log = PendingFetches[str](), Log()
+    fetches = PendingFetches[str]()
     waiting: list[PendingFetch[str]] = []
     done: list[PendingFetch[str]] = []
     now = 0
@@ -162,8 +189,7 @@ def test_every_fetch_completes_exactly_once(script: list[tuple[str, int]]) -> No
             keys = [key, "p0"][: 1 + number % 2]
             waiting.append(wait(fetches, "t", *dict.fromkeys(keys), deadline_ms=now + 10))
         elif action == "move":
-            log.end[key] = 1
-            done += fetches.moved(key, log)
+            done += fetches.moved(key, Shelf(1))
         elif action == "expire":
             done += fetches.expired(now)
         elif action == "gone":

@@ -50,7 +50,7 @@ def test_a_fetch_below_the_new_start_is_out_of_range_and_one_at_it_is_not() -> N
     leader = history()
     leader.feed(AdvanceLogStart(7, CLIENT))
     assert leader.machine.check_fetch(fetch_offset=6) is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert leader.machine.check_fetch(fetch_offset=7) == FetchBounds(12, 12, 12, 7, 20)
+    assert leader.machine.check_fetch(fetch_offset=7) == FetchBounds(12, 12, 12, 7, 20, 5)
 
 
 def test_only_a_leader_deletes_for_a_client() -> None:

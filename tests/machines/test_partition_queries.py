@@ -36,7 +36,7 @@ def history() -> Leader:
     return leader
 
 
-BOUNDS = FetchBounds(12, 12, 12, 2, 20)
+BOUNDS = FetchBounds(12, 12, 12, 2, 20, leader_epoch=5)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def follower() -> Partition:
         ({"current_leader_epoch": 4}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         ({}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         ({"replica_id": 2, "leader_only": False}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        ({"leader_only": False}, FetchBounds(0, 0, 0, 0, 0)),
+        ({"leader_only": False}, FetchBounds(0, 0, 0, 0, 0, leader_epoch=4)),
     ],
 )
 def test_a_follower_serves_consumers_that_may_read_from_it_and_nobody_else(

@@ -191,8 +191,8 @@ class HostedPartition:
     machine: Partition
     data_dir: Any
     """The `Directory` that its log is in."""
-    offsets: tuple[int, int] = (-1, -1)
-    """High watermark and log start as of the last look, to notice when one moves."""
+    offsets: tuple[int, int, int] = (-1, -1, -1)
+    """High watermark, log start and log end as of the last look, to notice when one moves."""
 
 
 class ReplicaWatcher(Protocol):
@@ -234,8 +234,9 @@ class ReplicaManager:
         self.offline_reason: str | None = None
         """Why no log directory can be used any more; None while that is not so."""
         self.watchers: list[ReplicaWatcher] = []
-        self.on_moved: Callable[[HostedPartition], None] = _ignore
-        """Called when a partition's high watermark or log start has moved, or its role may have."""
+        self.on_moved: Callable[[HostedPartition, bool], None] = _ignore
+        """Called when an offset or the role of a partition may have changed, and with whether that
+        is the end of its log alone."""
         self.on_gone: Callable[[HostedPartition], None] = _ignore
         """Called when a partition is hosted here no longer."""
         self.on_offline: Callable[[str], None] = _ignore
@@ -372,7 +373,7 @@ class ReplicaManager:
                 recovery_state=RecoveryState(new.leader_recovery_state),
             ),
         )
-        self.on_moved(hosted)
+        self.on_moved(hosted, False)
         if change.is_new_leader_epoch:
             for watcher in self.watchers:
                 watcher.became_leader(hosted)
@@ -394,7 +395,7 @@ class ReplicaManager:
         if led:
             for watcher in self.watchers:
                 watcher.lost_leadership(hosted)
-        self.on_moved(hosted)
+        self.on_moved(hosted, False)
 
     def _ensure(self, change: PartitionDelta, configs: TopicConfigs) -> HostedPartition | None:
         """The hosted partition; its log is opened or created if it is not there yet.
@@ -481,11 +482,11 @@ class ReplicaManager:
     # -- what machines and disks report ------------------------------------------------------
 
     def _stepped(self, hosted: HostedPartition) -> None:
-        machine = hosted.machine
-        offsets = machine.high_watermark, machine.log_start_offset
-        if offsets != hosted.offsets:
+        machine, before = hosted.machine, hosted.offsets
+        offsets = machine.high_watermark, machine.log_start_offset, machine.log_end_offset
+        if offsets != before:
             hosted.offsets = offsets
-            self.on_moved(hosted)
+            self.on_moved(hosted, offsets[:2] == before[:2])
 
     def disk_failed(self, key: Hashable, reason: str) -> None:
         """The log of the machine under `key` has failed."""
@@ -528,7 +529,7 @@ class ReplicaManager:
         """The disk has taken a partition from us."""
         led = hosted.machine.is_leader
         self._ports.driver.disk_failed(hosted.key, reason)
-        self.on_moved(hosted)
+        self.on_moved(hosted, False)
         if led and self.offline_reason is None:
             for watcher in self.watchers:
                 watcher.lost_leadership(hosted)
@@ -551,5 +552,5 @@ def partition_config(config: LogConfig) -> PartitionConfig:
     )
 
 
-def _ignore(_: object) -> None:
+def _ignore(*_: object) -> None:
     """Nobody wants to know."""

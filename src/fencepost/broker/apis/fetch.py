@@ -1,17 +1,10 @@
 """Fetch (key 1) v4-18: log data, now or when there is some.
 
-What a reader may read is the partition machine's answer (`check_fetch`: epochs, divergence, offset
-range, upper bound); which partitions are meant and which belong in the answer is the session's
-(KIP-227); how long to wait is `machines.fetch.PendingFetches`'.
-
-A fetch is answered at once if it does not want to wait, has no partitions, found `min_bytes`, or
-met an error or a diverging epoch. Otherwise it waits until a partition moves or its time is up. The
-bytes are read when the connection is ready to send them (`reply_lazily`), never earlier.
-
-Sizes: the response is bounded by the request's and the broker's `max_bytes`, and by the room that
-answers nobody has taken yet leave in memory (`broker.held`), each partition by its own; only the
-first partition with data may exceed all of them, by its first batch, so that a batch larger than a
-limit cannot stop a reader for good. Partitions are read in the order of the session. One that a
+Which partitions are meant and which belong in the answer is the session's (KIP-227), what a reader
+may see of one is the partition machine's, and when the fetch is answered, with how much of what, is
+`machines.fetch.answering`'s to say; here requests and answers are translated, and batches are read.
+They are read when the connection is ready to send them (`reply_in_pieces`), never earlier, and no
+more of them than the room that answers nobody has taken yet leave in memory. A partition that a
 request names twice counts once, as named last.
 
 Version rules: topics go by id from v13; up to v5 KAFKA_STORAGE_ERROR is told as
@@ -22,20 +15,29 @@ its address (KIP-951). Records are empty, never null.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Generator, Sequence
 
 from fencepost.batch.header import measure
 from fencepost.broker.cluster.leader_hints import LeaderHints
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.replicas.delayed_fetch import SessionKey
-from fencepost.log.errors import LogError, OffsetOutOfRange
+from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.reading import ReadResult
-from fencepost.machines.fetch import FetchContext, FetchOutcome, FetchWanted, PendingFetch
-from fencepost.machines.partition import FetchBounds, Isolation
+from fencepost.machines.fetch import (
+    NO_WAIT,
+    FetchContext,
+    FetchOutcome,
+    FetchTerms,
+    FetchWanted,
+    Look,
+    PendingFetch,
+    ReadBudget,
+    bytes_to_wait_with,
+    look_at,
+)
+from fencepost.machines.partition import Isolation
+from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.fetch import (
     AbortedTransaction,
@@ -50,9 +52,7 @@ from fencepost.wire.api.fetch import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
+_Look = Look[HostedPartition, SessionKey]
 
 PARTITIONS_PER_PIECE = 50
 PARTITION_BYTES = 512
@@ -123,44 +123,10 @@ def _wanted(
     return list(wanted.values())
 
 
-@dataclass(slots=True)
-class _Found:
-    """What can be said of one partition without reading: an error, or bounds within which to."""
-
-    wanted: FetchWanted[SessionKey]
-    error: ErrorCode = ErrorCode.NONE
-    hosted: HostedPartition | None = None
-    bounds: FetchBounds | None = None
-
-    @property
-    def is_urgent(self) -> bool:
-        """Whether the client must hear of it at once."""
-        return self.bounds is None or self.bounds.diverging is not None
-
-    @property
-    def has_data(self) -> bool:
-        """Whether there is something to read."""
-        return (
-            self.bounds is not None
-            and self.bounds.diverging is None
-            and self.bounds.upper_bound > self.wanted.fetch_offset
-        )
-
-
 class _Fetch:
     """One fetch request until its answer."""
 
-    __slots__ = (
-        "_context",
-        "_deadline_ms",
-        "_found",
-        "_isolation",
-        "_max_bytes",
-        "_min_bytes",
-        "_parked",
-        "_replica_id",
-        "_session",
-    )
+    __slots__ = ("_context", "_looks", "_parked", "_session", "_terms")
 
     def __init__(
         self,
@@ -169,48 +135,42 @@ class _Fetch:
         session: FetchContext[SessionKey],
         replica_id: int,
     ) -> None:
-        node = context.node
+        node, version = context.node, context.api_version
+        max_bytes = min(request.max_bytes, node.config.get("fetch.max.bytes"))
+        waits = request.max_wait_ms > 0
         self._context = context
         self._session = session
-        self._replica_id = replica_id
-        self._isolation = request.isolation_level
-        self._max_bytes = min(request.max_bytes, node.config.get("fetch.max.bytes"))
-        self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._deadline_ms = node.now_ms() + request.max_wait_ms if request.max_wait_ms > 0 else 0
+        self._terms = FetchTerms(
+            min_bytes=min(request.min_bytes, max_bytes),
+            max_bytes=max_bytes,
+            deadline_ms=node.now_ms() + request.max_wait_ms if waits else NO_WAIT,
+            replica_id=replica_id,
+            isolation=request.isolation_level,
+            leader_only=version < FOLLOWERS_SERVE_FROM,
+            knows_zstd=version >= ZSTD_FROM,
+        )
         self._parked: PendingFetch[str] | None = None
-        self._found: list[_Found] | None = None
+        self._looks: list[_Look] | None = None
 
     def begin(self) -> Pieces:
         """Answer, or park."""
-        found = yield from self._look()
-        sizes = [] if self._must_answer(found) else self._sizes(found)
-        if (
-            self._must_answer(found)
-            or sum(size_bytes for _, size_bytes in sizes) >= self._min_bytes
-            or self._have_moved(found)
-        ):
-            self._found = found if len(found) < PARTITIONS_PER_PIECE else None
+        is_small = len(self._session.partitions) < PARTITIONS_PER_PIECE
+        looks = yield from self._look()
+        sizes = bytes_to_wait_with(looks, self._terms, in_one_turn=is_small)
+        if sizes is None:
+            self._looks = looks if is_small else None
             self.complete()
-            self._found = None  # good for as long as nothing else runs in between
+            self._looks = None  # good for as long as nothing else runs in between
             return None
+        keys = [look.partition.key for look in looks if look.partition is not None]
         self._parked = self._context.node.fetches.park(
-            self,
-            {one.hosted.key: one.wanted for one in found if one.hosted is not None},
-            self._min_bytes,
-            self._deadline_ms,
-            sizes,
+            self.complete,
+            {key: look.wanted for key, look in zip(keys, looks, strict=True)},
+            self._terms,
+            zip(keys, sizes, strict=True),
         )
         self._context.on_disconnect(self._abandon)
         return None
-
-    def available_bytes(
-        self, hosted: HostedPartition, wanted: FetchWanted[SessionKey]
-    ) -> int | None:
-        """What `hosted` has for this fetch; None if there is something to be told at once."""
-        found = self._look_at(wanted)
-        if found.is_urgent or found.hosted is not hosted:
-            return None
-        return self._size(found)
 
     def complete(self) -> None:
         """The wait is over."""
@@ -225,15 +185,15 @@ class _Fetch:
 
     # -- looking ---------------------------------------------------------------------------
 
-    def _look(self) -> Generator[None, None, list[_Found]]:
-        found = []
+    def _look(self) -> Generator[None, None, list[_Look]]:
+        looks = []
         for wanted in self._session.partitions:
-            found.append(self._look_at(wanted))
-            if len(found) % PARTITIONS_PER_PIECE == 0:
+            looks.append(self._look_at(wanted))
+            if len(looks) % PARTITIONS_PER_PIECE == 0:
                 yield
-        return found
+        return looks
 
-    def _look_at(self, wanted: FetchWanted[SessionKey]) -> _Found:
+    def _look_at(self, wanted: FetchWanted[SessionKey]) -> _Look:
         """Find the partition and ask its machine."""
         topic, index = wanted.key
         replicas = self._context.node.replicas
@@ -243,78 +203,24 @@ class _Fetch:
         else:
             assert isinstance(topic, str)
             hosted = replicas.get(topic, index)
-        if isinstance(hosted, ErrorCode):
-            return _Found(wanted, hosted)
-        bounds = hosted.machine.check_fetch(
-            fetch_offset=wanted.fetch_offset,
-            current_leader_epoch=wanted.current_leader_epoch,
-            last_fetched_epoch=wanted.last_fetched_epoch,
-            replica_id=self._replica_id,
-            isolation=self._isolation,
-            leader_only=self._context.api_version < FOLLOWERS_SERVE_FROM,
-        )
-        if isinstance(bounds, ErrorCode):
-            return _Found(wanted, bounds, hosted)
-        if self._context.api_version < ZSTD_FROM and hosted.log.config.compression_type == "zstd":
-            return _Found(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, hosted)
-        return _Found(wanted, ErrorCode.NONE, hosted, bounds)
-
-    def _have_moved(self, found: list[_Found]) -> bool:
-        """Whether a partition has moved since it was looked at: nobody will say so again."""
-        if len(found) < PARTITIONS_PER_PIECE:
-            return False
-        get = self._context.node.replicas.get
-        return any(
-            one.bounds.high_watermark != one.hosted.machine.high_watermark
-            or get(one.hosted.topic, one.hosted.index) is not one.hosted
-            for one in found
-            if one.hosted is not None and one.bounds is not None
-        )
-
-    def _must_answer(self, found: list[_Found]) -> bool:
-        return (
-            not self._deadline_ms
-            or not found
-            or self._min_bytes <= 0
-            or any(one.is_urgent for one in found)
-            or (self._min_bytes == 1 and any(one.has_data for one in found))
-        )
-
-    def _sizes(self, found: list[_Found]) -> list[tuple[str, int]]:
-        return [(one.hosted.key, self._size(one)) for one in found if one.has_data and one.hosted]
-
-    def _size(self, found: _Found) -> int:
-        """Bytes that could be read; only as exact as `min_bytes` needs."""
-        if not found.has_data:
-            return 0
-        if self._min_bytes <= 1:
-            return 1
-        wanted, hosted, bounds = found.wanted, found.hosted, found.bounds
-        assert hosted is not None and bounds is not None, "only what was found is measured"
-        limit_bytes = min(wanted.partition_max_bytes, self._max_bytes)
-        try:
-            return hosted.log.measure(wanted.fetch_offset, limit_bytes, bounds.upper_bound)
-        except (LogError, OSError):
-            return self._min_bytes  # reading it will say what is wrong
+        return look_at(hosted, wanted, self._terms)
 
     # -- answering -------------------------------------------------------------------------
 
     def _respond(self) -> Generator[None, None, FetchResponse]:
         """Read, and compose the response. Begun when the connection is ready to send it."""
-        found: list[_Found] = []
+        looks: list[_Look] = []
         parts: list[PartitionData] = []
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
-        left_bytes = min(self._max_bytes, self._context.room_bytes)
-        nothing_yet = True
-        looked_at = self._found
+        budget = ReadBudget(min(self._terms.max_bytes, self._context.room_bytes))
+        looked_at = self._looks
         for position, wanted in enumerate(self._session.partitions):
             if position % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
                 yield
             one = self._look_at(wanted) if looked_at is None else looked_at[position]
-            found.append(one)
-            part, size_bytes = self._read_partition(one, left_bytes, nothing_yet)
-            left_bytes -= size_bytes
-            nothing_yet = nothing_yet and size_bytes == 0
+            looks.append(one)
+            part, size_bytes = self._read_partition(one, budget)
+            budget.spend(size_bytes)
             parts.append(part)
             outcomes.append(
                 (
@@ -325,6 +231,7 @@ class _Fetch:
                         part.log_start_offset,
                         part.error_code,
                         part.diverging_epoch.end_offset >= 0,
+                        part.preferred_read_replica >= 0,
                     ),
                 )
             )
@@ -332,23 +239,22 @@ class _Fetch:
         response = FetchResponse(
             error_code=int(finished.error_code), session_id=finished.session_id
         )
-        self._group(response, found, parts, finished.included)
+        self._group(response, looks, parts, finished.included)
         return response
 
-    def _read_partition(
-        self, found: _Found, left_bytes: int, nothing_yet: bool
-    ) -> tuple[PartitionData, int]:
+    def _read_partition(self, look: _Look, budget: ReadBudget) -> tuple[PartitionData, int]:
         """One partition's part of the response, and how many bytes of records it has."""
-        index = found.wanted.key[1]
-        bounds = found.bounds
+        index = look.wanted.key[1]
+        bounds = look.bounds
         if bounds is None:
-            return self._refused(index, found.error), 0
+            return self._refused(index, look.error), 0
         part = PartitionData(
             partition_index=index,
             high_watermark=bounds.high_watermark,
             last_stable_offset=bounds.last_stable_offset,
             log_start_offset=bounds.log_start_offset,
-            aborted_transactions=[] if self._isolation == Isolation.READ_COMMITTED else None,
+            aborted_transactions=[] if self._reads_committed else None,
+            preferred_read_replica=bounds.preferred_replica,
             records=(),
         )
         if bounds.diverging is not None:
@@ -356,63 +262,27 @@ class _Fetch:
                 epoch=bounds.diverging.epoch, end_offset=bounds.diverging.end_offset
             )
             return part, 0
-        limit_bytes = min(found.wanted.partition_max_bytes, left_bytes)
-        if not found.has_data or (limit_bytes <= 0 and not nothing_yet):
+        limit_bytes = budget.limit_for(look)
+        if limit_bytes is None:
             return part, 0
-        data = self._read(found, max(limit_bytes, 0), nothing_yet)
-        if isinstance(data, ErrorCode):
-            return self._refused(index, data), 0
-        if self._isolation == Isolation.READ_COMMITTED:
-            aborted = self._aborted(found, data)
-            if isinstance(aborted, ErrorCode):
-                return self._refused(index, aborted), 0
-            part.aborted_transactions = aborted
+        hosted, offset = look.partition, look.wanted.fetch_offset
+        assert hosted is not None, "only what is here is read"
+        try:
+            with self._context.node.storage.descriptors.without_waiting():
+                data = hosted.log.read(
+                    offset, limit_bytes, bounds.upper_bound, budget.takes_any_batch
+                )
+                if self._reads_committed:
+                    part.aborted_transactions = _aborted(hosted, offset, data)
+        except LOG_ERRORS as error:
+            code = answer_log_error(self._context.node.replicas, hosted, "reading", error)
+            return self._refused(index, code), 0
         part.records = data.buffers
         return part, data.size_bytes
 
-    def _aborted(self, found: _Found, data: ReadResult) -> list[AbortedTransaction] | ErrorCode:
-        """The aborted transactions among what was read, in the order of their markers."""
-        hosted = found.hosted
-        assert hosted is not None, "it was read"
-        offset = found.wanted.fetch_offset
-
-        def look() -> list[AbortedTransaction]:
-            if not hosted.log.has_aborted_transactions(offset):
-                return []
-            end_offset = max((measure(part).next_offset or 0 for part in data.buffers), default=0)
-            return [
-                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in hosted.log.aborted_transactions(offset, end_offset)
-            ]
-
-        return self._from_log(hosted, look)
-
-    def _read(self, found: _Found, max_bytes: int, min_one_batch: bool) -> ReadResult | ErrorCode:
-        """Whole batches within the bounds, or the error that stands for why there are none."""
-        hosted, bounds = found.hosted, found.bounds
-        assert hosted is not None and bounds is not None, "only what was found is read"
-        return self._from_log(
-            hosted,
-            lambda: hosted.log.read(
-                found.wanted.fetch_offset, max_bytes, bounds.upper_bound, min_one_batch
-            ),
-        )
-
-    def _from_log(self, hosted: HostedPartition, look: Callable[[], T]) -> T | ErrorCode:
-        """What `look` gives, or the error that stands for why it gives nothing."""
-        try:
-            with self._context.node.storage.descriptors.without_waiting():
-                return look()
-        except OffsetOutOfRange:  # retention moved the start since we looked
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        except LogError as error:
-            log.error("cannot read %s: %s", hosted.key, error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        except OSError as error:
-            self._context.node.replicas.storage_failed(
-                hosted, f"reading {hosted.key}: {error}", error
-            )
-            return ErrorCode.KAFKA_STORAGE_ERROR
+    @property
+    def _reads_committed(self) -> bool:
+        return self._terms.isolation == Isolation.READ_COMMITTED
 
     def _refused(self, index: int, error: ErrorCode) -> PartitionData:
         if (
@@ -433,7 +303,7 @@ class _Fetch:
     def _group(
         self,
         response: FetchResponse,
-        found: list[_Found],
+        looks: list[_Look],
         parts: list[PartitionData],
         included: Sequence[int],
     ) -> None:
@@ -443,7 +313,7 @@ class _Fetch:
         topics = response.responses
         last: object = None
         for position in included:
-            topic, index = found[position].wanted.key
+            topic, index = looks[position].wanted.key
             part = parts[position]
             if not topics or topic != last:
                 last = topic
@@ -463,6 +333,17 @@ class _Fetch:
                 NodeEndpoint(node_id=n.node_id, host=n.host, port=n.port, rack=n.rack)
                 for n in hints.endpoints()
             ]
+
+
+def _aborted(hosted: HostedPartition, offset: int, data: ReadResult) -> list[AbortedTransaction]:
+    """The aborted transactions among what was read, in the order of their markers. LOG_ERRORS."""
+    if not hosted.log.has_aborted_transactions(offset):
+        return []
+    end_offset = max((measure(part).next_offset or 0 for part in data.buffers), default=0)
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in hosted.log.aborted_transactions(offset, end_offset)
+    ]
 
 
 def _topic(topic: object, by_id: bool) -> FetchableTopicResponse:

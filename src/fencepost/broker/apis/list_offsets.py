@@ -15,7 +15,7 @@ Negative timestamps: -1 the end (high watermark; last stable offset for read_com
 log for a follower), -2 and -4 the start, -3 (v7) the first record with the greatest timestamp, -5
 (v9) and -6 (v11) ends of tiered storage, which does not exist here: offset -1. From 0 on: the
 first record at or after the time. A record that may not be read yet is not found: offset and
-timestamp -1. A log that cannot be read is 56 and goes offline, damage found on the way is 2.
+timestamp -1. What a log cannot do is answered as `log.error_codes` says.
 
 Deviations: an isolation level that does not exist is 42, where Kafka fails with -1; a greatest
 timestamp whose record was deleted is not found, where Kafka gives its former offset.
@@ -23,7 +23,6 @@ timestamp whose record was deleted is not found, where Kafka gives its former of
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Generator
 from concurrent.futures import Future
@@ -31,12 +30,11 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
-from fencepost.batch.errors import BatchError
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage
-from fencepost.log.errors import CorruptFileError
+from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.reading import TimestampedOffset, find_in_batch
 from fencepost.machines.partition.inputs import (
     Isolation,
@@ -51,6 +49,7 @@ from fencepost.machines.partition.queries import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
+from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -60,8 +59,6 @@ from fencepost.wire.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from fencepost.wire.errors import ErrorCode
-
-log = logging.getLogger(__name__)
 
 DEBUGGING_REPLICA_ID = -2
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
@@ -170,14 +167,8 @@ def _list(
     try:
         found = yield from _look_up(source, hosted, listed.timestamp_ms)
         return listed.settle(found)
-    except OSError as error:
-        source.replicas.storage_failed(
-            hosted, f"{hosted.key}: cannot be searched by time: {error}", error
-        )
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    except (CorruptFileError, BatchError) as error:
-        log.error("%s: cannot be searched by time: %s", hosted.key, error)
-        return ErrorCode.CORRUPT_MESSAGE
+    except LOG_ERRORS as error:
+        return answer_log_error(source.replicas, hosted, "searching by time", error)
 
 
 def _look_up(

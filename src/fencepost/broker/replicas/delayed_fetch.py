@@ -7,12 +7,17 @@ partitions that move. One timer serves the earliest deadline of all waiting fetc
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from sys import getsizeof
-from typing import Protocol
 
 from fencepost.broker.loop.timers import Timer, Timers
-from fencepost.machines.fetch import FetchSessions, FetchWanted, PendingFetch, PendingFetches
+from fencepost.machines.fetch import (
+    FetchSessions,
+    FetchTerms,
+    FetchWanted,
+    PendingFetch,
+    PendingFetches,
+)
 from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES, PARTITION_BYTES
 from fencepost.runtime.replicas import HostedPartition
 
@@ -28,18 +33,8 @@ def _size_of(key: SessionKey) -> int:
     return PARTITION_BYTES + (getsizeof(name) if isinstance(name, str) else 0)
 
 
-class WaitingFetch(Protocol):
-    """A fetch that can be parked; the token of its `PendingFetch`."""
-
-    def available_bytes(
-        self, hosted: HostedPartition, wanted: FetchWanted[SessionKey]
-    ) -> int | None:
-        """What the partition has for this fetch by now; None if it must be answered at once."""
-        ...
-
-    def complete(self) -> None:
-        """Answer now, with what there is."""
-        ...
+Complete = Callable[[], None]
+"""Answers a fetch that has waited, with what there is."""
 
 
 class FetchHost:
@@ -68,14 +63,13 @@ class FetchHost:
 
     def park(
         self,
-        fetch: WaitingFetch,
+        complete: Complete,
         partitions: dict[str, FetchWanted[SessionKey]],
-        min_bytes: int,
-        deadline_ms: int,
-        found: list[tuple[str, int]],
+        terms: FetchTerms,
+        found: Iterable[tuple[str, int]],
     ) -> PendingFetch[str]:
-        """Let `fetch` wait for its partitions (by their hosts' keys) until the deadline."""
-        pending: PendingFetch[str] = PendingFetch(fetch, partitions, min_bytes, deadline_ms)
+        """Let a fetch wait for its partitions (by their hosts' keys) until its deadline."""
+        pending: PendingFetch[str] = PendingFetch(complete, partitions, terms)
         self._pending.add(pending, found)
         self._arm()
         return pending
@@ -84,22 +78,18 @@ class FetchHost:
         """The client is gone."""
         self._pending.cancel(pending)
 
-    def moved(self, hosted: HostedPartition) -> None:
-        """A partition's high watermark, role or existence has changed: look who can be answered."""
-        if not self._pending.waits_on(hosted.key):
-            return
+    def moved(self, hosted: HostedPartition, log_end_alone: bool = False) -> None:
+        """A partition's offsets or role have changed: look who can be answered.
 
-        def probe(pending: PendingFetch[str], wanted: FetchWanted[SessionKey]) -> int | None:
-            fetch: WaitingFetch = pending.token
-            return fetch.available_bytes(hosted, wanted)
-
-        for pending in self._pending.moved(hosted.key, probe):
-            pending.token.complete()
+        `log_end_alone`: nothing of it that consumers see.
+        """
+        for pending in self._pending.moved(hosted.key, hosted, log_end_alone=log_end_alone):
+            pending.token()
 
     def gone(self, hosted: HostedPartition) -> None:
         """The partition is deleted: whoever waits for it is answered."""
         for pending in self._pending.gone(hosted.key):
-            pending.token.complete()
+            pending.token()
 
     def clock_set(self, by_ms: int) -> None:
         """The node's clock was set by so much: nobody waits longer or shorter for it."""
@@ -120,5 +110,5 @@ class FetchHost:
 
     def _expire(self) -> None:
         for pending in self._pending.expired(self._now_ms()):
-            pending.token.complete()
+            pending.token()
         self._arm()

@@ -1,5 +1,13 @@
-"""Fetch sessions (KIP-227) and fetches that wait for data, as machines."""
+"""Fetches: when they are answered, how they wait, and their sessions (KIP-227), as machines."""
 
+from fencepost.machines.fetch.answering import (
+    NO_WAIT,
+    FetchTerms,
+    Look,
+    ReadBudget,
+    bytes_to_wait_with,
+    look_at,
+)
 from fencepost.machines.fetch.sessions import (
     FetchContext,
     FetchOutcome,
@@ -10,11 +18,17 @@ from fencepost.machines.fetch.sessions import (
 from fencepost.machines.fetch.waiting import PendingFetch, PendingFetches
 
 __all__ = [
+    "NO_WAIT",
     "FetchContext",
     "FetchOutcome",
     "FetchSessions",
+    "FetchTerms",
     "FetchWanted",
     "Finished",
+    "Look",
     "PendingFetch",
     "PendingFetches",
+    "ReadBudget",
+    "bytes_to_wait_with",
+    "look_at",
 ]

@@ -7,11 +7,9 @@ over all of them, and for a deadline. When a partition moves (its high watermark
 its leadership) only the fetches that wait on that partition are looked at, so a thousand idle
 consumers of other partitions cost nothing.
 
-How many bytes there are for a fetch the log knows, not this module: `moved` is given a `probe`,
-which it asks about the fetch's share of the partition that moved. The probe answers with a number
-of bytes, or with None if the fetch must be answered now: the partition is gone, its leader changed,
-the client's epoch is fenced, the logs diverged, the disk failed. What was counted for the other
-partitions when they moved is kept, so a fetch is complete as soon as the sum is.
+What a partition has for a fetch, and when that is enough, is decided in `answering`; here it is
+asked again about the one partition that moved. What was counted for the others when they moved is
+kept, so a fetch is complete as soon as the sum is.
 
 The answer is read afresh by whoever completes a fetch. A completed fetch is forgotten here at once;
 completing, expiring and cancelling exclude each other.
@@ -23,8 +21,12 @@ swept when they are the majority. `next_deadline_ms` is the one timer a shell ne
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, Final, Generic, TypeVar
+
+from fencepost.machines.fetch.answering import Fetchable, FetchTerms, available_bytes, look_at
+from fencepost.machines.fetch.sessions import FetchWanted
+from fencepost.wire.errors import ErrorCode
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -32,26 +34,26 @@ _SWEEP_AT_LEAST: Final = 64
 
 
 class PendingFetch(Generic[Key]):
-    """One fetch that waits. `token` and the values of `partitions` are the shell's own."""
+    """One fetch that waits, by its shell's keys for partitions. `token` is the shell's own."""
 
     __slots__ = (
         "_bytes",
         "_total",
         "deadline_ms",
         "is_waiting",
-        "min_bytes",
         "order",
         "partitions",
+        "terms",
         "token",
     )
 
     def __init__(
-        self, token: Any, partitions: dict[Key, Any], min_bytes: int, deadline_ms: int
+        self, token: Any, partitions: dict[Key, FetchWanted[Any]], terms: FetchTerms
     ) -> None:
         self.token = token
         self.partitions = partitions
-        self.min_bytes = min_bytes
-        self.deadline_ms = deadline_ms
+        self.terms = terms
+        self.deadline_ms = terms.deadline_ms
         self.is_waiting = False
         self.order = -1
         """Its place among all that have waited, in the order of their arrival."""
@@ -62,7 +64,13 @@ class PendingFetch(Generic[Key]):
         """`key` has `size_bytes` for this fetch now; whether that is enough in all."""
         self._total += size_bytes - self._bytes.get(key, 0)
         self._bytes[key] = size_bytes
-        return self._total >= self.min_bytes
+        return self._total >= self.terms.min_bytes
+
+    def look_again(self, key: Key, partition: Fetchable | ErrorCode) -> bool:
+        """`key` has moved; whether the fetch is to be answered now."""
+        look = look_at(partition, self.partitions[key], self.terms)
+        size_bytes = available_bytes(look, self.terms)
+        return size_bytes is None or self.count(key, size_bytes)
 
 
 class PendingFetches(Generic[Key]):
@@ -93,31 +101,27 @@ class PendingFetches(Generic[Key]):
         self._waiting[fetch.order] = fetch
         heapq.heappush(self._deadlines, (fetch.deadline_ms, fetch.order))
 
-    def waits_on(self, key: Key) -> bool:
-        """Whether anybody waits on the partition."""
-        return key in self._by_partition
-
     def moved(
-        self, key: Key, probe: Callable[[PendingFetch[Key], Any], int | None]
+        self, key: Key, partition: Fetchable | ErrorCode, *, log_end_alone: bool = False
     ) -> list[PendingFetch[Key]]:
         """The fetches that are complete now that `key` moved, in the order of their arrival.
 
-        `probe(fetch, fetch.partitions[key])` is asked for each fetch that waits on `key`.
+        `log_end_alone`: nothing that consumers see has moved, so only replicas look again.
         """
         waiting = self._by_partition.get(key)
         if not waiting:
             return []
-        complete = []
-        for fetch in waiting:
-            size_bytes = probe(fetch, fetch.partitions[key])
-            if size_bytes is None or fetch.count(key, size_bytes):
-                complete.append(fetch)
+        complete = [
+            fetch
+            for fetch in waiting
+            if (not log_end_alone or fetch.terms.is_replica) and fetch.look_again(key, partition)
+        ]
         for fetch in complete:
             self._forget(fetch)
         return complete
 
     def gone(self, key: Key) -> list[PendingFetch[Key]]:
-        """The partition was deleted or lost: everybody who waits on it is to be answered."""
+        """The partition is not here any more: everybody who waits on it is to be answered."""
         complete = list(self._by_partition.get(key, ()))
         for fetch in complete:
             self._forget(fetch)

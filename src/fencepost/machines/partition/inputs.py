@@ -229,14 +229,20 @@ class AlterPartition(NamedTuple):
 
 
 class FetchBounds(NamedTuple):
-    """What a fetch may read: [its offset, `upper_bound`), unless its log `diverging`s from ours."""
+    """What a fetch may read: [its offset, `upper_bound`), unless its log `diverging`s from ours.
+
+    `leader_epoch` is what all that was said under. `preferred_replica` is the broker that a
+    consumer is to read from instead; -1: from here.
+    """
 
     upper_bound: int
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     log_end_offset: int
+    leader_epoch: int = -1
     diverging: EpochEndOffset | None = None
+    preferred_replica: int = -1
 
 
 class ListedOffset(NamedTuple):

@@ -98,6 +98,11 @@ class PartitionQueries:
         return self._leader_state is not None and self._closed is None
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it answers nothing any more: its disk has refused, or it was stopped."""
+        return self._closed is not None
+
+    @property
     def is_offline(self) -> bool:
         """Whether the log's disk has refused."""
         return self._closed is ErrorCode.KAFKA_STORAGE_ERROR
@@ -153,6 +158,7 @@ class PartitionQueries:
         log = self._log
         start, end = log.start_offset, log.end_offset
         high_watermark, stable = self.high_watermark, self.last_stable_offset
+        leader_epoch = self.leader_epoch
         if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
             upper_bound = end
         else:
@@ -163,10 +169,12 @@ class PartitionQueries:
             if diverging is not None and fetch_offset >= start:
                 if diverging.epoch == UNDEFINED_EPOCH:
                     return ErrorCode.OFFSET_OUT_OF_RANGE
-                return FetchBounds(upper_bound, high_watermark, stable, start, end, diverging)
+                return FetchBounds(
+                    upper_bound, high_watermark, stable, start, end, leader_epoch, diverging
+                )
         if not start <= fetch_offset <= end:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        return FetchBounds(upper_bound, high_watermark, stable, start, end)
+        return FetchBounds(upper_bound, high_watermark, stable, start, end, leader_epoch)
 
     def offset_for_leader_epoch(
         self, current_leader_epoch: int, epoch: int, *, leader_only: bool = True
