@@ -56,7 +56,7 @@ def test_a_follower_fetches_again_what_has_rotted(
     offset = rot(node, share)
     node.start()
     node.wait_until_ready()
-    assert f"the log is cut at offset {offset}, and fetched again" in node.log_path.read_text()
+    assert f"the log is truncated to offset {offset} and fetched again" in node.log_path.read_text()
 
     def is_whole_again() -> bool:
         return segment(node).read_bytes().startswith(before)

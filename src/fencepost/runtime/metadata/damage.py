@@ -1,21 +1,11 @@
-"""Opening a metadata log whose files have lost what had been durable (S53, S92).
+"""Opens a metadata log whose files have lost what had been durable (S53, S92).
 
-A log that is damaged below the offset up to which it had been durable is not opened by itself:
-acknowledged records would be gone in silence. Of the metadata log somebody else has them:
+What is done about which damage is a table: `machines/quorum/log_damage.py`. Here it is carried out:
+what the files still tell of the log's end and its voters is read, and what becomes durable comes in
+this order: the acknowledged log end (in `quorum-state`), the lowered checkpoints, the truncation. A
+crash in between leaves the damage, which is met again, or a log that ends in front of it.
 
-| who                              | what becomes of the log                                       |
-|----------------------------------|---------------------------------------------------------------|
-| a broker without a vote          | cut where the damage begins, and fetched again                |
-| a controller with others to ask  | first the promise is written, then it is cut, and fetched     |
-| the only voter                   | refused: nobody else has the records                          |
-| damage that cannot be placed     | refused                                                       |
-
-The promise is (epoch, end offset) of the log as it had been, or more, in `quorum-state`: other
-voters may have counted this node as one that holds those records. Until its log reaches as far
-again, the node does not stand for election, and its vote goes only to logs that do
-(`QuorumState.promised`). What becomes durable comes in this order: the promise, the lowered
-checkpoints, the cut. A crash in between leaves the damage, which is met again, or a log that ends
-in front of it.
+The acknowledged log end is (epoch, end offset) of the log as it had been, or more.
 """
 
 from __future__ import annotations
@@ -31,11 +21,12 @@ from fencepost.batch.errors import BatchError
 from fencepost.log.errors import CorruptFileError, DurableDataLostError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.names import partition_dir
-from fencepost.log.quorum_state import QuorumStateFile
+from fencepost.log.quorum_state import QuorumStateFile, StoredQuorumState
 from fencepost.log.salvage import log_end_of, sound_batches
 from fencepost.log.snapshots import SnapshotError, SnapshotFileKind, SnapshotReader
 from fencepost.log.snapshots.store import list_snapshots
 from fencepost.machines.probes import probe
+from fencepost.machines.quorum.log_damage import Action, Found, Owner, decide, find_damage
 from fencepost.machines.quorum.voters import VoterSet
 from fencepost.wire.records.control import VotersRecord
 
@@ -56,65 +47,86 @@ ONLY_VOTER: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose metadata log it is: the node, the configured voters, and whether others count on it."""
+class MetadataFiles:
+    """The files of a node's metadata log, and who owns them.
 
+    `is_observer`: nobody counts on them. `static` are the configured voters.
+    """
+
+    log_dir: LogDir
+    topic: str
+    state: QuorumStateFile
     node_id: int
     static: VoterSet
-    has_promised: bool
+    is_observer: bool
+
+    @property
+    def directory(self) -> str:
+        """Where the log is."""
+        return f"{self.log_dir.path}/{partition_dir(self.topic, 0)}"
+
+    def check_nothing_is_gone(self, found: Found, path: str, reason: str) -> None:
+        """Refuse a node that has forgotten what others count on. CorruptFileError."""
+        # Whether there are other voters does not matter, and cannot be told.
+        owner = Owner.OBSERVER if self.is_observer else Owner.VOTER
+        if decide(found, owner) is not Action.OPEN:
+            raise CorruptFileError(path, f"{reason}; {FORGOTTEN}")
 
 
-def open_despite_damage(
-    open_log: Callable[[], T],
-    log_dir: LogDir,
-    topic: str,
-    owner: Owner,
-    state_file: QuorumStateFile,
-) -> T:
-    """What `open_log` opens, the log being cut where it is damaged if others have what is behind.
+def open_despite_damage(open_log: Callable[[], T], files: MetadataFiles) -> T:
+    """What `open_log` opens, the log being truncated where it is damaged if others have the rest.
 
     Raises CorruptFileError if that must not be, and whatever else `open_log` raises.
     """
-    cut_at: int | None = None
+    truncated_at: int | None = None
     while True:
         try:
             return open_log()
         except DurableDataLostError as error:
-            sound_end = error.sound_end
-            if sound_end is None or (cut_at is not None and sound_end >= cut_at):
-                raise
-            if owner.has_promised:
-                _promise(error, sound_end, log_dir, topic, owner, state_file)
-            probe("metadata.damage.cut")
-            log.error("%s; the log is cut at offset %d, and fetched again", error, sound_end)
-            log_dir.give_up_from(topic, 0, sound_end)
-            cut_at = sound_end
+            truncated_at = _carry_out(error, truncated_at, files)
 
 
-def _promise(
-    error: DurableDataLostError,
-    sound_end: int,
-    log_dir: LogDir,
-    topic: str,
-    owner: Owner,
-    state_file: QuorumStateFile,
-) -> None:
-    """Write down what others may count on, unless this is the only voter. CorruptFileError."""
-    stored = state_file.read()
-    directory = f"{log_dir.path}/{partition_dir(topic, 0)}"
-    if stored is None:
+def _carry_out(error: DurableDataLostError, truncated_at: int | None, files: MetadataFiles) -> int:
+    """Do what the table says; where the log has been truncated. CorruptFileError."""
+    stored = files.state.read()
+    found = find_damage(error.sound_end, truncated_at, state_is_gone=stored is None)
+    action = decide(found, _owner_of(files))
+    if action is Action.REFUSE_FORGOTTEN:
         reason = f"is gone, and the log beside it is damaged ({error})"
-        raise CorruptFileError(state_file.path, f"{reason}; {FORGOTTEN}") from error
-    if _last_known_voters(log_dir, directory, owner.static).ids == (owner.node_id,):
+        raise CorruptFileError(files.state.path, f"{reason}; {FORGOTTEN}") from error
+    if action is Action.REFUSE_ONLY_COPY:
         reason = error.reason + ONLY_VOTER
         raise DurableDataLostError(error.path, reason, error.position) from error
-    known_end = max(log_dir.known_offset(topic, 0), sound_end)
-    end = log_end_of(log_dir.disk, directory, known_end, stored.state.leader_epoch)
+    if action is Action.REFUSE or error.sound_end is None:
+        raise error
+    if action is Action.ACKNOWLEDGE_AND_TRUNCATE:
+        assert stored is not None, "or the node would have been refused"
+        _write_acknowledged_end(stored, error.sound_end, files)
+    probe("metadata.damage.cut")
+    log.error("%s; the log is truncated to offset %d and fetched again", error, error.sound_end)
+    files.log_dir.give_up_from(files.topic, 0, error.sound_end)
+    return error.sound_end
+
+
+def _owner_of(files: MetadataFiles) -> Owner:
+    if files.is_observer:
+        return Owner.OBSERVER
+    voters = _last_known_voters(files.log_dir, files.directory, files.static)
+    return Owner.ONLY_VOTER if voters.ids == (files.node_id,) else Owner.VOTER
+
+
+def _write_acknowledged_end(
+    stored: StoredQuorumState, sound_end: int, files: MetadataFiles
+) -> None:
+    """Make durable up to where others may count on this log."""
+    log_dir = files.log_dir
+    known_end = max(log_dir.known_offset(files.topic, 0), sound_end)
+    end = log_end_of(log_dir.disk, files.directory, known_end, stored.state.leader_epoch)
     log.error(
-        "until the log reaches offset %d (epoch %d) again, this node does not stand", *end[::-1]
+        "until the log reaches offset %d (epoch %d) again, this node does not stand for election",
+        *end[::-1],
     )
-    promised = replace(stored, promised=max(end, stored.promised))
-    state_file.write(promised)
+    files.state.write(replace(stored, promised=max(end, stored.promised)))
 
 
 def _last_known_voters(log_dir: LogDir, directory: str, static: VoterSet) -> VoterSet:

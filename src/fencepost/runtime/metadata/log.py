@@ -6,9 +6,9 @@ it on its own disk: the log is opened and recovered; its snapshots are looked th
 control batches behind it; `quorum-state` is read; the machine is made; the bootstrap records are
 read for the first active controller.
 
-A directory whose metadata log or `quorum-state` is gone has forgotten what its owner promised: the
-commits it took part in and the votes it gave. A controller does not start with it, because under
-its directory id the others count on those promises; a broker promises nothing and begins anew.
+A directory whose metadata log or `quorum-state` is gone has forgotten the commits it took part in
+and the votes it gave. A controller does not start with it, because under its directory id the
+others count on them; a broker begins anew (`machines/quorum/log_damage.py`).
 
 `quorum-state` is written in the data version that belongs to the level of kraft.version in force,
 as Kafka does: 0 names the configured voters, 1 (KIP-853) has the directory that got the vote.
@@ -36,10 +36,11 @@ from fencepost.machines.quorum import (
     QuorumMachine,
     QuorumState,
 )
+from fencepost.machines.quorum.log_damage import Found
 from fencepost.machines.quorum.view import SnapshottedLog
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
-from fencepost.runtime.metadata.damage import FORGOTTEN, Owner, open_despite_damage
+from fencepost.runtime.metadata.damage import MetadataFiles, open_despite_damage
 from fencepost.runtime.metadata.host import METADATA_TOPIC, MetadataHost
 from fencepost.runtime.metadata.replay import missing_batch, snapshot_records
 from fencepost.runtime.metadata.snapshot_generation import SnapshotRules, history_of
@@ -82,23 +83,20 @@ def open_metadata(
     [0, n) for the machine's jitter. `accept_loss` opens a directory that has forgotten its promises
     all the same, which is safe for a lone voter that can do without what is lost.
     """
-    may_forget = accept_loss or not config.can_become_voter
-    state_file = QuorumStateFile(log_dir.disk, f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}")
+    directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
+    state_file = QuorumStateFile(log_dir.disk, directory)
+    is_observer = accept_loss or not config.can_become_voter
+    files = MetadataFiles(log_dir, METADATA_TOPIC, state_file, node_id, static, is_observer)
     log_dir.keep_durable_end(METADATA_TOPIC, 0)
-    if not may_forget:
-        _check_log_is_there(log_dir)
+    _check_log_is_there(files)
     metadata_log, store, history = open_despite_damage(
-        lambda: _open_files(log_dir, static, settings.log, now_ms, accept_loss),
-        log_dir,
-        METADATA_TOPIC,
-        Owner(node_id, static, has_promised=not may_forget),
-        state_file,
+        lambda: _open_files(log_dir, static, settings.log, now_ms, accept_loss), files
     )
     # A vote that is written into a directory which a power cut may take would be forgotten with it.
     log_dir.begin_durable_end(metadata_log)
     stored_state = state_file.read()
-    if stored_state is None and not may_forget:
-        _check_nothing_was_promised(state_file, metadata_log, store)
+    if stored_state is None:
+        _check_log_is_empty(files, metadata_log, store)
     machine = make_machine(
         node_id,
         history,
@@ -138,21 +136,21 @@ def _open_files(
     return opened, store, read_history(static, opened, store)
 
 
-def _check_log_is_there(log_dir: LogDir) -> None:
-    """Refuse to make the log anew where there was one. CorruptFileError."""
-    directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
-    if log_dir.was_there(METADATA_TOPIC, 0) and not log_dir.disk.exists(directory):
+def _check_log_is_there(files: MetadataFiles) -> None:
+    """Refuse to make the log anew where others count on what it held. CorruptFileError."""
+    log_dir = files.log_dir
+    if log_dir.was_there(METADATA_TOPIC, 0) and not log_dir.disk.exists(files.directory):
         offset = log_dir.known_offset(METADATA_TOPIC, 0)
         reason = f"is gone, and had been written up to offset {offset}"
-        raise CorruptFileError(directory, f"{reason}; {FORGOTTEN}")
+        files.check_nothing_is_gone(Found.LOG_GONE, files.directory, reason)
     topic_id = log_dir.topic_id_on_disk(METADATA_TOPIC, 0)
     if topic_id not in (None, Uuid.METADATA_TOPIC_ID):
         reason = f"belongs to topic id {topic_id}, which is not the metadata log's"
-        raise CorruptFileError(directory, f"{reason}; {FORGOTTEN}")
+        files.check_nothing_is_gone(Found.LOG_GONE, files.directory, reason)
 
 
-def _check_nothing_was_promised(
-    state_file: QuorumStateFile, metadata_log: PartitionLog, store: SnapshotStore
+def _check_log_is_empty(
+    files: MetadataFiles, metadata_log: PartitionLog, store: SnapshotStore
 ) -> None:
     """Refuse a log with records whose `quorum-state` is gone. CorruptFileError.
 
@@ -162,7 +160,7 @@ def _check_nothing_was_promised(
     offset = max(metadata_log.end_offset, 0 if latest is None else latest.end_offset)
     if offset > 0:
         reason = f"is gone, and the log beside it reaches offset {offset}"
-        raise CorruptFileError(state_file.path, f"{reason}; {FORGOTTEN}")
+        files.check_nothing_is_gone(Found.STATE_GONE, files.state.path, reason)
 
 
 def read_history(
