@@ -91,7 +91,7 @@ def measure(kind: Kind, size_bytes: int) -> tuple[int, CleaningStats]:
     directory = tempfile.mkdtemp(prefix="fencepost-bench-")
     try:
         path = str(Path(directory) / "t-0")
-        log = PartitionLog.open(OsDisk(), path, "t", 0, CONFIG, now_ms=NOW_MS)
+        log = PartitionLog.open(OsDisk(), path, "t", 0, CONFIG, wall_ms=NOW_MS)
         count = fill(log, kind, size_bytes)
         stats = compact(log)
         log.close()

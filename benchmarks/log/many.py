@@ -59,7 +59,7 @@ def _life(path: str, count: int, how: str) -> dict[str, float]:
     began = time.perf_counter()
     log_dir = LogDir.open(OsDisk(), path)
     for partition in range(count):
-        log_dir.create("t", partition, TOPIC_ID, config, now_ms=1)
+        log_dir.create("t", partition, TOPIC_ID, config, wall_ms=1)
     took = time.perf_counter() - began
     rss = process.memory_info().rss
     files = process.num_fds()

@@ -31,7 +31,7 @@ def make_batch(size_bytes: int) -> bytearray:
 def open_log(directory: Path, **kinds: bool) -> PartitionLog:
     """A log on its own."""
     config = LogConfig.from_props({})
-    return PartitionLog.open(OsDisk(), str(directory), "t", 0, config, now_ms=1, **kinds)
+    return PartitionLog.open(OsDisk(), str(directory), "t", 0, config, wall_ms=1, **kinds)
 
 
 def _timed(work: Callable[[], None]) -> float:

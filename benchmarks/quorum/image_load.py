@@ -106,7 +106,7 @@ def load(directory: Path, *, traced: bool) -> dict[str, float]:
         tracemalloc.start()
     started = time.perf_counter()
     log = PartitionLog.open(
-        OsDisk(), str(directory), "__cluster_metadata", 0, LogConfig.from_props({}), now_ms=0
+        OsDisk(), str(directory), "__cluster_metadata", 0, LogConfig.from_props({}), wall_ms=0
     )
     store = open_snapshots(log)
     file = store.open(SNAPSHOT_ID)

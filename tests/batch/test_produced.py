@@ -21,7 +21,7 @@ from .samples import CODEC_NAMES, NOW_MS, RECORDS, build, wrap
 
 def prepared(
     batch: Buffer,
-    now_ms: int = 0,
+    wall_ms: int = 0,
     *,
     allow_zstd: bool = True,
     inflated: int = 1 << 26,
@@ -30,15 +30,15 @@ def prepared(
     return prepare_produced(
         batch,
         ProduceRules(**{"max_batch_bytes": 1 << 20, **rules}),
-        now_ms,
+        wall_ms,
         allow_zstd=allow_zstd,
         max_decompressed_bytes=inflated,
     )
 
 
-def refused(batch: Buffer, now_ms: int = 0, **settings: Any) -> BatchError:
+def refused(batch: Buffer, wall_ms: int = 0, **settings: Any) -> BatchError:
     with pytest.raises(BatchError) as caught:
-        prepared(batch, now_ms, **settings)
+        prepared(batch, wall_ms, **settings)
     return caught.value
 
 

@@ -23,7 +23,8 @@ from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import PartitionRecord, TopicRecord, encode_record
 from fencepost.wire.types import Uuid
 
-START_MS = 1_700_000_000_000
+START_MS = 5_000
+WALL_AHEAD_MS = 1_700_000_000_000
 DIRECTORY_ID = Uuid(bytes(15) + b"\x63")
 LOG = "/data/__cluster_metadata-0"
 
@@ -37,12 +38,17 @@ class _Timer:
 
 
 class WorldTimers:
-    """Timers of a clock that moves when it is told to."""
+    """Timers of a clock that moves when it is told to; `wall_ahead_ms` sets the wall clock."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
+        self.wall_ahead_ms = WALL_AHEAD_MS
         self._armed: list[tuple[int, int, _Timer, Callable[[], None]]] = []
         self._number = 0
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + self.wall_ahead_ms
 
     def at(self, deadline_ms: int, callback: Callable[[], None]) -> _Timer:
         timer = _Timer()
@@ -72,11 +78,24 @@ class WorldTimers:
         self.now_ms = end
 
 
+class WorldClocks:
+    """The clocks of these timers."""
+
+    def __init__(self, timers: WorldTimers) -> None:
+        self._timers = timers
+
+    def now_ms(self) -> int:
+        return self._timers.now_ms
+
+    def wall_ms(self) -> int:
+        return self._timers.wall_ms
+
+
 class WorldPorts(MachinePorts):
     """Flushes are done at once; what is sent is kept in `sent`; work aside waits in `aside`."""
 
     def __init__(self, timers: WorldTimers) -> None:
-        super().__init__(self._failed)
+        super().__init__(WorldClocks(timers), self._failed)
         self.timers: WorldTimers = timers
         self.sent: list[tuple[Any, Any]] = []
         self.failures: list[str] = []
@@ -85,9 +104,6 @@ class WorldPorts(MachinePorts):
 
     def _failed(self, key: Hashable, reason: str) -> None:
         self.failures.append(reason)
-
-    def clock_ms(self) -> int:
-        return self.timers.now_ms
 
     def request_flush(self, key: Hashable) -> None:
         log = self._hosts[key].log
@@ -184,7 +200,7 @@ class MetadataWorld:
             self.voters,
             self.config,
             self.settings,
-            now_ms=self.timers.now_ms,
+            wall_ms=self.timers.wall_ms,
             draw=lambda below: below // 2,
             accept_loss=accept_loss,
         )
@@ -214,7 +230,7 @@ class MetadataWorld:
     def write(self, records: list[Message]) -> None:
         """Have the controller's log take these as one batch; they are committed at once."""
         batch = build_batch(
-            [(None, encode_record(record)) for record in records], timestamp_ms=self.timers.now_ms
+            [(None, encode_record(record)) for record in records], timestamp_ms=self.timers.wall_ms
         )
         machine = self.host.machine
         outcomes: list[Any] = []

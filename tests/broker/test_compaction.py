@@ -132,7 +132,7 @@ def test_compact_and_delete_do_both(running, client):
     fill(client, topic, 300)
     wait_until_clean(running, topic)
     log = hosted(running, topic).log
-    running.call(running.node.housekeeping._retain)
+    running.call(running.node.housekeeping.retain)
     eventually(lambda: log.start_offset > 0)
     fill(client, topic, 100)
     wait_until_clean(running, topic)

@@ -243,17 +243,6 @@ def test_who_has_no_time_is_not_served(world: World, leader_id: int, timeout_ms:
     assert not world.served and not world.sent
 
 
-@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
-def test_a_clock_that_is_set_takes_no_time_and_gives_none(world: World, jump_ms: int) -> None:
-    world.lead(2)
-    world.ask(timeout_ms=1_000)
-    world.timers.now_ms += jump_ms
-    world.channel.clock_set(jump_ms)
-    world.sent[0].fail("reset")
-    world.timers.advance(controller_channel.RETRY_BACKOFF_MS)
-    assert world.sent[1].timeout_ms == 950
-
-
 def test_a_try_has_no_more_time_than_the_request(world: World) -> None:
     world.lead(2)
     world.ask(timeout_ms=60_000)

@@ -386,13 +386,12 @@ def test_a_broker_unfenced_long_after_the_take_over_is_watched_too() -> None:
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
-def test_a_clock_that_is_set_makes_no_session_longer_or_shorter(jump_ms: int) -> None:
+def test_a_wall_clock_that_is_set_makes_no_session_longer_or_shorter(jump_ms: int) -> None:
     world = ControllerWorld(1)
     world.start()
     epoch = world.with_broker()
     world.timers.advance(SESSION_MS // 2)
-    world.timers.now_ms += jump_ms
-    world.controller_host.clock_set(jump_ms)
+    world.timers.wall_ahead_ms += jump_ms
     world.timers.advance(SESSION_MS // 2 - 1)
     assert not world.host.image.brokers[9].fenced
     world.beat(epoch)
@@ -400,15 +399,6 @@ def test_a_clock_that_is_set_makes_no_session_longer_or_shorter(jump_ms: int) ->
     assert not world.host.image.brokers[9].fenced
     world.timers.advance(2)
     assert world.host.image.brokers[9].fenced
-
-
-def test_a_clock_that_is_set_moves_what_is_done_now_and_then() -> None:
-    world = leader(periods=Periods(unclean_election_ms=0, max_idle_ms=500))
-    before = len(records_of(world))
-    world.timers.now_ms -= 3_600_000
-    world.controller_host.clock_set(-3_600_000)
-    world.timers.advance(500)
-    assert records_of(world)[before:] == ["NoOpRecord"]
 
 
 def test_a_deposed_controller_fences_nobody() -> None:

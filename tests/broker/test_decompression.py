@@ -179,18 +179,18 @@ def list_request(topic, timestamp_ms):
 
 @pytest.mark.parametrize("timestamp_ms", [1, MAX_TIMESTAMP])
 def test_a_search_by_time_in_a_large_batch_keeps_nobody_waiting(node, client, topic, timestamp_ms):
-    now_ms = node.node.now_ms()
-    sent = batch(LARGE, b"later", compression="zstd", timestamp_ms=now_ms)
+    wall_ms = node.node.wall_ms()
+    sent = batch(LARGE, b"later", compression="zstd", timestamp_ms=wall_ms)
     assert produce(client, topic, sent).error_code == 0
     with stopped_threads(node) as go_on, node.connect() as searcher:
         searcher.send(list_request(topic, timestamp_ms), 7)
-        other = batch(b"other", timestamp_ms=now_ms - 1)
+        other = batch(b"other", timestamp_ms=wall_ms - 1)
         assert produce(client, topic, other).base_offset == 2
         eventually(lambda: node.node.decompression._medium._work_queue.qsize() == 1, "the search")
         go_on.set()
         _, response = searcher.receive(2, 7)
     (found,) = response.topics[0].partitions
-    assert (found.error_code, found.offset, found.timestamp) == (0, 0, now_ms)
+    assert (found.error_code, found.offset, found.timestamp) == (0, 0, wall_ms)
 
 
 @pytest.mark.parametrize("timestamp_ms", [1, MAX_TIMESTAMP])
@@ -198,11 +198,11 @@ def test_every_large_batch_of_a_search_is_decompressed_in_a_thread(
     node, client, topic, timestamp_ms, monkeypatch
 ):
     """What is searched for may be deleted from the first batch: the next one is as large."""
-    now_ms = node.node.now_ms()
+    wall_ms = node.node.wall_ms()
     first, second = BatchBuilder("zstd"), BatchBuilder("zstd")
-    first.append(None, LARGE, timestamp_ms=now_ms)
+    first.append(None, LARGE, timestamp_ms=wall_ms)
     first.append(None, LARGE, timestamp_ms=0)
-    second.append(None, LARGE, timestamp_ms=now_ms)
+    second.append(None, LARGE, timestamp_ms=wall_ms)
     for builder in (first, second):
         assert produce(client, topic, bytes(builder.build())).error_code == 0
     gone = DeleteRecordsTopic(
@@ -218,7 +218,7 @@ def test_every_large_batch_of_a_search_is_decompressed_in_a_thread(
 
     monkeypatch.setattr(list_offsets, "find_in_batch", noted)
     (found,) = client.ask(list_request(topic, timestamp_ms), 7).topics[0].partitions
-    assert (found.error_code, found.offset, found.timestamp) == (0, 2, now_ms)
+    assert (found.error_code, found.offset, found.timestamp) == (0, 2, wall_ms)
     in_threads = [max_bytes for name, max_bytes in calls if name.startswith("decompress")]
     on_the_loop = [max_bytes for name, max_bytes in calls if not name.startswith("decompress")]
     assert in_threads == [MEDIUM_BYTES_MAX] * 2

@@ -300,10 +300,10 @@ def write_as_leader(node, topic, data):
     def append():
         hosted = node.node.replicas.by_id(topic.topic_id, 0)
         copy = bytearray(data)
-        now_ms = node.node.now_ms()
-        hosted.log.append_as_leader(RecordBatch.parse(copy), hosted.machine.leader_epoch, now_ms)
+        wall_ms = node.node.wall_ms()
+        hosted.log.append_as_leader(RecordBatch.parse(copy), hosted.machine.leader_epoch, wall_ms)
         hosted.log.flush()
-        hosted.machine.step(Persisted(hosted.log.end_offset), now_ms)
+        hosted.machine.step(Persisted(hosted.log.end_offset), node.node.now_ms(), wall_ms)
 
     node.call(append)
 

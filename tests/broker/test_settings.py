@@ -246,7 +246,7 @@ def test_producers_expire_by_the_value_in_force(node_factory):
     with running.connect() as client:
         topic = make_topic(client).name
         stamps = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-        records = build_batch([(None, b"x")], timestamp_ms=running.node.now_ms(), **stamps)
+        records = build_batch([(None, b"x")], timestamp_ms=running.node.wall_ms(), **stamps)
         partition = PartitionProduceData(index=0, records=bytes(records))
         request = ProduceRequest(
             acks=-1,

@@ -352,13 +352,13 @@ class World:
         self.check()
 
     def _decide(self, request: Request[Any]) -> Callable[[int], Decision]:
-        coordinator, now = self.group.coordinator, self.group.now
+        coordinator, now, wall = self.group.coordinator, self.group.now, self.group.wall
         if isinstance(request, JoinGroupRequest):
             return lambda token: coordinator.decide_join_group(
-                request, Caller(token, 9, "c", "/127.0.0.1", f"u{token}"), now
+                request, Caller(token, 9, "c", "/127.0.0.1", f"u{token}"), now, wall
             )
         if isinstance(request, SyncGroupRequest):
-            return lambda token: coordinator.decide_sync_group(request, Caller(token, 5), now)
+            return lambda token: coordinator.decide_sync_group(request, Caller(token, 5), now, wall)
         assert isinstance(request, HeartbeatRequest)
         return lambda token: coordinator.decide_heartbeat(request, Caller(token, 4), now)
 

@@ -134,11 +134,11 @@ def compact(place: Path) -> Cleaning:
     """Compact the log with our own cleaner, on this thread."""
     log_dir = LogDir.open(OsDisk(), str(place / "data"))
     try:
-        now_ms = int(time.time() * 1000)
+        wall_ms = int(time.time() * 1000)
         config = LogConfig.from_props(CONFIGS)
-        log = log_dir.create(TOPIC, 0, None, config, now_ms=now_ms)
-        dirt = log.measure_dirt(log_dir.cleaned_offset(log), log.end_offset, now_ms)
-        cleaning = log.begin_cleaning(dirt, now_ms)
+        log = log_dir.create(TOPIC, 0, None, config, wall_ms=wall_ms)
+        dirt = log.measure_dirt(log_dir.cleaned_offset(log), log.end_offset, wall_ms)
+        cleaning = log.begin_cleaning(dirt, wall_ms)
 
         def put_in_place(copied: Copied) -> None:
             swap = log.begin_swap(cleaning, copied)
@@ -157,7 +157,7 @@ def batches(place: Path) -> list[tuple[BatchHeader, list[Record]]]:
     """What the log has, as our own reader finds it."""
     log_dir = LogDir.open(OsDisk(), str(place / "data"))
     try:
-        log = log_dir.create(TOPIC, 0, None, LogConfig.from_props(CONFIGS), now_ms=0)
+        log = log_dir.create(TOPIC, 0, None, LogConfig.from_props(CONFIGS), wall_ms=0)
         return [
             (header, read_batch(bytes(batch), 0, header))
             for header, batch in log.read_all_batches(0, log.end_offset)

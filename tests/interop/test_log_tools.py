@@ -413,7 +413,7 @@ def test_our_reading_of_kafkas_transactions(kafka_dir, tmp_path, capsys):
             for index in (copy / "transactions-0").glob("*.txnindex"):
                 index.unlink()
         log_dir = LogDir.open(OsDisk(), str(copy))
-        log_dir.open_all(lambda topic: LogConfig.from_props({}), now_ms=int(time.time() * 1000))
+        log_dir.open_all(lambda topic: LogConfig.from_props({}), wall_ms=int(time.time() * 1000))
         log = log_dir.get("transactions", 0)
         assert log is not None
         end = log.end_offset

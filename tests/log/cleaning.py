@@ -19,15 +19,15 @@ def clean(
     cleaned_offset: int | None = None,
     *,
     high_watermark: int | None = None,
-    now_ms: int = NOW_MS,
+    wall_ms: int = NOW_MS,
     map_bytes: int = 1 << 20,
     io_bytes: int = 1 << 16,
 ) -> Cleaning:
     """Compact what may be compacted, whether it is worth it or not."""
     if high_watermark is None:
         high_watermark = log.end_offset
-    dirt = log.measure_dirt(cleaned_offset, high_watermark, now_ms)
-    cleaning = log.begin_cleaning(dirt, now_ms)
+    dirt = log.measure_dirt(cleaned_offset, high_watermark, wall_ms)
+    cleaning = log.begin_cleaning(dirt, wall_ms)
 
     def put_in_place(copied: Copied) -> None:
         swap = log.begin_swap(cleaning, copied)

@@ -29,7 +29,7 @@ class World(Story):
     def start(self) -> None:
         """Open the directory and the log in it."""
         self.log_dir = LogDir.open(self.disk, "/data")
-        self.log = self.log_dir.create("t", 0, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+        self.log = self.log_dir.create("t", 0, TOPIC_ID, CONFIG, wall_ms=NOW_MS)
 
     def run(self, count: int) -> None:
         """Do `count` random operations; Crash when the disk stops."""

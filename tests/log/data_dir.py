@@ -26,7 +26,7 @@ def make_dir() -> SimDisk:
     log_dir = LogDir.open(disk, ROOT)
     orders, other = Uuid(bytes(15) + b"\1"), Uuid(bytes(15) + b"\2")
     logs = [
-        log_dir.create(topic, partition, topic_id, CONFIG, now_ms=NOW_MS)
+        log_dir.create(topic, partition, topic_id, CONFIG, wall_ms=NOW_MS)
         for topic, partition, topic_id in (
             ("orders", 0, orders), ("orders", 1, orders), ("other", 0, other),
         )

@@ -40,22 +40,22 @@ def config(**props: object) -> LogConfig:
 
 def open_log(disk: Disk, directory: str, log_config: LogConfig | None = None, **kw) -> PartitionLog:
     """A log on its own."""
-    kw.setdefault("now_ms", NOW_MS)
+    kw.setdefault("wall_ms", NOW_MS)
     return PartitionLog.open(disk, directory, "topic", 0, log_config or config(), **kw)
 
 
 def append(
-    log: PartitionLog, batch: bytearray | None = None, epoch: int = 0, now_ms: int = NOW_MS
+    log: PartitionLog, batch: bytearray | None = None, epoch: int = 0, wall_ms: int = NOW_MS
 ) -> AppendResult:
     """Append as the leader."""
     batch = make_batch() if batch is None else batch
-    return log.append_as_leader(RecordBatch.parse(batch), epoch, now_ms)
+    return log.append_as_leader(RecordBatch.parse(batch), epoch, wall_ms)
 
 
-def follow(log: PartitionLog, data: Buffer, now_ms: int = NOW_MS) -> None:
+def follow(log: PartitionLog, data: Buffer, wall_ms: int = NOW_MS) -> None:
     """Append the whole batches in `data` as a follower."""
     for batch in iter_batches(data):
-        log.append_as_follower(batch, now_ms)
+        log.append_as_follower(batch, wall_ms)
 
 
 def contents(log: PartitionLog) -> list[tuple[int, bytes]]:
@@ -81,9 +81,9 @@ def epochs_of(batches: list[tuple[int, bytes]], start_offset: int) -> list[tuple
     return epochs
 
 
-def apply_retention(log: PartitionLog, now_ms: int, high_watermark: int) -> int:
+def apply_retention(log: PartitionLog, wall_ms: int, high_watermark: int) -> int:
     """Delete what has expired, as a partition's machine has it done; how many segments."""
-    expired = log.expired_segments(now_ms, high_watermark)
+    expired = log.expired_segments(wall_ms, high_watermark)
     if expired.segments:
         log.advance_start_offset(expired.end_offset)
     return expired.segments

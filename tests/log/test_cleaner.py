@@ -156,7 +156,7 @@ def test_record_bytes_that_are_not_utf8_are_copied(disk):
 
 def test_log_append_time_stays(disk):
     log = compacted(disk, message_timestamp_type="LogAppendTime")
-    append(log, build_batch([(b"a", b"1"), (b"b", None), (b"a", b"2")], timestamp_ms=5), now_ms=99)
+    append(log, build_batch([(b"a", b"1"), (b"b", None), (b"a", b"2")], timestamp_ms=5), wall_ms=99)
     settle(log)
     clean(log)
     assert [(one.offset, one.timestamp_ms, one.timestamp_type) for one in records_of(log)] == [
@@ -174,15 +174,15 @@ def test_a_tombstone_gets_a_horizon_and_goes_behind_it(disk):
     put(log, (b"a", None), (b"c", b"3"), timestamp_ms=8)
     put(log, (b"d", b"4"))
     settle(log)
-    first = clean(log, now_ms=NOW_MS)
+    first = clean(log, wall_ms=NOW_MS)
     assert [offset for offset, _, _ in pairs_of(log)] == [1, 2, 3, 4]
     marked = [header for header, _ in batches_of(log) if header.has_delete_horizon]
     assert [(one.base_offset, one.base_timestamp) for one in marked] == [(2, NOW_MS + 1000)]
     assert [one.timestamp_ms for one in records_of(log)] == [7, 8, 8, NOW_MS]
     before = contents(log)
-    clean(log, first.cleaned_offset, now_ms=NOW_MS + 999)
+    clean(log, first.cleaned_offset, wall_ms=NOW_MS + 999)
     assert contents(log) == before
-    clean(log, first.cleaned_offset, now_ms=NOW_MS + 1000)
+    clean(log, first.cleaned_offset, wall_ms=NOW_MS + 1000)
     assert pairs_of(log) == [(1, b"b", b"2"), (3, b"c", b"3"), (4, b"d", b"4")]
     assert [one.timestamp_ms for one in records_of(log)] == [7, 8, NOW_MS]
 
@@ -271,21 +271,21 @@ def test_markers_outlive_their_data_and_then_their_horizon(disk):
     put(log, (b"c", b"2"))
     settle(log)
     assert [one.last_offset for one in log.aborted_transactions(0, log.end_offset)] == [3]
-    at = clean(log, now_ms=NOW_MS).cleaned_offset
+    at = clean(log, wall_ms=NOW_MS).cleaned_offset
     markers = [header for header, _ in batches_of(log) if header.is_control]
     assert [one.base_offset for one in markers] == [1, 3, 5]
     # All data of the aborted transaction was there when its marker was met: it is needed no more
     # from the next cleaning on. The last batch of the producer, at 4, stays emptied.
     assert [one.has_delete_horizon for one in markers] == [False, False, False]
     assert [one.last_offset for one in log.aborted_transactions(0, log.end_offset)] == [3]
-    clean(log, at, now_ms=NOW_MS + 1)
+    clean(log, at, wall_ms=NOW_MS + 1)
     markers = [header for header, _ in batches_of(log) if header.is_control]
     assert [one.has_delete_horizon for one in markers] == [True, True, False]
     assert log.aborted_transactions(0, log.end_offset) == []
     log = reopened(disk, log)
-    clean(log, at, now_ms=NOW_MS + 1000)
+    clean(log, at, wall_ms=NOW_MS + 1000)
     assert [header.base_offset for header, _ in batches_of(log) if header.is_control] == [1, 3, 5]
-    clean(log, at, now_ms=NOW_MS + 1001)
+    clean(log, at, wall_ms=NOW_MS + 1001)
     assert [header.base_offset for header, _ in batches_of(log)] == [4, 5, 6, 7]
     assert log.end_offset == 8
 
@@ -540,7 +540,7 @@ def test_old_messages_become_batches(disk, magic, compression):
     horizons = [one.base_timestamp for one, _ in batches_of(log) if one.has_delete_horizon]
     assert horizons == [NOW_MS + DAY_MS]
     log = reopened(disk, log)
-    clean(log, now_ms=NOW_MS + DAY_MS)
+    clean(log, wall_ms=NOW_MS + DAY_MS)
     assert b"gone" not in [key for _, key, _ in pairs_of(log)]
     assert log.end_offset == end
 

@@ -42,7 +42,7 @@ class World:
         format_log_dir(
             self.disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid(bytes(15) + b"\1")
         )
-        self.now_ms = NOW_MS
+        self.wall_ms = NOW_MS
         self.epoch = 0
         self.start()
         self.log.config = SMALL
@@ -56,7 +56,7 @@ class World:
 
     def start(self) -> None:
         self.log_dir = LogDir.open(self.disk, "/data")
-        self.log: PartitionLog = self.log_dir.create("t", 0, TOPIC_ID, CONFIG, now_ms=self.now_ms)
+        self.log: PartitionLog = self.log_dir.create("t", 0, TOPIC_ID, CONFIG, wall_ms=self.wall_ms)
 
     def fill(self) -> None:
         dice = self.random
@@ -108,7 +108,7 @@ class World:
         }
 
     def clean(self) -> None:
-        cleaning = clean(self.log, self.log_dir.cleaned_offset(self.log), now_ms=self.now_ms)
+        cleaning = clean(self.log, self.log_dir.cleaned_offset(self.log), wall_ms=self.wall_ms)
         self.log_dir.note_cleaned(self.log, cleaning)
 
     def recover(self, *, power: bool) -> None:

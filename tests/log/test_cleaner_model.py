@@ -75,7 +75,7 @@ class CompactedLog(RuleBasedStateMachine):
         self.cleaned: int | None = None
         self.high_watermark = 0
         self.epoch = 0
-        self.now_ms = NOW_MS
+        self.wall_ms = NOW_MS
 
     # ---- the model
 
@@ -194,7 +194,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll(self.now_ms)
+        self.log.roll(self.wall_ms)
 
     @rule(share=st.floats(0, 1))
     def replicate(self, share: float) -> None:
@@ -203,7 +203,7 @@ class CompactedLog(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 499, 500]))
     def wait(self, ms: int) -> None:
-        self.now_ms += ms
+        self.wall_ms += ms
 
     @precondition(lambda self: self.log.end_offset > self.high_watermark)
     @rule(data=st.data())
@@ -252,13 +252,13 @@ class CompactedLog(RuleBasedStateMachine):
             for header, batch in self.log.read_all_batches(
                 self.log.start_offset, self.log.end_offset
             )
-            if header.has_delete_horizon and header.base_timestamp <= self.now_ms
+            if header.has_delete_horizon and header.base_timestamp <= self.wall_ms
             for record in read_batch(batch, 0, header)
         }
         tails, end = self.tails(), self.log.end_offset
         epochs = list(self.log.epochs)
         cleaning = clean(
-            self.log, self.cleaned, high_watermark=self.high_watermark, now_ms=self.now_ms,
+            self.log, self.cleaned, high_watermark=self.high_watermark, wall_ms=self.wall_ms,
             map_bytes=keys * (ENTRY_BYTES + 33), io_bytes=64,
         )  # fmt: skip
         self.cleaned = reach = cleaning.cleaned_offset

@@ -35,8 +35,8 @@ def filled(disk, count=20, **props):
     return log
 
 
-def dirt_of(log, cleaned_offset=None, now_ms=NOW_MS + 1000) -> Dirt:
-    return log.measure_dirt(cleaned_offset, log.end_offset, now_ms)
+def dirt_of(log, cleaned_offset=None, wall_ms=NOW_MS + 1000) -> Dirt:
+    return log.measure_dirt(cleaned_offset, log.end_offset, wall_ms)
 
 
 # ---- how dirty
@@ -85,20 +85,20 @@ def test_a_checkpoint_that_makes_no_sense_counts_as_none(disk):
 def test_young_segments_wait(disk):
     log = filled(disk, min_compaction_lag_ms=100)
     bases = log.segment_base_offsets
-    assert dirt_of(log, now_ms=NOW_MS + 99).first_uncleanable == 0
-    assert dirt_of(log, now_ms=NOW_MS + 119).first_uncleanable == log.end_offset
+    assert dirt_of(log, wall_ms=NOW_MS + 99).first_uncleanable == 0
+    assert dirt_of(log, wall_ms=NOW_MS + 119).first_uncleanable == log.end_offset
     newest_of_second = bases[2] - 1  # offsets are milliseconds here
-    assert dirt_of(log, now_ms=NOW_MS + 100 + newest_of_second).first_uncleanable == bases[2]
-    assert dirt_of(log, now_ms=NOW_MS + 99 + newest_of_second).first_uncleanable == bases[1]
+    assert dirt_of(log, wall_ms=NOW_MS + 100 + newest_of_second).first_uncleanable == bases[2]
+    assert dirt_of(log, wall_ms=NOW_MS + 99 + newest_of_second).first_uncleanable == bases[1]
 
 
 def test_old_segments_do_not_wait_for_others(disk):
     log = filled(disk, max_compaction_lag_ms=100)
     bases = log.segment_base_offsets
-    assert not dirt_of(log, now_ms=NOW_MS + 100).is_overdue
-    assert dirt_of(log, now_ms=NOW_MS + 101).is_overdue
-    assert not dirt_of(log, bases[1], now_ms=NOW_MS + 101).is_overdue
-    assert dirt_of(log, bases[1], now_ms=NOW_MS + 101 + bases[1]).is_overdue
+    assert not dirt_of(log, wall_ms=NOW_MS + 100).is_overdue
+    assert dirt_of(log, wall_ms=NOW_MS + 101).is_overdue
+    assert not dirt_of(log, bases[1], wall_ms=NOW_MS + 101).is_overdue
+    assert dirt_of(log, bases[1], wall_ms=NOW_MS + 101 + bases[1]).is_overdue
 
 
 # ---- groups
@@ -137,7 +137,7 @@ def test_groups_stay_within_31_bits_of_offsets():
 
 def opened(disk) -> tuple[LogDir, object]:
     log_dir = LogDir.open(disk, "/data")
-    return log_dir, log_dir.create("t", 0, TOPIC_ID, config(**SMALL), now_ms=NOW_MS)
+    return log_dir, log_dir.create("t", 0, TOPIC_ID, config(**SMALL), wall_ms=NOW_MS)
 
 
 def cleaned(disk):

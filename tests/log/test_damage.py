@@ -34,7 +34,7 @@ def write_directory(clean: bool) -> tuple[SimDisk, Batches]:
     disk = SimDisk()
     format_log_dir(disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid(bytes(15) + b"\1"))
     log_dir = LogDir.open(disk, "/data")
-    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
     for at in range(14):
         append(log, make_batch(2, 40, producer_id=9, producer_epoch=0, base_sequence=2 * at),
                epoch=at // 5)  # fmt: skip
@@ -87,7 +87,7 @@ def look(disk: SimDisk) -> tuple[bool, Batches | None]:
     """Open the directory: whether the partition was refused, and what it serves."""
     try:
         log_dir = LogDir.open(disk, "/data")
-        log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+        log = log_dir.create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
     except LogError:
         return True, None
     return False, what_is_served(log)
@@ -161,7 +161,7 @@ def test_a_file_that_is_put_back_to_what_it_was(kind: str, clean: bool):
     """A write that went astray, or one file out of a backup."""
     disk, _ = write_directory(clean=False)
     log_dir = LogDir.open(disk, "/data")
-    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
     append_and_flush(log_dir, log, 1)
     path = kinds(disk)[kind]
     old = disk.read(path)
@@ -190,7 +190,7 @@ def test_a_whole_directory_that_is_put_back_is_what_it_was():
     disk, written = write_directory(clean=True)
     older = clone(disk)
     log_dir = LogDir.open(disk, "/data")
-    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
     append_and_flush(log_dir, log, 3)
     assert look(older) == (False, written)
 
@@ -205,7 +205,7 @@ def test_a_retry_after_retention_took_the_producers_last_batch(snapshots: str, p
     disk = SimDisk(3)
     format_log_dir(disk, "/data", cluster_id="c", node_id=1, directory_id=Uuid(bytes(15) + b"\1"))
     log_dir = LogDir.open(disk, "/data")
-    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
     batch = make_batch(2, 40, NOW_MS, producer_id=9, producer_epoch=0, base_sequence=0)
     sent = read_header(batch)
     append(log, batch)
@@ -222,7 +222,7 @@ def test_a_retry_after_retention_took_the_producers_last_batch(snapshots: str, p
             disk.write_atomic(path, disk.read(path)[:-3])
         elif snapshots.endswith("missing"):
             disk.unlink(path)
-    log = LogDir.open(disk, "/data").create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    log = LogDir.open(disk, "/data").create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
     verdict = log.producers.check(sent)
     assert verdict.is_duplicate == (snapshots != "all torn")
     if snapshots == "all torn":
@@ -239,7 +239,7 @@ def test_an_append_does_not_fail_for_damage_in_front_of_it(hole: tuple[int, int]
     """Whoever appended would have appended, and be told that it had not."""
     disk, _ = write_directory(clean=True)
     log_dir = LogDir.open(disk, "/data")
-    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
     for number in range(2):
         append(log, make_batch(1, 5))
         if number == 0 and is_cut:
@@ -269,14 +269,14 @@ def test_damage_where_an_epoch_begins_is_told_as_lost_data_and_may_be_accepted()
     disk.open(path).sync()
     log_dir = LogDir.open(disk, "/data")
     with pytest.raises(DurableDataLostError) as raised:
-        log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+        log_dir.create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
     assert raised.value.sound_end == offset
-    log = log_dir.create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS, accept_loss=True)
+    log = log_dir.create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS, accept_loss=True)
     assert log.end_offset == log.recovery.lost_from_offset == offset
     assert contents(log) == [one for one in before if one[0] < offset]
     append(log, make_batch(2, 40), epoch=3)
     log_dir.close()
-    log = LogDir.open(disk, "/data").create("t", 0, TOPIC_ID, SMALL, now_ms=NOW_MS)
+    log = LogDir.open(disk, "/data").create("t", 0, TOPIC_ID, SMALL, wall_ms=NOW_MS)
     assert log.end_offset == offset + 2
 
 
@@ -291,7 +291,7 @@ def offsets_of(disk: SimDisk) -> list[int]:
 def open_directory(disk: SimDisk, accept_loss: bool = False) -> PartitionLog:
     """The partition, as it was closed in order."""
     return PartitionLog.open(
-        disk, "/data/t-0", "t", 0, SMALL, clean_shutdown=True, now_ms=NOW_MS,
+        disk, "/data/t-0", "t", 0, SMALL, clean_shutdown=True, wall_ms=NOW_MS,
         accept_loss=accept_loss,
     )  # fmt: skip
 
@@ -353,7 +353,7 @@ def test_gaps_of_compaction_are_passed_over(why: str):
         props = config(internal_segment_bytes=600, cleanup_policy="compact")
     else:
         disk.write_atomic("/data/cleaner-offset-checkpoint", f"0\n1\nt 0 {bases[-1]}\n".encode())
-    log = LogDir.open(disk, "/data").create("t", 0, TOPIC_ID, props, now_ms=NOW_MS)
+    log = LogDir.open(disk, "/data").create("t", 0, TOPIC_ID, props, wall_ms=NOW_MS)
     found, end = readable_until_damage(log)
     assert end == ""
     assert found == [one for one in before if not bases[-2] <= one[0] < bases[-1]]

@@ -41,7 +41,7 @@ class Life:
     def open(self) -> None:
         self.log_dir = LogDir.open(self.disk, ROOT)
         self.log: PartitionLog = self.log_dir.create(
-            "t", 0, Uuid(bytes(15) + b"\1"), CONFIG, now_ms=NOW_MS
+            "t", 0, Uuid(bytes(15) + b"\1"), CONFIG, wall_ms=NOW_MS
         )
 
     def close(self) -> None:

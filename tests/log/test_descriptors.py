@@ -225,7 +225,7 @@ def live(disk: OsDisk, path: str) -> list[list[tuple[int, bytes]]]:
         os.mkdir(path)
     log_dir = LogDir.open(disk, format_dir(Path(path)), files_max=2)
     logs = [
-        log_dir.create("t", at, Uuid(bytes([7] * 16)), config(**SMALL), now_ms=NOW_MS)
+        log_dir.create("t", at, Uuid(bytes([7] * 16)), config(**SMALL), wall_ms=NOW_MS)
         for at in range(3)
     ]
     for log in logs:
@@ -243,14 +243,14 @@ def live(disk: OsDisk, path: str) -> list[list[tuple[int, bytes]]]:
     contents(logs[0])
     log_dir.close(clean=False)
     again = LogDir.open(disk, path, files_max=2)
-    again.open_all(lambda _: config(**SMALL), now_ms=NOW_MS)
+    again.open_all(lambda _: config(**SMALL), wall_ms=NOW_MS)
     assert not again.failed
     append(again.logs["t", 0])
     found = [contents(log) for log in again.logs.values()]
     again.close()
     last = LogDir.open(disk, path, files_max=2)
     assert last.was_clean
-    last.open_all(lambda _: config(**SMALL), now_ms=NOW_MS)
+    last.open_all(lambda _: config(**SMALL), wall_ms=NOW_MS)
     assert [contents(log) for log in last.logs.values()] == found
     last.close()
     return found
@@ -302,7 +302,7 @@ def test_an_append_that_finds_no_descriptor_can_be_repeated(tmp_path):
         path = format_dir(tmp_path / str(nth))
         log_dir = LogDir.open(OsDisk(flaky), path, files_max=2)
         rolling = config(segment_bytes=1 << 20, segment_ms=10, segment_jitter_ms=0)
-        log = log_dir.create("t", 0, None, rolling, now_ms=NOW_MS)
+        log = log_dir.create("t", 0, None, rolling, wall_ms=NOW_MS)
         append(log, make_batch(1, timestamp_ms=1000))
         log.flush()
         log_dir.close_idle_files()
@@ -326,7 +326,7 @@ def test_an_append_that_finds_no_descriptor_can_be_repeated(tmp_path):
 def test_a_read_that_finds_no_descriptor_can_be_repeated(tmp_path):
     flaky = Flaky(0, errno.ENFILE)
     log_dir = LogDir.open(OsDisk(flaky), format_dir(tmp_path / "d"), files_max=2)
-    log = log_dir.create("t", 0, None, config(**SMALL), now_ms=NOW_MS)
+    log = log_dir.create("t", 0, None, config(**SMALL), wall_ms=NOW_MS)
     for _ in range(3):
         append(log)
         log.flush()
@@ -398,7 +398,7 @@ def test_many_logs_are_written_rolled_and_closed_with_few_files_open(tmp_path):
     files_max = 4
     log_dir = LogDir.open(disk, format_dir(tmp_path / "d"), files_max=files_max)
     logs = [
-        log_dir.create("t", at, Uuid(bytes([7] * 16)), config(**SMALL), now_ms=NOW_MS)
+        log_dir.create("t", at, Uuid(bytes([7] * 16)), config(**SMALL), wall_ms=NOW_MS)
         for at in range(60)
     ]
     for round_ in range(3):
@@ -419,7 +419,7 @@ def test_many_logs_are_written_rolled_and_closed_with_few_files_open(tmp_path):
     assert disk.open_files == 0
     again = LogDir.open(disk, str(tmp_path / "d"), files_max=files_max)
     assert again.was_clean
-    again.open_all(lambda _: config(**SMALL), now_ms=NOW_MS)
+    again.open_all(lambda _: config(**SMALL), wall_ms=NOW_MS)
     assert all(len(contents(log)) == 3 for log in again.logs.values())
     again.close()
 

@@ -193,7 +193,7 @@ def open_dir(disk: SimDisk) -> LogDir:
 
 def test_no_clean_marker_after_a_failure(disk):
     log_dir = open_dir(disk)
-    logs = [log_dir.create("t", at, None, config(), now_ms=NOW_MS) for at in range(3)]
+    logs = [log_dir.create("t", at, None, config(), wall_ms=NOW_MS) for at in range(3)]
     for log in logs:
         append(log)
     logs[1].fail("told so")
@@ -202,13 +202,13 @@ def test_no_clean_marker_after_a_failure(disk):
     assert read_clean_shutdown(disk, "/data") is None
     log_dir = LogDir.open(disk, "/data")  # the lock is free
     assert not log_dir.was_clean
-    log_dir.open_all(lambda topic: config(), now_ms=NOW_MS)
+    log_dir.open_all(lambda topic: config(), wall_ms=NOW_MS)
     assert [log_dir.get("t", at).end_offset for at in range(3)] == [1, 1, 1]
 
 
 def test_no_clean_marker_when_the_disk_is_full_at_the_end(disk):
     log_dir = open_dir(disk)
-    append(log_dir.create("t", 0, None, config(), now_ms=NOW_MS))
+    append(log_dir.create("t", 0, None, config(), wall_ms=NOW_MS))
     fail_on(disk, "write", errno.ENOSPC)
     with pytest.raises(OSError, match="injected"):
         log_dir.close()
@@ -220,7 +220,7 @@ def test_no_clean_marker_when_the_disk_is_full_at_the_end(disk):
 def test_a_checkpoint_that_was_replaced_and_not_synced_is_written_again(disk):
     """It says less than is known to be durable, which a clean end would make look like a loss."""
     log_dir = open_dir(disk)
-    log = log_dir.create("t", 0, None, config(), now_ms=NOW_MS)
+    log = log_dir.create("t", 0, None, config(), wall_ms=NOW_MS)
     for _ in range(5):
         append(log)
     log.flush()
@@ -233,17 +233,17 @@ def test_a_checkpoint_that_was_replaced_and_not_synced_is_written_again(disk):
     log_dir.close()
     again = LogDir.open(disk, "/data")
     assert again.was_clean
-    assert again.create("t", 0, None, config(), now_ms=NOW_MS).end_offset == 5
+    assert again.create("t", 0, None, config(), wall_ms=NOW_MS).end_offset == 5
 
 
 def test_no_clean_marker_after_a_recovery_that_the_disk_did_not_allow(disk):
     """S15, KAFKA-13773."""
     log_dir = open_dir(disk)
-    append(log_dir.create("t", 0, None, config(), now_ms=NOW_MS))
+    append(log_dir.create("t", 0, None, config(), wall_ms=NOW_MS))
     disk.process_death()
     log_dir = LogDir.open(disk, "/data")
     fail_on(disk, "sync", errno.ENOSPC, path="t-0")
-    log_dir.open_all(lambda topic: config(), now_ms=NOW_MS)
+    log_dir.open_all(lambda topic: config(), wall_ms=NOW_MS)
     assert list(log_dir.failed) == [("t", 0)]
     disk.fault = None
     log_dir.close()

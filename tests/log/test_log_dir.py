@@ -33,7 +33,7 @@ def open_dir(disk: SimDisk) -> LogDir:
 
 
 def create(log_dir: LogDir, topic: str = "t", partition: int = 0, topic_id: Uuid = ID_A, **kw):
-    return log_dir.create(topic, partition, topic_id, CONFIG, now_ms=NOW_MS, **kw)
+    return log_dir.create(topic, partition, topic_id, CONFIG, wall_ms=NOW_MS, **kw)
 
 
 def read_points(disk: SimDisk, name: str = "recovery-point") -> dict[tuple[str, int], int]:
@@ -69,7 +69,7 @@ def test_a_life_and_the_next(disk):
     assert log_dir.previous_broker_epoch == 77
     assert not disk.exists("/data/.kafka_cleanshutdown")
     assert log_dir.partitions_on_disk() == [("other", 12), ("t", 0)]
-    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    log_dir.open_all(lambda topic: CONFIG, wall_ms=NOW_MS)
     log = log_dir.get("t", 0)
     assert contents(log) == before
     assert log.start_offset == 5
@@ -214,7 +214,7 @@ def test_what_links_point_to_is_not_removed(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "data" / "t-9").symlink_to(tmp_path / "elsewhere")
     log_dir = LogDir.open(disk, root)
-    log = log_dir.create("t", 9, ID_A, CONFIG, now_ms=NOW_MS)
+    log = log_dir.create("t", 9, ID_A, CONFIG, wall_ms=NOW_MS)
     append(log)
     log_dir.delete(log)
     for _ in range(2):
@@ -254,7 +254,7 @@ def test_partitions_that_need_recovery_and_were_not_opened_leave_no_clean_marker
     log_dir = open_dir(disk)
     assert not log_dir.was_clean
     assert create(log_dir, partition=0).end_offset == 1
-    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    log_dir.open_all(lambda topic: CONFIG, wall_ms=NOW_MS)
     log_dir.close()
     assert open_dir(disk).was_clean
 
@@ -310,7 +310,7 @@ def test_one_wrong_start_offset_deletes_nothing(disk):
     log_dir.close()
     disk.write_atomic("/data/log-start-offset-checkpoint", b"0\n1\nt 0 99999999\n")
     log_dir = open_dir(disk)
-    assert log_dir.open_all(lambda _: CONFIG, now_ms=NOW_MS) == {}
+    assert log_dir.open_all(lambda _: CONFIG, wall_ms=NOW_MS) == {}
     assert "log-start-offset-checkpoint" in str(log_dir.failed["t", 0])
     log = create(log_dir, accept_loss=True)
     assert contents(log) == expected
@@ -360,7 +360,7 @@ def test_a_partition_that_lost_durable_records_is_not_opened_the_others_are(disk
     file = disk.open("/data/t-0/00000000000000000000.log")
     file.truncate(file.size() - 10)
     log_dir = open_dir(disk)
-    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    log_dir.open_all(lambda topic: CONFIG, wall_ms=NOW_MS)
     assert isinstance(log_dir.failed["t", 0], DurableDataLostError)
     assert log_dir.get("t", 1).end_offset == 5
     # somebody decides that it does not matter
@@ -382,7 +382,7 @@ def test_fifty_partitions_are_created_without_a_sync(disk):
     log_dir.close()
     log_dir = open_dir(disk)
     assert log_dir.was_clean
-    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    log_dir.open_all(lambda topic: CONFIG, wall_ms=NOW_MS)
     assert len(log_dir.logs) == 50
 
 
@@ -403,7 +403,7 @@ def test_many_logs_on_a_real_file_system(tmp_path):
     log_dir.close()
     log_dir = LogDir.open(disk, path, files_max=8)
     assert log_dir.was_clean
-    log_dir.open_all(lambda topic: CONFIG, now_ms=NOW_MS)
+    log_dir.open_all(lambda topic: CONFIG, wall_ms=NOW_MS)
     assert {log.end_offset for log in log_dir.logs.values()} == {1}
     log_dir.close()
 
@@ -436,7 +436,7 @@ def test_logs_opened_by_several_threads_at_once_are_those_that_were_there(tmp_pa
     log_dir = LogDir.open(OsDisk(), path, files_max=8)
     expected = []
     for partition in range(40):
-        log = log_dir.create("t", partition, ID_A, CONFIG, now_ms=NOW_MS)
+        log = log_dir.create("t", partition, ID_A, CONFIG, wall_ms=NOW_MS)
         for _ in range(partition % 7 + 1):
             append(log, make_batch(2, 100))
         expected.append(contents(log))
@@ -445,7 +445,7 @@ def test_logs_opened_by_several_threads_at_once_are_those_that_were_there(tmp_pa
             file.write(b"torn")
     log_dir.close(clean=False)
     log_dir = LogDir.open(OsDisk(), path, files_max=8)
-    jobs = [log_dir.begin_open("t", at, ID_A, CONFIG, now_ms=NOW_MS) for at in range(40)]
+    jobs = [log_dir.begin_open("t", at, ID_A, CONFIG, wall_ms=NOW_MS) for at in range(40)]
     assert all(job.needs_recovery for job in jobs)
     with ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(job.run) for job in jobs]:

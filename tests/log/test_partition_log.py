@@ -75,7 +75,7 @@ def test_a_leader_stamps_offsets_and_epoch_in_place(disk):
 def test_log_append_time_is_the_leaders(disk):
     log = open_log(disk, "/data/t-0", config(message_timestamp_type="LogAppendTime"))
     batch = make_batch(2, timestamp_ms=5)
-    assert append(log, batch, now_ms=777).log_append_time_ms == 777
+    assert append(log, batch, wall_ms=777).log_append_time_ms == 777
     header = read_header(batch)
     assert header.is_log_append_time
     assert header.max_timestamp == 777
@@ -84,7 +84,7 @@ def test_log_append_time_is_the_leaders(disk):
     assert log.max_timestamp() == (0, 777, 0)
     log.config = config()
     batch = make_batch(1, timestamp_ms=5)
-    assert append(log, batch, now_ms=888).log_append_time_ms == -1
+    assert append(log, batch, wall_ms=888).log_append_time_ms == -1
     assert read_header(batch).max_timestamp == 5
 
 
@@ -176,10 +176,10 @@ def test_rolls_by_the_records_time_or_the_clock(disk):
     assert log.segment_base_offsets == [0, 2]
     log = open_log(disk, "/data/u-0", config(segment_ms=1000))
     untimed = make_batch(timestamp_ms=-1)
-    append(log, untimed, now_ms=NOW_MS + 5)
-    append(log, make_batch(timestamp_ms=-1), now_ms=NOW_MS + 1000)
+    append(log, untimed, wall_ms=NOW_MS + 5)
+    append(log, make_batch(timestamp_ms=-1), wall_ms=NOW_MS + 1000)
     assert log.segment_base_offsets == [0]
-    append(log, make_batch(timestamp_ms=-1), now_ms=NOW_MS + 1001)
+    append(log, make_batch(timestamp_ms=-1), wall_ms=NOW_MS + 1001)
     assert log.segment_base_offsets == [0, 2]
 
 
@@ -187,7 +187,7 @@ def test_jitter_takes_off_some_of_the_time_always_the_same(disk):
     def rolls_at(partition: int) -> int:
         log = PartitionLog.open(
             disk, f"/data/j-{partition}", "j", partition,
-            config(segment_ms=100_000, segment_jitter_ms=90_000), now_ms=NOW_MS,
+            config(segment_ms=100_000, segment_jitter_ms=90_000), wall_ms=NOW_MS,
         )  # fmt: skip
         append(log, make_batch(timestamp_ms=0))
         for time in range(0, 100_001, 1000):
@@ -584,7 +584,7 @@ def test_retention_of_records_without_timestamps_goes_by_the_file(disk):
     log = open_log(disk, "/data/t-0", config(retention_ms=100, **SMALL))
     disk.now_ms = 5000
     for _ in range(12):
-        append(log, make_batch(1, 100, timestamp_ms=-1), now_ms=5000)
+        append(log, make_batch(1, 100, timestamp_ms=-1), wall_ms=5000)
     assert apply_retention(log, 5100, log.end_offset) == 0
     assert apply_retention(log, 5101, log.end_offset) > 1
 
@@ -612,11 +612,11 @@ def test_retention_forgets_no_producer(disk):
     log.close()
     late = NOW_MS + 2 * 86_400_000
     log = open_log(disk, "/data/t-0", clean_shutdown=True, recovery_point=1, start_offset=1,
-                   now_ms=late, producer_id_expiration_ms=3 * 86_400_000)  # fmt: skip
+                   wall_ms=late, producer_id_expiration_ms=3 * 86_400_000)  # fmt: skip
     assert log.producers.check(read_header(batch)).is_duplicate
     log.close()
     log = open_log(disk, "/data/t-0", clean_shutdown=True, recovery_point=1, start_offset=1,
-                   now_ms=late)  # fmt: skip
+                   wall_ms=late)  # fmt: skip
     assert log.producers.check(read_header(batch)).is_ok
 
 
@@ -744,7 +744,7 @@ def test_on_a_real_file_system(tmp_path):
     assert not (tmp_path / "t-0").exists()
 
 
-# -- flush.messages and flush.ms ------------------------------------------------------------------
+# -- flush.messages -------------------------------------------------------------------------------
 
 
 def test_a_flush_is_due_when_so_many_records_are_not_durable():
@@ -758,22 +758,6 @@ def test_a_flush_is_due_when_so_many_records_are_not_durable():
     log.config = config()
     append(log, make_batch(50))
     assert not log.flush_is_due, "by default it never is"
-
-
-def test_a_log_says_since_when_it_has_something_to_flush():
-    log = open_log(SimDisk(), "/t-0")
-    assert log.dirty_since_ms is None
-    append(log, now_ms=NOW_MS + 10)
-    append(log, now_ms=NOW_MS + 20)
-    assert log.dirty_since_ms == NOW_MS + 10
-    job = log.begin_flush()
-    assert log.dirty_since_ms is None
-    append(log, now_ms=NOW_MS + 30)
-    job.run()
-    log.finish_flush(job)
-    assert log.dirty_since_ms == NOW_MS + 30
-    log.flush()
-    assert log.dirty_since_ms is None
 
 
 # -- preallocate -----------------------------------------------------------------------------------

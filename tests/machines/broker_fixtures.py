@@ -85,7 +85,7 @@ class MachineFixture:
     def step(self, input_: Any) -> list[Any]:
         """Step it; the requests that are sent, without their numbers."""
         sent_before = len(self.sent)
-        for effect in self.machine.step(input_, self.now_ms):
+        for effect in self.machine.step(input_, self.now_ms, 0):
             if isinstance(effect, Send):
                 assert effect.to == CONTROLLER
                 self.sent.append(effect.message)

@@ -121,6 +121,7 @@ class World:
     def __init__(self, *, flush_at_once: bool = False) -> None:
         self.driver = Driver(self)
         self.now = 1_000
+        self.wall_ahead = 1_700_000_000_000
         self.flush_at_once = flush_at_once
         self.logs: dict[Hashable, MemoryLog] = defaultdict(MemoryLog)
         self.flush_wanted: set[Hashable] = set()
@@ -137,7 +138,10 @@ class World:
     def now_ms(self) -> int:
         return self.now
 
-    def append(self, key: Hashable, work: Append) -> int:
+    def wall_ms(self) -> int:
+        return self.now + self.wall_ahead
+
+    def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
         return self.logs[key].append(work)
 
     def request_flush(self, key: Hashable) -> None:

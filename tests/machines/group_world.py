@@ -90,8 +90,14 @@ class GroupWorld:
         self.held: list[tuple[int, int, Any]] = []  # (end offset, token, response)
         self.timers: dict[tuple[str, ...], int] = {}
         self.notes: list[str] = []
-        self.now = 1_000_000
+        self.now = -5_000
+        self.wall_ahead = 1_700_000_000_000
         self.last_token = 0
+
+    @property
+    def wall(self) -> int:
+        """What the wall clock shows, in ms; `wall_ahead` sets it."""
+        return self.now + self.wall_ahead
 
     # Carrying out
 
@@ -125,7 +131,7 @@ class GroupWorld:
         self.timers = {}
         self.coordinator.discard()
         self.coordinator = replay(self.log, self.config, self.memory)
-        self.carry_out(self.coordinator.finish_loading(self.now))
+        self.carry_out(self.coordinator.finish_loading(self.now, self.wall))
 
     def advance(self, by_ms: int) -> None:
         """Let time pass, firing timers in the order of their deadlines."""
@@ -134,7 +140,7 @@ class GroupWorld:
             at, name = min(due)
             self.now = max(self.now, at)
             del self.timers[name]
-            self.carry_out(self.coordinator.decide_timer(name, self.now))
+            self.carry_out(self.coordinator.decide_timer(name, self.now, self.wall))
         self.now = until
 
     # Requests; each returns its token
@@ -177,7 +183,7 @@ class GroupWorld:
 
         def decide(token: int) -> Decision:
             caller = Caller(token, version, client, "/127.0.0.1", f"u{token}")
-            return self.coordinator.decide_join_group(request, caller, self.now)
+            return self.coordinator.decide_join_group(request, caller, self.now, self.wall)
 
         return self.ask(decide)
 
@@ -207,7 +213,7 @@ class GroupWorld:
         )
         return self.ask(
             lambda token: self.coordinator.decide_sync_group(
-                request, Caller(token, version), self.now
+                request, Caller(token, version), self.now, self.wall
             )
         )
 
@@ -237,7 +243,9 @@ class GroupWorld:
             ],
         )
         return self.ask(
-            lambda token: self.coordinator.decide_leave_group(request, Caller(token, 5), self.now)
+            lambda token: self.coordinator.decide_leave_group(
+                request, Caller(token, 5), self.now, self.wall
+            )
         )
 
     def leave(self, *who: str | tuple[str, str | None], group: str = "g") -> list[ErrorCode]:
@@ -282,7 +290,9 @@ class GroupWorld:
             ],
         )
         return self.ask(
-            lambda token: self.coordinator.decide_offset_commit(request, version, token, self.now)
+            lambda token: self.coordinator.decide_offset_commit(
+                request, version, token, self.now, self.wall
+            )
         )
 
     def commit_error(self, **said: Any) -> ErrorCode:

@@ -83,13 +83,19 @@ class Bench:
         self.log.append(Append(batches, leader_epoch=4))
         self.log.durable_offset = 2
         self.machine = QuorumMachine(NODE, voters, self.log, state, CONFIG)
-        self.now_ms = 0
+        self.now_ms = -7_000
+        self.wall_ahead_ms = 1_700_000_000_000
         self.step(Start([0]))
+
+    @property
+    def wall_ms(self) -> int:
+        """What the wall clock shows; `wall_ahead_ms` sets it."""
+        return self.now_ms + self.wall_ahead_ms
 
     def step(self, input_: Any, after_ms: int = 0) -> list[Effect]:
         """Step and carry out what concerns the log."""
         self.now_ms += after_ms
-        effects = self.machine.step(input_, self.now_ms)
+        effects = self.machine.step(input_, self.now_ms, self.wall_ms)
         for effect in effects:
             if isinstance(effect, Persist) and isinstance(effect.work, Append):
                 self.log.append(effect.work)

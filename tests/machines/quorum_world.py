@@ -75,7 +75,10 @@ class _Ports:
     def now_ms(self) -> int:
         return self._world.now_ms
 
-    def append(self, key: Any, work: Append) -> int:
+    def wall_ms(self) -> int:
+        return self._world.wall_ms
+
+    def append(self, key: Any, work: Append, wall_ms: int) -> int:
         if self._node.refuses_disk:
             raise OSError(self._node.refuses_disk)
         self._node.log.append(work)
@@ -154,6 +157,7 @@ class World(Checks):
     ) -> None:
         super().__init__()
         self.now_ms = 0
+        self.wall_ahead_ms = 1_700_000_000_000
         self.flights: list[Flight] = []
         self.voters = tuple(range(1, voters + 1))
         self.nodes = {id_: Node(id_) for id_ in range(1, voters + observers + 1)}
@@ -173,6 +177,11 @@ class World(Checks):
         self.retention_bytes = retention_bytes
         self._sent = 0
         self._appended = 0
+
+    @property
+    def wall_ms(self) -> int:
+        """What the wall clocks show; `wall_ahead_ms` sets them."""
+        return self.now_ms + self.wall_ahead_ms
 
     # -- what happens --------------------------------------------------------------------------
 
@@ -221,7 +230,7 @@ class World(Checks):
         if not entries or entries[-1].next_offset <= known:
             return
         snapshot_id = SnapshotId(entries[-1].next_offset, entries[-1].epoch)
-        node.log.snapshots.put(snapshot_id, entries, self.now_ms)
+        node.log.snapshots.put(snapshot_id, entries, self.wall_ms)
         self.driver(node_id).feed(KEY, SnapshotTaken(snapshot_id))
 
     def install(self, node_id: int) -> None:
@@ -335,7 +344,7 @@ class World(Checks):
         """Ask a node to append a record that says `name`; the outcome goes to `outcomes`."""
         machine = self.machine(node_id)
         self._appended += 1
-        batch = build_batch([(None, name.encode())], timestamp_ms=self.now_ms)
+        batch = build_batch([(None, name.encode())], timestamp_ms=self.wall_ms)
         self.driver(node_id).feed(
             KEY,
             AppendRecords(
@@ -486,7 +495,7 @@ class World(Checks):
 
     def _write_anew(self, node: Node, snapshot_id: SnapshotId) -> None:
         entries = [e for e in node.log.all_entries if e.next_offset <= snapshot_id.end_offset]
-        node.log.snapshots.put(snapshot_id, entries, self.now_ms)
+        node.log.snapshots.put(snapshot_id, entries, self.wall_ms)
 
     def _travelled(self, flight: Flight, message: Message | None) -> Message:
         assert message is not None

@@ -85,11 +85,17 @@ class Bench:
             NODE, voters, self.log, state or QuorumState(EPOCH, leader_id=2), config
         )
         self.now_ms = 1_000
+        self.wall_ahead_ms = 600_000
         self.effects = self.step(Start([0]))
+
+    @property
+    def wall_ms(self) -> int:
+        """What the wall clock shows; `wall_ahead_ms` sets it."""
+        return self.now_ms + self.wall_ahead_ms
 
     def step(self, input_: Any, after_ms: int = 0) -> list[Effect]:
         self.now_ms += after_ms
-        effects = self.machine.step(input_, self.now_ms)
+        effects = self.machine.step(input_, self.now_ms, self.wall_ms)
         for work in works(effects):
             if isinstance(work, Append):
                 self.log.append(work)

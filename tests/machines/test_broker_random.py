@@ -59,7 +59,7 @@ class Process:
         self.step(Start(registration, "start"))
 
     def step(self, input_: Any) -> None:
-        for effect in self.machine.step(input_, self.world.now_ms):
+        for effect in self.machine.step(input_, self.world.now_ms, 0):
             if isinstance(effect, Send):
                 self.world.send(self, effect.message)
             elif isinstance(effect, SetTimer):

@@ -27,7 +27,7 @@ class Obeying:
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         self.heard.append(input_)
         if isinstance(input_, DiskFailed):
             return [Reply("waiting", "refused")]
@@ -51,7 +51,10 @@ class Shell:
     def now_ms(self) -> int:
         return 0
 
-    def append(self, key: Any, work: Append) -> int:
+    def wall_ms(self) -> int:
+        return 0
+
+    def append(self, key: Any, work: Append, wall_ms: int) -> int:
         return 7
 
     def request_flush(self, key: Any) -> None:
@@ -84,8 +87,8 @@ def shell(*keys: str) -> Shell:
     return made
 
 
-def raising(error: Exception) -> Callable[[Any, int], list[Effect]]:
-    def step(input_: Any, now_ms: int) -> list[Effect]:
+def raising(error: Exception) -> Callable[[Any, int, int], list[Effect]]:
+    def step(input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         raise error
 
     return step

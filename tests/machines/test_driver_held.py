@@ -32,11 +32,11 @@ class Listening(Obeying):
         super().__init__()
         self.when_durable: list[Effect] = []
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         if isinstance(input_, Persisted):
             self.heard.append(input_)
             return self.when_durable
-        return super().step(input_, now_ms)
+        return super().step(input_, now_ms, wall_ms)
 
 
 class Node(Shell):
@@ -51,7 +51,7 @@ class Node(Shell):
         self.machine = Listening()
         self.driver.add(KEY, self.machine)
 
-    def append(self, key: Any, work: Append) -> int:
+    def append(self, key: Any, work: Append, wall_ms: int) -> int:
         if self.refuses:
             raise OSError("ENOSPC")
         self.end_offset += len(work.batches)

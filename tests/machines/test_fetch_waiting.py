@@ -199,15 +199,3 @@ def test_every_fetch_completes_exactly_once(script: list[tuple[str, int]]) -> No
     done += fetches.expired(now + 100)
     assert sorted(map(id, done)) == sorted(map(id, waiting))
     assert len(fetches) == 0 and fetches.next_deadline_ms() is None
-
-
-@pytest.mark.parametrize("by_ms", [3_600_000, -3_600_000])
-def test_a_clock_that_is_set_ends_no_wait_and_makes_none_longer(by_ms: int) -> None:
-    fetches = PendingFetches[str]()
-    first = wait(fetches, "first", "a", deadline_ms=500)
-    wait(fetches, "second", "a", deadline_ms=900)
-    fetches.clock_set(by_ms)
-    assert fetches.next_deadline_ms() == first.deadline_ms == 500 + by_ms
-    assert tokens(fetches.expired(499 + by_ms)) == []
-    assert tokens(fetches.expired(500 + by_ms)) == ["first"]
-    assert tokens(fetches.expired(900 + by_ms)) == ["second"]

@@ -225,7 +225,7 @@ def test_all_leave() -> None:
 def test_leaving_a_group_that_does_not_exist() -> None:
     world = GroupWorld()
     assert world.leave("ghost") == [ErrorCode.UNKNOWN_MEMBER_ID]
-    decision = world.coordinator.decide_leave_group(LeaveGroupRequest(), Caller(9, 5), 0)
+    decision = world.coordinator.decide_leave_group(LeaveGroupRequest(), Caller(9, 5), 0, 0)
     assert decision.replies[0][1].error_code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -319,5 +319,5 @@ def test_a_restart_before_the_assignment_was_stored_forgets_the_generation() -> 
 
 def test_a_join_without_anything_is_refused_and_does_not_crash() -> None:
     world = GroupWorld()
-    decision = world.coordinator.decide_join_group(JoinGroupRequest(), Caller(1, 9), 0)
+    decision = world.coordinator.decide_join_group(JoinGroupRequest(), Caller(1, 9), 0, 0)
     assert decision.replies[0][1].error_code == ErrorCode.INVALID_GROUP_ID

@@ -224,7 +224,7 @@ def test_classic_groups_and_their_offsets_are_kept(key: Message) -> None:
 
 def transactional(world: GroupWorld, offset: int, producer_id: int = 9) -> None:
     key = OffsetCommitKey(group="g", topic="t", partition=0)
-    value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=world.now)
+    value = OffsetCommitValue(offset=offset, metadata="", commit_timestamp=world.wall)
     world.coordinator.apply(key, value, producer_id=producer_id)
 
 
@@ -510,4 +510,4 @@ def test_what_we_write_is_what_brokers_of_today_read() -> None:
     versions = [int.from_bytes(value[:2], "big") for _, value in world.log if value]
     assert versions == [4, 1, 3]
     stored = [decode_value(decode_key(k), v) for k, v in world.log if v]
-    assert stored[0].topic_id == A and stored[1].expire_timestamp == world.now + 1_000
+    assert stored[0].topic_id == A and stored[1].expire_timestamp == world.wall + 1_000

@@ -128,7 +128,7 @@ def test_a_diverged_log_is_cut_and_forgets_the_rest() -> None:
 def test_several_elections_take_several_answers() -> None:
     """KIP-279: the leader has epochs 1 and 2, we have 1 and 3; 3 ends nowhere with it."""
     _, machine = follower((0, 1, 5), (5, 3, 5))
-    assert machine.step(Diverged(EPOCH, 2, 8), 0) == [Persist(Truncate(5))]
+    assert machine.step(Diverged(EPOCH, 2, 8), 0, 0) == [Persist(Truncate(5))]
 
 
 def test_an_epoch_in_which_we_wrote_nothing_is_forgotten() -> None:
@@ -150,7 +150,7 @@ def test_an_epoch_in_which_we_wrote_nothing_is_forgotten() -> None:
 )
 def test_out_of_the_leaders_range(start: int, end: int, effects: list[Any]) -> None:
     _, machine = follower(*LOG)
-    assert machine.step(FetchedOutOfRange(EPOCH, start, end), 0) == effects
+    assert machine.step(FetchedOutOfRange(EPOCH, start, end), 0, 0) == effects
     if start == 30:
         assert machine.high_watermark == 30, "KAFKA-9491: it is lifted with the log's start"
 
@@ -158,7 +158,7 @@ def test_out_of_the_leaders_range(start: int, end: int, effects: list[Any]) -> N
 def test_nothing_is_cut_below_the_logs_start() -> None:
     world, machine = follower(*LOG)
     world.logs["t"].start_offset = 8
-    assert machine.step(Diverged(EPOCH, 0, 3), 0) == [Persist(Truncate(8))]
+    assert machine.step(Diverged(EPOCH, 0, 3), 0, 0) == [Persist(Truncate(8))]
 
 
 def unflushed() -> tuple[World, Partition]:

@@ -56,7 +56,7 @@ def test_a_fetch_below_the_new_start_is_out_of_range_and_one_at_it_is_not() -> N
 def test_only_a_leader_deletes_for_a_client() -> None:
     machine = follower()
     result = DeleteRecordsResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert machine.step(AdvanceLogStart(-1, CLIENT), 0) == [Reply(CLIENT, result)]
+    assert machine.step(AdvanceLogStart(-1, CLIENT), 0, 0) == [Reply(CLIENT, result)]
 
 
 def test_retention_moves_the_start_on_leaders_and_followers() -> None:
@@ -71,12 +71,12 @@ def test_retention_moves_the_start_on_leaders_and_followers() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 13, 20])
 def test_retention_deletes_nothing_that_consumers_may_not_read_yet(offset: int) -> None:
-    assert history().machine.step(AdvanceLogStart(offset), 0) == []
+    assert history().machine.step(AdvanceLogStart(offset), 0, 0) == []
 
 
 def test_what_was_deleted_before_may_have_left_files_behind() -> None:
     """After a restart the start is what was written down, and segments in front of it are left."""
-    assert history().machine.step(AdvanceLogStart(2), 0) == [Persist(DropPrefix(2))]
+    assert history().machine.step(AdvanceLogStart(2), 0, 0) == [Persist(DropPrefix(2))]
 
 
 def test_a_disk_that_refuses_answers_the_client_once_and_ends_the_replica() -> None:
@@ -87,7 +87,7 @@ def test_a_disk_that_refuses_answers_the_client_once_and_ends_the_replica() -> N
     assert leader.world.failures[KEY] == "EIO"
     leader.feed(AdvanceLogStart(7, "again"))
     assert leader.world.replies["again"].error_code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert leader.machine.step(AdvanceLogStart(7), 0) == []
+    assert leader.machine.step(AdvanceLogStart(7), 0, 0) == []
 
 
 def test_who_was_answered_is_not_answered_again_when_the_disk_fails_later() -> None:

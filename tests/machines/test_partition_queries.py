@@ -109,7 +109,7 @@ def follower() -> Partition:
     """Follower of broker 2 in epoch 4; nothing in the log."""
     world = World()
     machine = Partition(1, world.logs["t"])
-    machine.step(BecomeFollower(2, 4, 4, (1, 2), (1, 2)), 0)
+    machine.step(BecomeFollower(2, 4, 4, (1, 2), (1, 2)), 0, 0)
     return machine
 
 
@@ -225,5 +225,5 @@ def test_a_replica_believes_its_checkpoint_within_its_log() -> None:
     assert Partition(1, log, high_watermark=0).high_watermark == 30
     machine = Partition(1, log, high_watermark=30, durable_offset=99)
     assert machine.durable_offset == 30
-    machine.step(BecomeLeader(1, 1, (1,), (1,), {1: 1}), 0)
+    machine.step(BecomeLeader(1, 1, (1,), (1,), {1: 1}), 0, 0)
     assert machine.high_watermark == 30

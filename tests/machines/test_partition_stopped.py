@@ -68,12 +68,12 @@ def test_a_stopped_replica_does_nothing_any_more() -> None:
 
 def test_a_follower_that_is_stopped_appends_and_cuts_nothing() -> None:
     machine = follower()
-    machine.step(StopReplica(is_deleted=False), 0)
+    machine.step(StopReplica(is_deleted=False), 0, 0)
     effects = [
-        *machine.step(Fetched(4, 0, [], 5), 0),
-        *machine.step(BecomeLeader(5, 5, (1, 2), (1, 2), {}), 0),
-        *machine.step(FollowerFetched(2, 0), 0),
-        *machine.step(AdvanceLogStart(0), 0),
+        *machine.step(Fetched(4, 0, [], 5), 0, 0),
+        *machine.step(BecomeLeader(5, 5, (1, 2), (1, 2), {}), 0, 0),
+        *machine.step(FollowerFetched(2, 0), 0, 0),
+        *machine.step(AdvanceLogStart(0), 0, 0),
     ]
     works = [e.work for e in effects if isinstance(e, Persist)]
     assert not any(isinstance(work, (Append, Truncate, DropPrefix)) for work in works)

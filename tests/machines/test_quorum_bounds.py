@@ -111,5 +111,5 @@ def test_a_level_that_this_node_cannot_run_stops_it(level: int, is_taken: bool) 
     history = VoterHistory(VoterSet.of_ids((1, 2, 3)))
     history.note_kraft_version(-1, level)
     machine = QuorumMachine(NODE, history, ListLog(), QuorumState(), CONFIG)
-    machine.step(Start([0]), 0)
+    machine.step(Start([0]), 0, 0)
     assert (machine.role is Role.UNATTACHED) is is_taken, "nor does it start with such a log"

@@ -1,4 +1,4 @@
-"""A clock that is set, forward or back: nothing becomes due by it, and nothing later."""
+"""A wall clock that is set, forward or back: nothing becomes due by it, and nothing later."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from fencepost.machines.effects import Persisted, Reply, TimerFired
-from fencepost.machines.quorum import ClockSet, FetchBounds, Role, inputs, received
+from fencepost.machines.quorum import FetchBounds, Role, inputs, received
 from fencepost.wire.errors import ErrorCode
 
-from .quorum_fixtures import CONFIG, EPOCH, LATER, ROLES, Bench, describe, fetch_request, leader
+from .quorum_fixtures import CONFIG, EPOCH, ROLES, Bench, describe, fetch_request, leader
 from .voters_stage import asking
 
 HOUR_MS = 3_600_000
@@ -18,7 +18,9 @@ JUMPS_MS = (HOUR_MS, -HOUR_MS, 1, -1)
 
 
 def set_clock(bench: Bench, by_ms: int) -> None:
-    bench.step(ClockSet(by_ms), after_ms=by_ms)
+    """The next step is told the new time; it does not matter which that is."""
+    bench.wall_ahead_ms += by_ms
+    bench.step(Persisted(2))
 
 
 def deadlines(bench: Bench) -> dict[str, int]:
@@ -31,7 +33,6 @@ def deadlines(bench: Bench) -> dict[str, int]:
 @pytest.mark.parametrize("by_ms", JUMPS_MS)
 def test_every_timer_is_as_far_away_as_before(role: str, by_ms: int) -> None:
     bench = ROLES[role]()
-    bench.step(Persisted(2), after_ms=LATER)  # no clock shows less than nothing
     before = deadlines(bench)
     set_clock(bench, by_ms)
     assert deadlines(bench) == before
@@ -66,7 +67,7 @@ def test_a_leader_is_deposed_by_silence_alone(by_ms: int) -> None:
 def test_when_replicas_were_heard_of_is_told_by_the_new_clock() -> None:
     bench = leader()
     bench.step(received("t", fetch_request(EPOCH, offset=3, last=EPOCH)), after_ms=1_000)
-    heard_ms = bench.now_ms
+    heard_ms = bench.wall_ms
     set_clock(bench, HOUR_MS)
     (reply,) = [e for e in bench.step(describe()) if isinstance(e, Reply)]
     voters: dict[int, Any] = {
@@ -79,7 +80,7 @@ def test_when_replicas_were_heard_of_is_told_by_the_new_clock() -> None:
 def test_whoever_waits_for_a_change_of_the_voters_waits_no_longer() -> None:
     world = asking()
     left_ms = world.nodes[1].timers[inputs.VOTER_CHANGE] - world.now_ms
-    world.now_ms += HOUR_MS
-    world.driver(1).feed("metadata", ClockSet(HOUR_MS))
+    world.wall_ahead_ms += HOUR_MS
+    world.driver(1).feed("metadata", Persisted(0))
     assert world.nodes[1].timers[inputs.VOTER_CHANGE] - world.now_ms == left_ms
     assert world.changes == {}

@@ -197,7 +197,8 @@ def test_the_draft_is_told_what_no_snapshot_stands_for() -> None:
 def test_the_draft_is_told_when_it_had_caught_up() -> None:
     bench = leader(**BARE)
     assert reply(bench, draft(2, 1)).last_caught_up_ms == -1
-    caught_up_ms = bench.now_ms = bench.now_ms + 100
+    bench.now_ms += 100
+    caught_up_ms = bench.wall_ms
     assert reply(bench, draft(END, EPOCH)).last_caught_up_ms == caught_up_ms
     bench.step(AppendRecords([build_batch([(None, b"new")])], "a", EPOCH))
     bench.now_ms += 1_000

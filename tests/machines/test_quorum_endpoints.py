@@ -193,7 +193,7 @@ def stranger(servers: int, voters: VoterSet | None = None, node_id: int = 0) -> 
 
 def targets(machine: QuorumMachine, count: int) -> list[int]:
     """Whom a machine asks one after another, if nobody answers."""
-    effects = machine.step(Start([0]), 0)
+    effects = machine.step(Start([0]), 0, 0)
     asked = []
     for time in range(count):
         (sent,) = [e for e in effects if hasattr(e, "message")]
@@ -201,9 +201,10 @@ def targets(machine: QuorumMachine, count: int) -> list[int]:
         effects = machine.step(
             inputs.RequestFailed(sent.to, sent.message),  # type: ignore[attr-defined]
             100 * time + 1,
+            0,
         )
         if not any(hasattr(e, "message") for e in effects):
-            effects = machine.step(inputs.Persisted(0), 100 * time + 99)
+            effects = machine.step(inputs.Persisted(0), 100 * time + 99, 0)
     return asked
 
 
@@ -221,7 +222,7 @@ def test_observers_begin_with_different_servers() -> None:
 
 def test_a_bootstrap_server_says_who_leads_and_where() -> None:
     machine = stranger(1)
-    (sent,) = [e for e in machine.step(Start([0]), 0) if hasattr(e, "message")]
+    (sent,) = [e for e in machine.step(Start([0]), 0, 0) if hasattr(e, "message")]
     response = fetch_response(
         inputs.FetchBounds(
             error=inputs.ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -230,7 +231,8 @@ def test_a_bootstrap_server_says_who_leads_and_where() -> None:
             leader_endpoint=ELSEWHERE,
         )
     )
-    effects = machine.step(answered(-2, sent.message, response), 10)  # type: ignore[attr-defined]
+    answer = answered(-2, sent.message, response)  # type: ignore[attr-defined]
+    effects = machine.step(answer, 10, 0)
     assert [e.to for e in effects if hasattr(e, "message")] == [4]
     assert (machine.role, machine.epoch, machine.leader_id) == (Role.FOLLOWER, 9, 4)
     assert machine.address_of(4) == ELSEWHERE
@@ -269,19 +271,19 @@ def test_a_bootstrap_server_that_is_the_leader_is_not_fetched_from() -> None:
 def test_a_request_that_nobody_answers_counts_as_failed_in_time(leads: bool) -> None:
     """Nor does anybody say that there will be no answer: the peer has stopped in its tracks."""
     machine = stranger(3)
-    (sent,) = [e for e in machine.step(Start([0]), 0) if hasattr(e, "message")]
+    (sent,) = [e for e in machine.step(Start([0]), 0, 0) if hasattr(e, "message")]
     if leads:
         bounds = inputs.FetchBounds(inputs.ErrorCode.NOT_LEADER_OR_FOLLOWER, 4, 9)
         asked = sent.message  # type: ignore[attr-defined]
-        effects = machine.step(answered(-2, asked, fetch_response(bounds)), 10)
+        effects = machine.step(answered(-2, asked, fetch_response(bounds)), 10, 0)
         (sent,) = [e for e in effects if hasattr(e, "message")]
         assert sent.to == 4  # type: ignore[attr-defined]
     late_ms = QuorumConfig().request_timeout_ms + 10
-    effects = machine.step(TimerFired(inputs.RETRY), late_ms)
+    effects = machine.step(TimerFired(inputs.RETRY), late_ms, 0)
     (again,) = [e for e in effects if hasattr(e, "message")]
     assert again.to == (-2 if leads else -3)  # type: ignore[attr-defined]
     failed = inputs.RequestFailed(sent.to, sent.message)  # type: ignore[attr-defined]
-    assert not any(hasattr(e, "message") for e in machine.step(failed, late_ms)), "it is known"
+    assert not any(hasattr(e, "message") for e in machine.step(failed, late_ms, 0)), "it is known"
 
 
 def test_a_leader_that_answers_is_asked_alone() -> None:
@@ -297,6 +299,6 @@ def test_a_leader_that_answers_is_asked_alone() -> None:
 
 def test_describe_names_the_voters_only_where_there_is_a_leader() -> None:
     machine = stranger(1)
-    machine.step(Start([0]), 0)
-    (reply,) = [e for e in machine.step(describe(), 1) if isinstance(e, Reply)]
+    machine.step(Start([0]), 0, 0)
+    (reply,) = [e for e in machine.step(describe(), 1, 0) if isinstance(e, Reply)]
     assert reply.value.nodes == []

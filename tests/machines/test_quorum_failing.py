@@ -42,15 +42,15 @@ def test_our_own_mistakes_are_asserted() -> None:
     log = ListLog()
     machine = QuorumMachine(1, (1, 2), log, QuorumState(), CONFIG)
     with pytest.raises(AssertionError, match="Start comes first"):
-        machine.step(Persisted(0), 0)
-    machine.step(Start([3]), 0)
+        machine.step(Persisted(0), 0, 0)
+    machine.step(Start([3]), 0, 0)
     with pytest.raises(AssertionError, match="Start comes first"):
-        machine.step(Start([3]), 0)
+        machine.step(Start([3]), 0, 0)
     log.append(Append([RecordBatch.parse(build_batch([(None, b"behind its back")]))], 1))
     with pytest.raises(AssertionError, match="as we left it"):
-        machine.step(Persisted(0), 0)
+        machine.step(Persisted(0), 0, 0)
     unflushed = QuorumMachine(1, (1, 2), log, QuorumState(), CONFIG)
     with pytest.raises(AssertionError, match="flushed"):
-        unflushed.step(Start([3]), 0)
+        unflushed.step(Start([3]), 0, 0)
     with pytest.raises(AssertionError, match="somebody to ask"):
         QuorumMachine(1, (), log, QuorumState(), CONFIG)

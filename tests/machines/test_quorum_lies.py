@@ -134,8 +134,7 @@ def test_a_node_that_slept_believes_as_many_as_there_can_have_been_and_no_more()
 def test_a_clock_that_is_set_does_not_give_epochs_away() -> None:
     bench = unattached()
     flooded(bench, 3, 1)
-    bench.now_ms += LATER
-    bench.step(inputs.ClockSet(LATER))
+    bench.wall_ahead_ms += LATER
     assert flooded(bench, 3, 1) == 1
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from fencepost.machines.quorum import QuorumState, Role, answered, inputs, membership
+from fencepost.machines.quorum.roles import NEVER_MS
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.api.api_versions import ApiVersionsResponse, SupportedFeatureKey
 from fencepost.wire.errors import ErrorCode
@@ -110,7 +111,7 @@ def test_a_new_voter_that_was_behind_all_along_is_not_added() -> None:
     world.wait(world.machine(1)._config.observer_session_ms // 2)
     observers = world.machine(1)._body.observers  # type: ignore[union-attr]
     progress = next(p for key, p in observers.items() if key.id == 4)
-    progress.last_caught_up_ms = -1
+    progress.last_caught_up_ms = NEVER_MS
     world.blocked.add((4, 1))
     world.add_voter(1, 4)
     world.blocked.clear()

@@ -10,6 +10,7 @@ import pytest
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import DropPrefix, TimerFired
 from fencepost.machines.quorum import QuorumMachine, QuorumState, Role, Start, inputs
+from fencepost.machines.quorum.snapshots import LOOK_INTERVAL_MS
 
 from .quorum_log import ListLog
 from .snapshot_fixtures import BARE, CONFIG, EPOCH, NODE, Bench, keeping, leader, take, works
@@ -54,7 +55,7 @@ def test_a_log_without_its_snapshot_is_no_start(make: Any) -> None:
     """KAFKA-14240; and what a crash has left half done is the shell's to finish first."""
     log = make()
     machine = QuorumMachine(NODE, (1, 2, 3), log, QuorumState(EPOCH), CONFIG)
-    machine.step(Start([0]), 0)
+    machine.step(Start([0]), 0, 0)
     assert machine.role is Role.FAILED
 
 
@@ -89,12 +90,23 @@ def test_one_goes_after_another_while_there_is_too_much() -> None:
 
 
 def test_the_oldest_goes_when_its_time_has_come() -> None:
-    bench = leader(**BARE, **keeping(-1, ms=60_000))
-    assert not works(take(bench, 3, time_ms=bench.now_ms))
-    effects = take(bench, 4, time_ms=bench.now_ms)
+    bench = leader(**BARE, **keeping(-1, ms=30_000))
+    assert not works(take(bench, 3, time_ms=bench.wall_ms))
+    effects = take(bench, 4, time_ms=bench.wall_ms)
     assert not works(effects)
-    assert bench.machine._deadlines[inputs.CLEAN] == bench.now_ms + 60_001
-    assert not works(bench.step(TimerFired(inputs.CLEAN), 60_000)), "not before its time"
+    assert bench.machine._deadlines[inputs.CLEAN] == bench.now_ms + 30_001
+    assert not works(bench.step(TimerFired(inputs.CLEAN), 30_000)), "not before its time"
     assert works(bench.step(TimerFired(inputs.CLEAN), 1)) == [DropPrefix(4)]
     bench.step(TimerFired(inputs.CLEAN))
     assert inputs.CLEAN not in bench.machine._deadlines, "one snapshot has no time to go"
+
+
+def test_the_age_of_a_snapshot_is_what_the_wall_clock_says() -> None:
+    bench = leader(**BARE, **keeping(-1, ms=2 * LOOK_INTERVAL_MS))
+    take(bench, 3, time_ms=bench.wall_ms)
+    take(bench, 4, time_ms=bench.wall_ms)
+    assert bench.machine._deadlines[inputs.CLEAN] == bench.now_ms + LOOK_INTERVAL_MS
+    bench.wall_ahead_ms -= LOOK_INTERVAL_MS
+    assert not works(bench.step(TimerFired(inputs.CLEAN), 2 * LOOK_INTERVAL_MS)), "it is younger"
+    bench.wall_ahead_ms += LOOK_INTERVAL_MS + 1
+    assert works(bench.step(TimerFired(inputs.CLEAN), LOOK_INTERVAL_MS)) == [DropPrefix(4)]

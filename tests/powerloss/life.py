@@ -125,7 +125,7 @@ class Life:
                 tale.check_equal(tale.model)
 
     def _open(self, tale: Tale) -> None:
-        tale.log = self.log_dir.create(TOPIC, tale.index, tale.topic_id, CONFIG, now_ms=NOW_MS)
+        tale.log = self.log_dir.create(TOPIC, tale.index, tale.topic_id, CONFIG, wall_ms=NOW_MS)
 
     def run(self, operations: int | None) -> None:
         """Live on, for ever or for so many operations; OSError when the disk refuses."""

@@ -94,7 +94,7 @@ class Rig:
         after = known.will_be or before
         story = Story(self.random)
         story.before, story.model = before, after
-        story.log = log = self.log_dir.create(TOPIC, index, known.topic_id, CONFIG, now_ms=NOW_MS)
+        story.log = log = self.log_dir.create(TOPIC, index, known.topic_id, CONFIG, wall_ms=NOW_MS)
         unsynced = after.end - after.durable_end
         self.tally.unsynced += unsynced
         self.tally.unsynced_lost += max(0, min(unsynced, after.end - log.end_offset))
@@ -114,6 +114,6 @@ class Rig:
         assert self.log_dir.was_clean == clean
         for index, known in enumerate(self.known):
             if known.was is not None:
-                log = self.log_dir.create(TOPIC, index, known.topic_id, CONFIG, now_ms=NOW_MS)
+                log = self.log_dir.create(TOPIC, index, known.topic_id, CONFIG, wall_ms=NOW_MS)
                 assert contents(log) == known.was.batches
                 assert log.end_offset == known.was.end

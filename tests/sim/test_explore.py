@@ -146,9 +146,9 @@ class Restless(QuorumMachine):
 
     count = 0
 
-    def step(self, input_: Any, now_ms: int) -> Any:
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> Any:
         self.count += 1
-        return super().step(input_, now_ms)
+        return super().step(input_, now_ms, wall_ms)
 
 
 def test_a_field_that_machines_gain_tells_states_apart() -> None:

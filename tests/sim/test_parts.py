@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from fencepost.sim.clock import EPOCH_MS, PAR, NodeClock
+from fencepost.sim.clock import EPOCH_MS, PAR, SimClock
 from fencepost.sim.disk import SimDisk
 from fencepost.sim.queue import Event, EventQueue
 from fencepost.sim.tape import Tape
@@ -80,13 +80,13 @@ def test_a_recording_ends_with_its_last_number_that_is_not_zero() -> None:
 
 
 def test_a_clock_that_is_right_shows_world_time() -> None:
-    clock = NodeClock()
+    clock = SimClock()
     assert clock.now_ms(0) == EPOCH_MS
     assert clock.now_ms(1_999) == EPOCH_MS + 1
 
 
 def test_a_fast_clock_and_a_jump() -> None:
-    clock = NodeClock()
+    clock = SimClock()
     clock.set_rate(PAR * 10, 1_000_000)
     assert clock.now_ms(1_000_000) == EPOCH_MS + 1_000
     assert clock.now_ms(2_000_000) == EPOCH_MS + 11_000
@@ -100,7 +100,7 @@ def test_a_fast_clock_and_a_jump() -> None:
     wait_ms=st.integers(-5_000, 100_000),
 )
 def test_a_deadline_is_met_and_not_early(rate: int, now_us: int, wait_ms: int) -> None:
-    clock = NodeClock(rate=rate)
+    clock = SimClock(rate=rate)
     deadline_ms = clock.now_ms(now_us) + wait_ms
     at_us = clock.world_us_of(deadline_ms, now_us)
     assert clock.now_ms(at_us) >= deadline_ms

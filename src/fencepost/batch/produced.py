@@ -115,15 +115,15 @@ class RefusedRecordsError(BatchError):
 def prepare_produced(
     data: Buffer,
     rules: ProduceRules,
-    now_ms: int = 0,
+    wall_ms: int = 0,
     *,
     allow_zstd: bool = True,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> RecordBatch:
     """The one batch in `data`, ready to be appended to a topic with these rules.
 
-    `now_ms` is the broker's wall clock, which timestamps are judged by; `allow_zstd` is for Produce
-    v7 and later (KIP-110); `max_decompressed_bytes` bounds the records inflated.
+    `wall_ms` is the time of day that timestamps are judged by; `allow_zstd` is for Produce v7 and
+    later (KIP-110); `max_decompressed_bytes` bounds the records inflated.
 
     A wrong `max_timestamp` is put right in `data`, which must be writable for that; a batch that is
     compressed anew has data of its own. Raises BatchError otherwise, as the module's table says;
@@ -133,8 +133,8 @@ def prepare_produced(
     require_crc(data, 0, header)
     _check_numbers(header)
     _check_attributes(header)
-    earliest_ms = now_ms - rules.timestamp_before_max_ms
-    latest_ms = now_ms + rules.timestamp_after_max_ms
+    earliest_ms = wall_ms - rules.timestamp_before_max_ms
+    latest_ms = wall_ms + rules.timestamp_after_max_ms
     wanted = Rules(
         header.records_count,
         header.base_timestamp,

@@ -36,8 +36,6 @@ class Durability:
         self._epochs = loaded.epochs
         self.recovery_point = loaded.recovery_point
         """Everything below is durable."""
-        self.dirty_since_ms: int | None = None
-        """When the first append was made that no job covers; None if there is none."""
         self.durable_end: DurableEnd | None = None
         """Where it is written down after each flush, of a log for which that is done."""
         self._jobs: list[FlushJob] = []
@@ -60,7 +58,6 @@ class Durability:
         job = FlushJob(self, end_offset)
         if self.health.failure is not None or self.health.is_closed:
             return job
-        self.dirty_since_ms = None
         row = self._row
         for segment in reversed(row.segments):
             if segment.next_offset < self.recovery_point:

@@ -192,14 +192,14 @@ class LogDir:
         return found
 
     def open_all(
-        self, config_for: Callable[[str], LogConfig], *, now_ms: int
+        self, config_for: Callable[[str], LogConfig], *, wall_ms: int
     ) -> dict[TopicPartition, PartitionLog]:
         """Open every partition that is here; those that cannot be opened are in `failed`."""
         for topic, partition in self.partitions_on_disk():
             if (topic, partition) in self.logs:
                 continue
             try:
-                self._open(topic, partition, None, config_for(topic), now_ms)
+                self._open(topic, partition, None, config_for(topic), wall_ms)
             except (LogError, OSError) as error:
                 log.error("%s-%d cannot be opened: %s", topic, partition, error)
                 self.failed[topic, partition] = error
@@ -221,7 +221,7 @@ class LogDir:
         topic_id: Uuid | None,
         config: LogConfig,
         *,
-        now_ms: int,
+        wall_ms: int,
         accept_loss: bool = False,
         is_gapless: bool = False,
     ) -> PartitionLog:
@@ -239,7 +239,7 @@ class LogDir:
                 present.config = config
                 return present
             self.delete(present)
-        return self._open(topic, partition, topic_id, config, now_ms, accept_loss, is_gapless)
+        return self._open(topic, partition, topic_id, config, wall_ms, accept_loss, is_gapless)
 
     def _open(
         self,
@@ -247,7 +247,7 @@ class LogDir:
         partition: int,
         topic_id: Uuid | None,
         config: LogConfig,
-        now_ms: int,
+        wall_ms: int,
         accept_loss: bool = False,
         is_gapless: bool = False,
     ) -> PartitionLog:
@@ -256,7 +256,7 @@ class LogDir:
             partition,
             topic_id,
             config,
-            now_ms=now_ms,
+            wall_ms=wall_ms,
             accept_loss=accept_loss,
             is_gapless=is_gapless,
         )
@@ -270,7 +270,7 @@ class LogDir:
         topic_id: Uuid | None,
         config: LogConfig,
         *,
-        now_ms: int,
+        wall_ms: int,
         accept_loss: bool = False,
         is_gapless: bool = False,
     ) -> OpenJob:
@@ -297,7 +297,7 @@ class LogDir:
                 start_offset=self._starts.offsets.get(key, 0),
                 cleaned_offset=self._cleaned.offsets.get(key, 0),
                 clean_shutdown=self.was_clean and not is_new and key not in self._given_up,
-                now_ms=now_ms,
+                wall_ms=wall_ms,
                 topic_id=topic_id,
                 cache=SegmentCache(_FILES_WHILE_LOADING),
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
@@ -314,7 +314,7 @@ class LogDir:
                 partition,
                 topic_id,
                 config,
-                now_ms=now_ms,
+                wall_ms=wall_ms,
                 accept_loss=accept_loss,
                 is_gapless=is_gapless,
             )

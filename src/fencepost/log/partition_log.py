@@ -111,7 +111,7 @@ class PartitionLog(ReadableLog):
         clean_shutdown: bool = False,
         start_offset: int = 0,
         cleaned_offset: int = 0,
-        now_ms: int,
+        wall_ms: int,
         topic_id: Uuid | None = None,
         cache: SegmentCache | None = None,
         lower_checkpoints: Callable[[int, int], None] | None = None,
@@ -139,7 +139,7 @@ class PartitionLog(ReadableLog):
             clean_shutdown=clean_shutdown,
             start_offset=start_offset,
             cleaned_offset=cleaned_offset,
-            now_ms=now_ms,
+            wall_ms=wall_ms,
             topic_id=topic_id,
             producer_id_expiration_ms=producer_id_expiration_ms,
             accept_loss=accept_loss,
@@ -154,7 +154,7 @@ class PartitionLog(ReadableLog):
 
     # ---- appending
 
-    def append_as_leader(self, batch: RecordBatch, leader_epoch: int, now_ms: int) -> AppendResult:
+    def append_as_leader(self, batch: RecordBatch, leader_epoch: int, wall_ms: int) -> AppendResult:
         """Append a batch, whose data is given offsets, epoch and maybe timestamp in place.
 
         Whether the producer may send it has been checked (`producers.check`). Raises
@@ -168,14 +168,14 @@ class PartitionLog(ReadableLog):
         stamp(data, 0, base_offset=first_offset, leader_epoch=leader_epoch)
         append_time_ms = -1
         if self._log_append_time:
-            append_time_ms = now_ms
-            stamp_log_append_time(data, 0, now_ms)
-            header = header._replace(max_timestamp=now_ms)
+            append_time_ms = wall_ms
+            stamp_log_append_time(data, 0, wall_ms)
+            header = header._replace(max_timestamp=wall_ms)
         last_offset = first_offset + header.last_offset_delta
-        self._append(data, size, header, first_offset, last_offset, leader_epoch, now_ms)
+        self._append(data, size, header, first_offset, last_offset, leader_epoch, wall_ms)
         return AppendResult(first_offset, last_offset, append_time_ms, self._start_offset)
 
-    def append_as_follower(self, batch: RecordBatch, now_ms: int) -> AppendResult:
+    def append_as_follower(self, batch: RecordBatch, wall_ms: int) -> AppendResult:
         """Append a batch as the leader has stamped it.
 
         Raises UnexpectedOffsetError if it does not continue the log, CorruptFileError for a CRC
@@ -193,7 +193,7 @@ class PartitionLog(ReadableLog):
             raise CorruptFileError(where, f"CRC mismatch in the batch at offset {first_offset}")
         size, last_offset = header.size_bytes, header.last_offset
         epoch = header.partition_leader_epoch
-        self._append(data, size, header, first_offset, last_offset, epoch, now_ms)
+        self._append(data, size, header, first_offset, last_offset, epoch, wall_ms)
         return AppendResult(first_offset, last_offset, -1, self._start_offset)
 
     def _append(
@@ -204,14 +204,12 @@ class PartitionLog(ReadableLog):
         first_offset: int,
         last_offset: int,
         leader_epoch: int,
-        now_ms: int,
+        wall_ms: int,
     ) -> None:
         timestamp_ms = header.max_timestamp
-        segment = self._segment_for(size, first_offset, last_offset, timestamp_ms, now_ms)
+        segment = self._segment_for(size, first_offset, last_offset, timestamp_ms, wall_ms)
         file = segment.file
         self._is_changed = True
-        if self._durability.dirty_since_ms is None:
-            self._durability.dirty_since_ms = now_ms
         try:
             file.write_at(batch, segment.size_bytes)
         except OSError as error:
@@ -231,53 +229,53 @@ class PartitionLog(ReadableLog):
             if aborted is not None:
                 segment.txn_index.append(aborted)
 
-    def has_files_for(self, header: BatchHeader, now_ms: int) -> bool:
+    def has_files_for(self, header: BatchHeader, wall_ms: int) -> bool:
         """Whether appending the batch as leader needs no file but those that are open. OSError."""
         segment = self._row.active
-        timestamp_ms = now_ms if self._log_append_time else header.max_timestamp
+        timestamp_ms = wall_ms if self._log_append_time else header.max_timestamp
         last_offset = self._end_offset + header.last_offset_delta
         return segment.is_ready and not self._roll_rule.must_roll(
-            segment, header.size_bytes, last_offset, timestamp_ms, now_ms
+            segment, header.size_bytes, last_offset, timestamp_ms, wall_ms
         )
 
-    def prepare_append(self, header: BatchHeader, now_ms: int) -> None:
+    def prepare_append(self, header: BatchHeader, wall_ms: int) -> None:
         """Have everything open that appending the batch as leader needs, rolling if it must.
 
         So the append itself need not wait for a file descriptor. LogFailedError, OSError.
         """
         first_offset = self._end_offset
         last_offset = first_offset + header.last_offset_delta
-        timestamp_ms = now_ms if self._log_append_time else header.max_timestamp
+        timestamp_ms = wall_ms if self._log_append_time else header.max_timestamp
         size = header.size_bytes
-        _ = self._segment_for(size, first_offset, last_offset, timestamp_ms, now_ms).file
+        _ = self._segment_for(size, first_offset, last_offset, timestamp_ms, wall_ms).file
 
     def _segment_for(
-        self, size: int, first_offset: int, last_offset: int, timestamp_ms: int, now_ms: int
+        self, size: int, first_offset: int, last_offset: int, timestamp_ms: int, wall_ms: int
     ) -> Segment:
         """The segment that a batch goes to, with all that is looked at before. OSError."""
         health = self._health
         if health.failure is not None or health.is_closed:
             health.check()
         segment = self._row.active
-        if self._roll_rule.must_roll(segment, size, last_offset, timestamp_ms, now_ms):
+        if self._roll_rule.must_roll(segment, size, last_offset, timestamp_ms, wall_ms):
             # Segments follow without a gap in their names, or recovery would take it for a loss;
             # only offsets that leap beyond what an index can say begin with themselves.
             base_offset = self._end_offset
             if last_offset - base_offset > RELATIVE_MAX:
                 base_offset = first_offset
-            segment = self._roll(base_offset, now_ms)
+            segment = self._roll(base_offset, wall_ms)
             self._is_changed = True
         if segment.max_timestamp is None:
             segment.settle_timestamp()
         return segment
 
-    def roll(self, now_ms: int) -> None:
+    def roll(self, wall_ms: int) -> None:
         """Close the active segment and begin a new one, unless it is empty. OSError."""
         self.check_usable()
         if self._row.active.size_bytes:
-            self._roll(self._end_offset, now_ms)
+            self._roll(self._end_offset, wall_ms)
 
-    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+    def _roll(self, base_offset: int, wall_ms: int) -> Segment:
         try:
             # Unless these are durable it could survive a crash without those in front of it.
             self._durability.settle_names()
@@ -287,7 +285,7 @@ class PartitionLog(ReadableLog):
             raise
         row = self._row
         kept = len(row.unsynced)
-        new = row.roll(base_offset, self.producers.encode(), now_ms, self._roll_rule.reserve_bytes)
+        new = row.roll(base_offset, self.producers.encode(), wall_ms, self._roll_rule.reserve_bytes)
         try:
             row.settle_unsynced(kept)
         except OSError as error:
@@ -382,7 +380,7 @@ class PartitionLog(ReadableLog):
             raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
         self._delete_below(offset)
 
-    def expired_segments(self, now_ms: int, high_watermark: int) -> ExpiredSegments:
+    def expired_segments(self, wall_ms: int, high_watermark: int) -> ExpiredSegments:
         """The old segments that the configs have deleted, none with a record from the mark on.
 
         The active one is closed if it is among them. To be deleted with `advance_start_offset`.
@@ -397,11 +395,11 @@ class PartitionLog(ReadableLog):
             below_start=row.count_below(self._start_offset),
             end_offset=self._end_offset,
             high_watermark=high_watermark,
-            now_ms=now_ms,
+            wall_ms=wall_ms,
             modified_ms=lambda segment: self.disk.modified_ms(segment.path()),
         )
         if count == len(row):
-            self.roll(now_ms)
+            self.roll(wall_ms)
         if not count:
             return ExpiredSegments(0, self._start_offset)
         return ExpiredSegments(count, max(row.segments[count].base_offset, self._start_offset))
@@ -431,7 +429,7 @@ class PartitionLog(ReadableLog):
 
     # ---- compaction
 
-    def measure_dirt(self, cleaned_offset: int | None, high_watermark: int, now_ms: int) -> Dirt:
+    def measure_dirt(self, cleaned_offset: int | None, high_watermark: int, wall_ms: int) -> Dirt:
         """How much there is to compact, `cleaned_offset` being what the checkpoint says of it.
 
         Nothing counts that is undecided, not replicated or not durable. Raises LogFailedError,
@@ -446,10 +444,10 @@ class PartitionLog(ReadableLog):
             end_offset=self._end_offset,
             stable_offset=min(self.last_stable_offset(high_watermark), self.recovery_point),
             cleaned_offset=cleaned_offset,
-            now_ms=now_ms,
+            wall_ms=wall_ms,
         )
 
-    def begin_cleaning(self, dirt: Dirt, now_ms: int) -> Cleaning:
+    def begin_cleaning(self, dirt: Dirt, wall_ms: int) -> Cleaning:
         """A job that compacts the log as far as `dirt` says; one at a time.
 
         Raises LogFailedError, CorruptFileError, OSError.
@@ -461,7 +459,7 @@ class PartitionLog(ReadableLog):
             self._start_offset,
             self.producers,
             self.aborted_transactions,
-            now_ms,
+            wall_ms,
         )
 
     def begin_swap(self, cleaning: Cleaning, copied: Copied) -> Swap:

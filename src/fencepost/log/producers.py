@@ -273,13 +273,13 @@ class ProducerStates:
         while decided and decided[0][0] < high_watermark:
             decided.popleft()
 
-    def remove_expired(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
+    def remove_expired(self, wall_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
         """Forget producers silent for `expiration_ms` and without a transaction; how many."""
         expired = [
             state.producer_id
             for state in self._states.values()
             if state.current_txn_first_offset < 0
-            and now_ms - state.last_timestamp_ms >= expiration_ms
+            and wall_ms - state.last_timestamp_ms >= expiration_ms
         ]
         for producer_id in expired:
             del self._states[producer_id]

@@ -92,14 +92,6 @@ class ReadableLog:
         return self._end_offset - self._durability.recovery_point >= self._config.flush_messages
 
     @property
-    def dirty_since_ms(self) -> int | None:
-        """When the first append was made that no flush has begun to cover; None if there is none.
-
-        On the clock of whoever appends.
-        """
-        return self._durability.dirty_since_ms
-
-    @property
     def size_bytes(self) -> int:
         """Bytes of all segment files."""
         return self._row.size_bytes

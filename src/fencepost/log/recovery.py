@@ -113,7 +113,7 @@ def load_log(
     clean_shutdown: bool,
     start_offset: int,
     cleaned_offset: int,
-    now_ms: int,
+    wall_ms: int,
     topic_id: Uuid | None,
     producer_id_expiration_ms: int,
     accept_loss: bool,
@@ -124,7 +124,7 @@ def load_log(
     if is_new:
         disk.mkdir(directory)
     known_id, id_written = _settle_topic_id(disk, directory, topic_id, recovery_point)
-    loader = _Loader(disk, cache, directory, config, now_ms)
+    loader = _Loader(disk, cache, directory, config, wall_ms)
     loader.cleaned_offset = cleaned_offset
     loader.is_gapless = is_gapless
     loader.gaps_below = _OFFSET_MAX if accept_loss else cleaned_offset
@@ -137,7 +137,7 @@ def load_log(
             loader,
             recovery_point=recovery_point,
             start_offset=start_offset,
-            now_ms=now_ms,
+            wall_ms=wall_ms,
             topic_id=known_id,
             id_written=id_written,
             is_new=is_new,
@@ -163,7 +163,7 @@ def _finish(
     *,
     recovery_point: int,
     start_offset: int,
-    now_ms: int,
+    wall_ms: int,
     topic_id: Uuid | None,
     id_written: bool,
     is_new: bool,
@@ -188,7 +188,7 @@ def _finish(
     row = SegmentRow(disk, loader.cache, directory, loader.segments, loader.snapshots)
     row.remove_stray_snapshots(end_offset)
     _replay(disk, row, producers, end_offset, loader.scanned_from)
-    producers.remove_expired(now_ms, producer_id_expiration_ms)
+    producers.remove_expired(wall_ms, producer_id_expiration_ms)
     if loader.report.was_unclean:
         _sync_names(disk, directory, topic_id is not None)
     loader.report.end_offset = end_offset
@@ -277,13 +277,13 @@ class _Loader:
     """The steps of opening one log; see the module docstring."""
 
     def __init__(
-        self, disk: Disk, cache: SegmentCache, directory: str, config: LogConfig, now_ms: int
+        self, disk: Disk, cache: SegmentCache, directory: str, config: LogConfig, wall_ms: int
     ) -> None:
         self.disk = disk
         self.cache = cache
         self.directory = directory
         self._config = config
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self.segments: list[Segment] = []
         self.snapshots: set[int] = set()
         self.report = RecoveryReport()
@@ -328,7 +328,7 @@ class _Loader:
             self.directory,
             base_offset,
             size_bytes=size_bytes,
-            now_ms=self._now_ms,
+            wall_ms=self._wall_ms,
         )
 
     def _read_segment(self, path: str, base_offset: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -22,7 +22,7 @@ def segments_to_delete(
     below_start: int,
     end_offset: int,
     high_watermark: int,
-    now_ms: int,
+    wall_ms: int,
     modified_ms: Callable[[Segment], int],
 ) -> int:
     """How many of the first segments are to go; all of them if the active one is old, too.
@@ -38,7 +38,7 @@ def segments_to_delete(
         if end > high_watermark or (segment.is_active and not segment.size_bytes):
             break
         deletable += 1
-    by_age = _count_aged(segments[:deletable], config.retention_ms, now_ms, modified_ms)
+    by_age = _count_aged(segments[:deletable], config.retention_ms, wall_ms, modified_ms)
     excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     by_size = 0
     if config.retention_bytes >= 0:
@@ -49,7 +49,7 @@ def segments_to_delete(
 def _count_aged(
     segments: list[Segment],
     retention_ms: int,
-    now_ms: int,
+    wall_ms: int,
     modified_ms: Callable[[Segment], int],
 ) -> int:
     if retention_ms < 0:
@@ -58,7 +58,7 @@ def _count_aged(
         newest_ms = segment.largest_timestamp().timestamp_ms
         if newest_ms < 0:
             newest_ms = modified_ms(segment)
-        if now_ms - newest_ms <= retention_ms:
+        if wall_ms - newest_ms <= retention_ms:
             return count
     return len(segments)
 

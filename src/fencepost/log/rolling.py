@@ -29,7 +29,7 @@ class RollRule:
         """Room to be set aside for a new segment."""
 
     def must_roll(
-        self, segment: Segment, size_bytes: int, last_offset: int, timestamp_ms: int, now_ms: int
+        self, segment: Segment, size_bytes: int, last_offset: int, timestamp_ms: int, wall_ms: int
     ) -> bool:
         """Whether a batch of that size, last offset and time must go to a new segment. OSError."""
         if last_offset - segment.base_offset > RELATIVE_MAX:
@@ -42,7 +42,7 @@ class RollRule:
         begun_ms = segment.first_timestamp_ms
         if begun_ms == UNKNOWN:
             begun_ms = segment.rolling_timestamp_ms()
-        age_ms = timestamp_ms - begun_ms if begun_ms >= 0 else now_ms - segment.created_ms
+        age_ms = timestamp_ms - begun_ms if begun_ms >= 0 else wall_ms - segment.created_ms
         if age_ms > self._ms_max:
             return True
         # A full index matters only to a batch that would make an entry.

@@ -93,7 +93,7 @@ class Segment:
         *,
         size_bytes: int = 0,
         next_offset: int | None = None,
-        now_ms: int,
+        wall_ms: int,
     ) -> None:
         self._disk = disk
         self._cache = cache
@@ -102,7 +102,7 @@ class Segment:
         self.size_bytes = size_bytes
         self.next_offset = base_offset if next_offset is None else next_offset
         """Behind the last record; for a closed segment of a log opened as clean, the next base."""
-        self.created_ms = now_ms
+        self.created_ms = wall_ms
         self.synced_bytes = size_bytes
         self.sync_failure: OSError | None = None
         """Why its file could not be synced; no later sync is to be believed."""

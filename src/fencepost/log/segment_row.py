@@ -105,7 +105,7 @@ class SegmentRow:
     # ---- growing
 
     def roll(
-        self, base_offset: int, producers: bytes, now_ms: int, reserve_bytes: int = 0
+        self, base_offset: int, producers: bytes, wall_ms: int, reserve_bytes: int = 0
     ) -> Segment:
         """Close the active segment and begin a new one; on OSError everything stays as it was.
 
@@ -113,7 +113,7 @@ class SegmentRow:
         """
         old = self.active
         opened: list[tuple[Segment | None, File]] = []
-        new = Segment(self._disk, self._cache, self.directory, base_offset, now_ms=now_ms)
+        new = Segment(self._disk, self._cache, self.directory, base_offset, wall_ms=wall_ms)
         try:
             opened.extend((old, file) for file in old.seal())
             opened.append((None, self.write_snapshot(base_offset, producers)))
@@ -157,7 +157,7 @@ class SegmentRow:
         """Begin with an empty segment, all others being retired. OSError."""
         assert not self.segments
         created_ms = self.active.created_ms
-        new = Segment(self._disk, self._cache, self.directory, base_offset, now_ms=created_ms)
+        new = Segment(self._disk, self._cache, self.directory, base_offset, wall_ms=created_ms)
         new.create()
         self._add(new)
 

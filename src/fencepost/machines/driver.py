@@ -51,11 +51,18 @@ class Ports(Protocol):
     """What a shell must be able to do for machines. `key` names the machine."""
 
     def now_ms(self) -> int:
-        """Milliseconds of the clock that timers and timestamps are measured with."""
+        """Milliseconds of a monotonic clock of any origin: what timers are measured with."""
         ...
 
-    def append(self, key: Key, work: Append) -> int:
-        """Append to the machine's log (page cache is enough); the new end offset. OSError."""
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch: what timestamps are stamped with."""
+        ...
+
+    def append(self, key: Key, work: Append, wall_ms: int) -> int:
+        """Append to the machine's log (page cache is enough); the new end offset. OSError.
+
+        `wall_ms` is what the step was told that decided it: answers carry it (LogAppendTime).
+        """
         ...
 
     def request_flush(self, key: Key) -> None:
@@ -130,6 +137,7 @@ class Driver:
         self._hosted: dict[Key, _Hosted] = {}
         self._queue: deque[tuple[Key, Any]] = deque()
         self._running = False
+        self._wall_ms = 0  # of the step that is being carried out
 
     def add(self, key: Key, machine: Machine) -> None:
         """Host `machine` under `key`, which must be free."""
@@ -218,7 +226,8 @@ class Driver:
             return
         left: Iterator[Effect] = iter(())
         try:
-            left = iter(hosted.machine.step(input_, self._ports.now_ms()))
+            self._wall_ms = self._ports.wall_ms()
+            left = iter(hosted.machine.step(input_, self._ports.now_ms(), self._wall_ms))
             for effect in left:
                 self._carry_out(key, hosted, effect)
         except OSError as error:
@@ -266,7 +275,7 @@ class Driver:
     def _persist(self, key: Key, hosted: _Hosted, effect: Persist) -> None:
         work = effect.work
         if isinstance(work, Append):
-            hosted.end_offset = self._ports.append(key, work)
+            hosted.end_offset = self._ports.append(key, work, self._wall_ms)
             self._ports.request_flush(key)
         elif isinstance(work, Truncate):
             hosted.held.clear()

@@ -151,7 +151,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Arm the timer `name` for `deadline_ms` of the driver's clock, or disarm it with None."""
+    """Arm the timer `name` for `deadline_ms` of the monotonic clock, or disarm it with None."""
 
     name: str
     deadline_ms: int | None
@@ -195,6 +195,11 @@ class DiskFailed:
 class Machine(Protocol):
     """Anything the driver can step."""
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
-        """Take one input at `now_ms` and say what is to be done about it, in order."""
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+        """Take one input at `now_ms` and say what is to be done about it, in order.
+
+        `now_ms` is a monotonic clock of any origin: deadlines, sessions and how long ago something
+        was are reckoned with it. `wall_ms` is milliseconds since the Unix epoch, and may be set to
+        anything at any time: it is for timestamps and the age of what has one, nothing else.
+        """
         ...

@@ -1,36 +1,45 @@
-"""The broker's clock: wall-clock milliseconds that never jump by accident.
+"""The two clocks of a node, and what each of them is for.
 
-Timestamps and timers are measured with the same clock (see `machines/driver.py`), so it must be
-the wall clock, yet a timer must not fire early or late because someone corrected the time by a few
-milliseconds. The clock therefore runs on the monotonic one, from the wall-clock time at which it
-was made, and follows the wall clock only when `resync` finds the two more than a second apart
-(a suspended machine, a clock set by hand).
+`now_ms` is monotonic: it begins anywhere, goes forward only, and stops for nobody who sets the time
+of day. Timers, deadlines, sessions, lags and delays are reckoned with it; it means nothing on
+another node or after a reboot, so it is never written down nor sent.
+
+`wall_ms` is the time of day, milliseconds since the Unix epoch. Anybody may set it to anything at
+any moment. It is read where a timestamp is stamped (LogAppendTime, commit timestamps, batches of
+the node's own) and where the age of what has one is judged (retention, `segment.ms`, producer ids,
+committed offsets, snapshots). Nothing that a request or another node waits for goes by it.
+
+Where both are at hand, names tell them apart: `now_ms` and `deadline_ms` are of the first clock,
+`wall_ms` and `timestamp_ms` of the second.
 """
 
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
-RESYNC_THRESHOLD_MS = 1_000
 
-
-class Clock:
-    """Milliseconds since the Unix epoch, steady between calls of `resync`."""
-
-    __slots__ = ("_offset_ns",)
-
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+class Clocks(Protocol):
+    """Both clocks; see the module docstring."""
 
     def now_ms(self) -> int:
-        """The time now, in milliseconds since the Unix epoch."""
-        return (time.monotonic_ns() + self._offset_ns) // 1_000_000
+        """Milliseconds of the monotonic clock."""
+        ...
 
-    def resync(self) -> int:
-        """Follow the wall clock if it has left us behind; the jump in ms, 0 for none."""
-        offset_ns = time.time_ns() - time.monotonic_ns()
-        jump_ms = (offset_ns - self._offset_ns) // 1_000_000
-        if abs(jump_ms) < RESYNC_THRESHOLD_MS:
-            return 0
-        self._offset_ns = offset_ns
-        return jump_ms
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        ...
+
+
+class SystemClocks:
+    """The clocks of the machine that this process runs on."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        """Milliseconds of the monotonic clock."""
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000

@@ -69,7 +69,7 @@ class Armed(Protocol):
 
 
 class HostTimers(Protocol):
-    """Timers on the node's clock."""
+    """Timers on the node's monotonic clock."""
 
     def at(self, deadline_ms: int, callback: Callable[[], None]) -> Armed:
         """Call back once the clock has reached `deadline_ms`."""
@@ -90,6 +90,10 @@ class HostPorts(Protocol):
         ...
 
     def now_ms(self) -> int:
+        """Milliseconds of the monotonic clock."""
+        ...
+
+    def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
         ...
 
@@ -188,14 +192,6 @@ class ControllerHost:
             METADATA_KEY, UpgradeKRaftVersion(on_outcome, level, self._epoch, is_dry_run)
         )
 
-    def clock_set(self, by_ms: int) -> None:
-        """The ports' clock was set by so much: no session is shorter or longer for it."""
-        if self._controller is not None:
-            self._controller.clock_set(by_ms)
-            self._written_ms += by_ms
-            self._next_unclean_ms += by_ms
-            self._arm()
-
     # -- writing ---------------------------------------------------------------------------
 
     def _follow_log(self, controller: Controller) -> None:
@@ -214,18 +210,17 @@ class ControllerHost:
     ) -> None:
         """Apply the decision's records and have them committed."""
         base_offset = self._next_offset
-        now_ms = self._ports.now_ms()
         image = controller.image
         batch = build_batch(
             [(None, record_value(record, image)) for record in decision.records],
-            timestamp_ms=now_ms,
+            timestamp_ms=self._ports.wall_ms(),
         )
         if max_batch_bytes is not None and len(batch) > max_batch_bytes:
             probe("controller.host.too.large")
             on_reply(ErrorCode.POLICY_VIOLATION, None)
             return
         controller.apply_all(decision.records, base_offset)
-        self._written_ms = now_ms
+        self._written_ms = self._ports.now_ms()
         self._next_offset += len(decision.records)
         waiting = _Waiting(on_reply, decision.reply, batch)
         self._waiting.append(waiting)

@@ -6,7 +6,7 @@ A machine is hosted together with its log (`host`). Appends go to that log's pag
 token is a function of one argument, called with the value. After every step the machine's watcher
 is called, which is how the rest of the node learns that a high watermark or a role moved.
 
-Time, timers, threads and the network belong to whoever runs the node: a broker process adds them
+Clocks, timers, threads and the network belong to whoever runs the node: a broker process adds them
 with asyncio (`ports.py`), the simulator with a queue and a seed. Both carry out with this class
 what machines ask of the disk, so that the simulator tries the code that the broker runs.
 
@@ -35,6 +35,7 @@ from fencepost.machines.effects import (
     StoreSnapshot,
     Truncate,
 )
+from fencepost.runtime.clock import Clocks
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class ArmedTimer(Protocol):
 
 
 class TimerQueue(Protocol):
-    """Deadlines on the node's clock."""
+    """Deadlines on the node's monotonic clock."""
 
     def at(self, deadline_ms: int, callback: Callable[[], None]) -> ArmedTimer:
         """Run `callback` once the clock has reached `deadline_ms`."""
@@ -100,17 +101,13 @@ class MachinePorts(ABC):
 
     timers: TimerQueue
 
-    def __init__(self, on_failed: Callable[[Hashable, str], None]) -> None:
+    def __init__(self, clocks: Clocks, on_failed: Callable[[Hashable, str], None]) -> None:
+        self.clocks = clocks
         self.driver = Driver(self)
         self._hosts: dict[Hashable, Hosted] = {}
-        self._step_ms = 0
         self._on_failed = on_failed
 
     # -- left to whoever runs the node -------------------------------------------------------
-
-    @abstractmethod
-    def clock_ms(self) -> int:
-        """Milliseconds since the Unix epoch on the node's clock."""
 
     @abstractmethod
     def request_flush(self, key: Hashable) -> None:
@@ -171,22 +168,21 @@ class MachinePorts(ABC):
     # -- machines.driver.Ports ---------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch, on the node's clock."""
-        self._step_ms = self.clock_ms()
-        return self._step_ms
+        """Milliseconds of the node's monotonic clock."""
+        return self.clocks.now_ms()
 
-    def append(self, key: Hashable, work: Append) -> int:
-        """Append to the page cache; the new end offset. OSError.
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch, on the node's wall clock."""
+        return self.clocks.wall_ms()
 
-        At the time of the step that decided it: answers carry that time (LogAppendTime).
-        """
+    def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
+        """Append to the page cache; the new end offset. OSError."""
         partition_log = self._hosts[key].log
-        now_ms = self._step_ms
         for batch in work.batches:
             if work.as_leader:
-                partition_log.append_as_leader(batch, work.leader_epoch, now_ms)
+                partition_log.append_as_leader(batch, work.leader_epoch, wall_ms)
             else:
-                partition_log.append_as_follower(batch, now_ms)
+                partition_log.append_as_follower(batch, wall_ms)
         return partition_log.end_offset
 
     def truncate(self, key: Hashable, work: Truncate) -> None:

@@ -72,9 +72,9 @@ def format_node(node: SimNode) -> None:
     if is_new and is_founder and options.is_dynamic and not options.begins_static:
         directory = f"{DATA}/{METADATA_KEY}"
         disk.mkdir(directory)
-        header = SnapshotHeader(node.now_ms(), 1, founders(options).to_record())
+        header = SnapshotHeader(node.clocks.wall_ms(), 1, founders(options).to_record())
         store = SnapshotStore(disk, directory)
-        writer = store.begin(BOOTSTRAP_ID, header, node.now_ms())
+        writer = store.begin(BOOTSTRAP_ID, header, node.clocks.wall_ms())
         writer.finish()
         store.publish(writer)
         disk.sync_dir(DATA)
@@ -111,7 +111,7 @@ def open_node(node: SimNode) -> MetadataHost:
             replace(LOG_CONFIG, internal_segment_bytes=options.segment_bytes),
             SnapshotRules(options.snapshot_bytes, options.snapshot_interval_ms),
         ),
-        now_ms=node.now_ms(),
+        wall_ms=node.clocks.wall_ms(),
         draw=node.draw,
         make_machine=world.rules.make_machine,
     )

@@ -1,35 +1,41 @@
-"""A node's clock: it starts somewhere, runs a little fast or slow, and may be set.
+"""A node's two clocks: each runs a little fast or slow, and the wall clock may be set.
 
 World time is whole microseconds from the beginning of the simulation; only the world knows it. A
-node reads milliseconds since the Unix epoch from its own clock, which is a straight line over world
-time that is bent (`set_rate`) or broken (`jump`) by faults.
+node reads milliseconds from its own clocks, each of which is a straight line over world time that
+faults bend (`set_rate`) or, of the wall clock, break (`jump`). The monotonic clock begins somewhere
+else at every start of the node, also below 0: nobody may rely on where.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 EPOCH_MS = 1_700_000_000_000
-"""What a clock without an offset shows at world time 0."""
+"""What a wall clock shows at world time 0."""
 
 PAR = 1_000_000
 """The rate of a clock that is right: local microseconds per million of the world's."""
 
+_ORIGINS_MS = 2_000_003
+_SPREAD_MS = 611_953
 
-class NodeClock:
-    """The clock of one node."""
+
+class SimClock:
+    """One clock, a line over world time."""
 
     __slots__ = ("_local_us", "_since_us", "rate")
 
-    def __init__(self, offset_ms: int = 0, rate: int = PAR) -> None:
-        self._since_us = 0
-        self._local_us = (EPOCH_MS + offset_ms) * 1_000
+    def __init__(self, shows_ms: int = EPOCH_MS, world_us: int = 0, rate: int = PAR) -> None:
+        self._since_us = world_us
+        self._local_us = shows_ms * 1_000
         self.rate = rate
 
     def local_us(self, world_us: int) -> int:
-        """What the clock shows, in microseconds since the Unix epoch."""
+        """What the clock shows, in microseconds."""
         return self._local_us + (world_us - self._since_us) * self.rate // PAR
 
     def now_ms(self, world_us: int) -> int:
-        """What the clock shows, in whole milliseconds since the Unix epoch."""
+        """What the clock shows, in whole milliseconds."""
         return self.local_us(world_us) // 1_000
 
     def world_us_of(self, local_ms: int, world_us: int) -> int:
@@ -55,3 +61,40 @@ class NodeClock:
     def jump(self, by_ms: int, world_us: int) -> None:
         """Show `by_ms` more, or less, from now on."""
         self._local_us, self._since_us = self.local_us(world_us) + by_ms * 1_000, world_us
+
+
+class NodeClocks:
+    """Both clocks of a node: `fencepost.runtime.clock.Clocks` over a world's time."""
+
+    def __init__(self, node_id: int, world_us: Callable[[], int]) -> None:
+        self._node_id = node_id
+        self._world_us = world_us
+        self.monotonic = SimClock(0)
+        self.wall = SimClock()
+
+    def now_ms(self) -> int:
+        """What the monotonic clock shows."""
+        return self.monotonic.now_ms(self._world_us())
+
+    def wall_ms(self) -> int:
+        """What the wall clock shows, in milliseconds since the Unix epoch."""
+        return self.wall.now_ms(self._world_us())
+
+    def reboot(self, life: int) -> None:
+        """The node starts: its monotonic clock begins anew, somewhere."""
+        origin_ms = (self._node_id * _SPREAD_MS + life * _SPREAD_MS) % _ORIGINS_MS
+        rate = self.monotonic.rate
+        self.monotonic = SimClock(origin_ms - _ORIGINS_MS // 2, self._world_us(), rate)
+
+    def set_rate(self, rate: int) -> None:
+        """Both run at another pace from now on, as clocks of one bad quartz do."""
+        self.monotonic.set_rate(rate, self._world_us())
+        self.wall.set_rate(rate, self._world_us())
+
+    def set_wall_rate(self, rate: int) -> None:
+        """The wall clock alone runs at another pace from now on."""
+        self.wall.set_rate(rate, self._world_us())
+
+    def set_wall(self, by_ms: int) -> None:
+        """The wall clock shows `by_ms` more, or less, from now on."""
+        self.wall.jump(by_ms, self._world_us())

@@ -16,13 +16,13 @@ from fencepost.log.log_dir import LogDir
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage, apply_records
-from fencepost.machines.quorum import ClockSet, QuorumMachine, Role
+from fencepost.machines.quorum import QuorumMachine, Role
 from fencepost.runtime.controller_host import ControllerHost
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.replay import snapshot_records
 from fencepost.sim.answers import compose
 from fencepost.sim.boot import CLUSTER_ID, directory_of, open_node
-from fencepost.sim.clock import NodeClock
+from fencepost.sim.clock import NodeClocks
 from fencepost.sim.disk import SimDisk
 from fencepost.sim.oracle import NodeView, Violation
 from fencepost.sim.ports import NodeTimers, SimPorts
@@ -66,7 +66,7 @@ class SimNode:
         """Until then its process waits for a sync, and nothing leaves it."""
         self.sync_base_us = 0 if world.options.by_hand else 500
         self.sync_jitter_us = 0 if world.options.by_hand else 2_000
-        self.clock = NodeClock()
+        self.clocks = NodeClocks(node_id, lambda: world.now_us)
         self._lane = world.tape.lane(f"node.{node_id}")
         self._disk_lane = world.tape.lane(f"disk.{node_id}")
         self._aside_lane = world.tape.lane(f"aside.{node_id}")
@@ -100,9 +100,10 @@ class SimNode:
         self.is_excused = self._has_an_excuse
         self.silent_until_us = 0
         self.parked.clear()
+        self.clocks.reboot(self.life)
         self.timers = NodeTimers(self)
         self.ports = SimPorts(self)
-        self.disk.now_ms = self.now_ms()
+        self.disk.now_ms = self.clocks.wall_ms()
         self.is_up = True
         try:
             self.metadata = open_node(self)
@@ -235,10 +236,6 @@ class SimNode:
         """Step the machine."""
         self.ports.driver.feed(METADATA_KEY, input_)
 
-    def now_ms(self) -> int:
-        """What the node's clock shows."""
-        return self.clock.now_ms(self.world.now_us)
-
     def draw(self, below: int) -> int:
         """A number in [0, below) for whatever the node leaves to chance."""
         if self.world.options.by_hand:
@@ -261,23 +258,22 @@ class SimNode:
         """How long a thread takes that the node has work aside."""
         return ASIDE_US[self._aside_lane.pick(len(ASIDE_US))]
 
-    def change_clock(self, *, jump_ms: int = 0, rate: int | None = None) -> None:
-        """Set the clock, or have it run at another pace."""
-        world_us = self.world.now_us
+    def change_clocks(
+        self, *, rate: int | None = None, wall_rate: int | None = None, jump_ms: int = 0
+    ) -> None:
+        """Have both clocks run at another pace, or the wall clock alone, or set the wall clock."""
         if rate is not None:
-            self.clock.set_rate(rate, world_us)
+            self.clocks.set_rate(rate)
+        if wall_rate is not None:
+            self.clocks.set_wall_rate(wall_rate)
         if jump_ms:
-            self.clock.jump(jump_ms, world_us)
-        if self.is_up:
-            if jump_ms:
-                self.feed(ClockSet(jump_ms))
-                if self.world.options.has_controller:
-                    self.controller.clock_set(jump_ms)
+            self.clocks.set_wall(jump_ms)
+        if self.is_up and rate is not None:
             self.timers.clock_changed()
 
     def _make_controller(self, image: ClusterImage) -> Controller:
         config = ControllerConfig(cluster_id=CLUSTER_ID, default_replication_factor=1)
-        return self.world.rules.controller.from_image(image, config, self.now_ms())
+        return self.world.rules.controller.from_image(image, config, self.clocks.now_ms())
 
     # -- what it says --------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def entry_of(batch: Any) -> Entry:
 
 
 class NodeTimer:
-    """An armed timer. It fires when the node's clock has reached its deadline, not before."""
+    """An armed timer. It fires when the monotonic clock has reached its deadline, not before."""
 
     __slots__ = ("_callback", "_node", "deadline_ms", "event")
 
@@ -48,7 +48,7 @@ class NodeTimer:
     def arm(self) -> None:
         """Wait for the deadline as the clock runs now."""
         node = self._node
-        at_us = node.clock.world_us_of(self.deadline_ms, node.world.now_us)
+        at_us = node.clocks.monotonic.world_us_of(self.deadline_ms, node.world.now_us)
         self.event = node.world.schedule(at_us, "timer", self._fire, node, about=self)
 
     def rearm(self) -> None:
@@ -62,7 +62,7 @@ class NodeTimer:
         self._node.timers.armed.pop(self, None)
 
     def _fire(self) -> None:
-        if self._node.now_ms() < self.deadline_ms:
+        if self._node.clocks.now_ms() < self.deadline_ms:
             self.arm()
             return
         self._node.timers.armed.pop(self, None)
@@ -84,7 +84,7 @@ class NodeTimers:
 
     def after(self, delay_ms: int, callback: Callable[[], None]) -> NodeTimer:
         """Run `callback` `delay_ms` of the node's clock from now."""
-        return self.at(self._node.now_ms() + delay_ms, callback)
+        return self.at(self._node.clocks.now_ms() + delay_ms, callback)
 
     def clock_changed(self) -> None:
         """Wait for every deadline as the clock runs now."""
@@ -98,17 +98,13 @@ class SimPorts(MachinePorts):
     timers: NodeTimers
 
     def __init__(self, node: SimNode) -> None:
-        super().__init__(node.machine_failed)
+        super().__init__(node.clocks, node.machine_failed)
         self._node = node
         self.timers = node.timers
         self._flushing = False
         self._flush_again = False
 
-    # -- time and network ----------------------------------------------------------------------
-
-    def clock_ms(self) -> int:
-        """Milliseconds of the node's clock."""
-        return self._node.now_ms()
+    # -- the network ---------------------------------------------------------------------------
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         """Put a request on its way."""
@@ -134,11 +130,11 @@ class SimPorts(MachinePorts):
 
     # -- the disk ------------------------------------------------------------------------------
 
-    def append(self, key: Hashable, work: Append) -> int:
+    def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
         """As the product does it; the onlooker notes what went in."""
         truth = self._node.world.watch.truth
         truth.disks[self._node.id].on_their_way = len(work.batches)
-        end_offset = super().append(key, work)
+        end_offset = super().append(key, work, wall_ms)
         for batch in work.batches:
             truth.appended(self._node.id, entry_of(batch.data))
         truth.disks[self._node.id].on_their_way = 0

@@ -345,18 +345,19 @@ def resume(script: Script, words: list[str]) -> None:
 
 @command
 def clock(script: Script, words: list[str]) -> None:
-    """`clock N +MS`, `clock N -MS`, `clock N xRATE`: N's clock is set, or runs at another pace."""
+    """`clock N +MS`, `clock N -MS`, `clock N xRATE`: N's wall clock is set, or both its clocks run
+    at another pace."""
     node, change = node_of(script, words[0]), words[1]
     if change.startswith("x"):
         rate = float(change[1:])
         if not _RATE_LEAST <= rate <= _RATE_MOST:
             raise ScriptError(f"a clock runs {_RATE_LEAST} to {_RATE_MOST} times as fast")
-        node.change_clock(rate=int(rate * PAR))
+        node.change_clocks(rate=int(rate * PAR))
         return
     jump_ms = int(change)
     if abs(jump_ms) > _JUMP_MOST_MS:
         raise ScriptError(f"a clock is set by {_JUMP_MOST_MS} ms at most")
-    node.change_clock(jump_ms=jump_ms)
+    node.change_clocks(jump_ms=jump_ms)
 
 
 # -- asking ----------------------------------------------------------------------------------------
@@ -369,7 +370,7 @@ def append(script: Script, words: list[str]) -> None:
     node = node_of(script, words[0])
     for name in words[1:]:
         record = ConfigRecord(resource_type=4, resource_name="", name=name, value=name)
-        batch = build_batch([(None, encode_record(record))], timestamp_ms=node.now_ms())
+        batch = build_batch([(None, encode_record(record))], timestamp_ms=node.clocks.wall_ms())
 
         def told(outcome: AppendOutcome, name: str = name) -> None:
             at = f" at {outcome.base_offset}" if outcome.base_offset >= 0 else ""

@@ -118,7 +118,7 @@ class Workload:
         elif kind < 9:
             self._broker(node)
         else:
-            self.submit(node, "expiry", lambda c: c.decide_session_expiry(node.now_ms()))
+            self.submit(node, "expiry", lambda c: c.decide_session_expiry(node.clocks.now_ms()))
 
     def submit(
         self,
@@ -280,7 +280,7 @@ class Workload:
         return self.submit(
             node,
             f"heartbeat of {broker_id}",
-            lambda controller: controller.decide_broker_heartbeat(request, node.now_ms()),
+            lambda controller: controller.decide_broker_heartbeat(request, node.clocks.now_ms()),
             told,
         )
 
@@ -313,7 +313,7 @@ class Workload:
             node,
             f"register {broker_id}",
             lambda controller: controller.decide_register_broker(
-                request, node.now_ms(), controller.next_offset
+                request, node.clocks.now_ms(), controller.next_offset
             ),
             told,
         )

@@ -58,11 +58,14 @@ class PromptPorts:
         self.on_failed: Callable[[Hashable, str], None] = lambda key, reason: None
 
     def now_ms(self) -> int:
+        return 0
+
+    def wall_ms(self) -> int:
         return NOW_MS
 
-    def append(self, key: Hashable, work: Append) -> int:
+    def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
         for batch in work.batches:
-            self.logs[key].append_as_leader(batch, work.leader_epoch, NOW_MS)
+            self.logs[key].append_as_leader(batch, work.leader_epoch, wall_ms)
         return self.logs[key].end_offset
 
     def request_flush(self, key: Hashable) -> None:
@@ -190,7 +193,7 @@ class PartitionNode(StillNode):
             name,
             index,
             LogConfig.from_props(props),
-            now_ms=NOW_MS,
+            wall_ms=NOW_MS,
             topic_id=topic_id(name),
         )
         machine = Partition(BROKER_ID, log, config=PartitionConfig())

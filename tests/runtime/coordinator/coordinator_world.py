@@ -74,19 +74,15 @@ class WorldPorts(MachinePorts):
     """Ports with two clocks, and flushes by hand."""
 
     def __init__(self) -> None:
-        super().__init__(lambda key, reason: None)
+        super().__init__(self, lambda key, reason: None)
         self.now = 1_000
         self.timers: Any = _Timers(self)
 
     def now_ms(self) -> int:
-        self._step_ms = self.now
         return self.now
 
     def wall_ms(self) -> int:
         return WALL_MS + self.now
-
-    def clock_ms(self) -> int:
-        return self.now
 
     def request_flush(self, key: Hashable) -> None:
         pass
@@ -107,7 +103,7 @@ class CoordinatorWorld:
         config = LogConfig.from_props(
             {"cleanup.policy": "compact", "max.message.bytes": max_message_bytes}
         )
-        self.log = PartitionLog.open(self.disk, f"d/{KEY}", "__toy", INDEX, config, now_ms=WALL_MS)
+        self.log = PartitionLog.open(self.disk, f"d/{KEY}", "__toy", INDEX, config, wall_ms=WALL_MS)
         self.replicas = tuple(range(1, 2 + followers))
         self.partition_epoch = 0
         needed = PartitionConfig(min_insync_replicas=1 + followers)

@@ -152,7 +152,7 @@ def test_compaction_while_it_loads_costs_nothing_that_is_kept(
     world.write(batch(("n1", "last")))
     world.commit()
     before = len(world.records())
-    clean(world.log, now_ms=WALL_MS)
+    clean(world.log, wall_ms=WALL_MS)
     assert len(world.records()) < before
     world.run()
     texts, _, _ = world.toy.view()

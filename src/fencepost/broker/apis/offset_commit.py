@@ -40,8 +40,9 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
     request.topics = asked
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
-        version, now_ms = context.api_version, context.node.now_ms()
-        return coordinator.decide_offset_commit(request, version, token, now_ms)
+        node, version = context.node, context.api_version
+        now_ms, wall_ms = node.now_ms(), node.wall_ms()
+        return coordinator.decide_offset_commit(request, version, token, now_ms, wall_ms)
 
     def on_reply(error: ErrorCode, response: OffsetCommitResponse | None) -> None:
         if response is None:

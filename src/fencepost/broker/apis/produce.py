@@ -89,10 +89,10 @@ class _ProduceJob:
         "_began",
         "_context",
         "_deadline_ms",
-        "_now_ms",
         "_outstanding",
         "_refusal",
         "_response",
+        "_wall_ms",
     )
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
@@ -100,8 +100,8 @@ class _ProduceJob:
         self._acks = request.acks
         self._allow_zstd = context.api_version >= ZSTD_FROM
         self._began = perf_counter()
-        self._now_ms = context.node.now_ms()
-        self._deadline_ms = self._now_ms + max(request.timeout_ms, 0)
+        self._wall_ms = context.node.wall_ms()
+        self._deadline_ms = context.node.now_ms() + max(request.timeout_ms, 0)
         self._response = ProduceResponse()
         self._outstanding = 1  # the request itself, until all of it is taken
         self._refusal: tuple[ErrorCode, str] | None = None
@@ -201,7 +201,7 @@ class _ProduceJob:
         batch = prepare_produced(
             records,
             rules,
-            self._now_ms,
+            self._wall_ms,
             allow_zstd=self._allow_zstd,
             max_decompressed_bytes=max_bytes,
         )
@@ -273,9 +273,9 @@ class _ProduceJob:
             return True
         storage = self._context.node.storage
         try:
-            if not log.has_files_for(header, self._now_ms):
+            if not log.has_files_for(header, self._wall_ms):
                 with storage.descriptors.without_waiting():
-                    log.prepare_append(header, self._now_ms)
+                    log.prepare_append(header, self._wall_ms)
         except OSError as error:
             if is_shortage(error):
                 storage.shortages.note(f"appending to {hosted.key}: {error}")

@@ -205,11 +205,6 @@ class ControllerChannel:
                 probe("channel.leader.changed")
                 self._try(asked)
 
-    def clock_set(self, by_ms: int) -> None:
-        """The clock was set by so much: who asks has as much time left as before."""
-        for asked in self._asked:
-            asked.deadline_ms += by_ms
-
     def close(self) -> None:
         """Ask nothing any more; who still waits hears NOT_CONTROLLER."""
         self._closed = True

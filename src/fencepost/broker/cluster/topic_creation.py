@@ -107,7 +107,7 @@ class AutoTopicCreation:
     def _log(self, topics: Sequence[CreatableTopic | CreatableTopicResult], reason: str) -> None:
         """Say why topics were not created; clients ask again and again, so not every time."""
         now_ms = self._now_ms()
-        if self._logged_at_ms is not None and 0 <= now_ms - self._logged_at_ms < LOGGED_EVERY_MS:
+        if self._logged_at_ms is not None and now_ms - self._logged_at_ms < LOGGED_EVERY_MS:
             return
         self._logged_at_ms = now_ms
         more = f" and {len(topics) - 1} more topics" if len(topics) > 1 else ""

@@ -86,11 +86,6 @@ class GroupHost:
         for _, shard in sorted(self._shards.items()):
             yield shard
 
-    def clock_set(self, by_ms: int) -> None:
-        """The node's clock was set by so much: no member's session is shorter or longer for it."""
-        for shard in self.shards():
-            shard.clock_set(by_ms)
-
     # -- leadership ------------------------------------------------------------------------
 
     def became_leader(self, hosted: HostedPartition) -> None:

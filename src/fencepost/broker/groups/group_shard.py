@@ -262,15 +262,9 @@ class GroupShard:
         self._state = ErrorCode.NONE
         if self._coordinator.groups:
             log.info("%s: loaded %d groups", self.hosted.key, len(self._coordinator.groups))
-        now_ms = self._ports.clock.now_ms()
-        self.tell(lambda coordinator: coordinator.finish_loading(now_ms))
+        now_ms, wall_ms = self._ports.now_ms(), self._ports.wall_ms()
+        self.tell(lambda coordinator: coordinator.finish_loading(now_ms, wall_ms))
         self._on_loaded(self)
-
-    def clock_set(self, by_ms: int) -> None:
-        """The clock was set by so much: whatever is waited for is so much later, or earlier."""
-        self._coordinator.clock_set(by_ms)
-        for name, timer in list(self._timers.items()):
-            self._set_timer(name, timer.deadline_ms + by_ms)
 
     # -- deciding --------------------------------------------------------------------------
 
@@ -345,8 +339,8 @@ class GroupShard:
 
     def _timer_fired(self, name: TimerName) -> None:
         self._timers.pop(name, None)
-        now_ms = self._ports.clock.now_ms()
-        self.tell(lambda coordinator: coordinator.decide_timer(name, now_ms))
+        now_ms, wall_ms = self._ports.now_ms(), self._ports.wall_ms()
+        self.tell(lambda coordinator: coordinator.decide_timer(name, now_ms, wall_ms))
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -367,15 +361,18 @@ class GroupShard:
         return batches
 
     def _append(self, number: int, items: list[_Item]) -> None:
-        now_ms = self._ports.clock.now_ms()
-        data = build_batch(items, timestamp_ms=now_ms, compression=self._settings.compression)
+        data = build_batch(
+            items,
+            timestamp_ms=self._ports.wall_ms(),
+            compression=self._settings.compression,
+        )
         life = self._life
 
         def on_result(result: ProduceResult) -> None:
             if life == self._life:
                 self._on_written(number, result.error_code)
 
-        deadline_ms = now_ms + self._settings.write_timeout_ms
+        deadline_ms = self._ports.now_ms() + self._settings.write_timeout_ms
         produce = Produce(RecordBatch.parse(data), -1, on_result, deadline_ms)
         self._ports.driver.feed(self.hosted.key, produce)
 

@@ -94,13 +94,16 @@ class Flusher:
         loop: asyncio.AbstractEventLoop,
         on_persisted: Callable[[Hashable, int], None],
         on_failed: Callable[[Hashable, str], None],
+        now_ms: Callable[[], int],
         *,
         before_ack: bool = True,
     ) -> None:
         self._loop = loop
         self._on_persisted = on_persisted
         self._on_failed = on_failed
+        self._now_ms = now_ms
         self._before_ack = before_ack
+        self._unflushed_since: dict[Hashable, int] = {}
         self._dirty: dict[Hashable, tuple[FlushableLog, bool]] = {}
         self._in_flight: dict[Hashable, _Work] = {}
         self._requests = 0
@@ -118,6 +121,8 @@ class Flusher:
         With `always` also where appends count as durable without (`before_ack` False).
         """
         if not self._before_ack and not always and not self._must_wait(key, target):
+            if key not in self._unflushed_since:
+                self._unflushed_since[key] = self._now_ms()
             self._on_persisted(key, target.end_offset)
             return
         self._requests += 1
@@ -137,8 +142,14 @@ class Flusher:
         self._dirty.setdefault(key, (target, True))
         self._schedule()
 
+    def unflushed_since_ms(self, key: Hashable) -> int | None:
+        """When the first append was made, on the monotonic clock, that counts as durable and that
+        no flush has begun to cover; None if there is none."""
+        return self._unflushed_since.get(key)
+
     def forget(self, key: Hashable) -> None:
         """The log is closed or gone: nothing more is done for it or reported about it."""
+        self._unflushed_since.pop(key, None)
         self._dirty.pop(key, None)
         work = self._in_flight.get(key)
         if work is not None:
@@ -171,6 +182,7 @@ class Flusher:
             if key in self._in_flight:
                 self._dirty[key] = (target, quiet)
                 continue
+            self._unflushed_since.pop(key, None)
             try:
                 work = _Work(key, target, target.begin_flush(), quiet)
             except OSError as error:  # the log has failed before

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-What needs no event loop is `MachinePorts`; here are the clock, timers, the flusher and where
+What needs no event loop is `MachinePorts`; here are timers, the flusher and where
 messages go: those for the controller to `to_controller`, those for other nodes to `to_node`.
 """
 
@@ -19,7 +19,7 @@ from fencepost.broker.loop.flusher import Flusher
 from fencepost.broker.loop.timers import Timers
 from fencepost.machines.broker import ControllerRequest
 from fencepost.machines.effects import CONTROLLER
-from fencepost.runtime.clock import Clock
+from fencepost.runtime.clock import Clocks, SystemClocks
 from fencepost.runtime.ports import MachinePorts
 
 log = logging.getLogger(__name__)
@@ -37,13 +37,13 @@ class AsyncPorts(MachinePorts):
         flush_before_ack: bool = True,
         on_disk_failed: Callable[[Hashable, str], None],
         on_machine_failed: Callable[[Hashable, str], None],
+        clocks: Clocks | None = None,
     ) -> None:
-        super().__init__(on_machine_failed)
+        super().__init__(clocks or SystemClocks(), on_machine_failed)
         self.loop = loop
-        self.clock = Clock()
-        self.timers = Timers(loop, self.clock.now_ms)
+        self.timers = Timers(loop, self.now_ms)
         self.flusher = Flusher(
-            loop, self.driver.persisted, on_disk_failed, before_ack=flush_before_ack
+            loop, self.driver.persisted, on_disk_failed, self.now_ms, before_ack=flush_before_ack
         )
         self.ask_controller: Callable[[Hashable, ControllerRequest], None] = _drop
         """Takes what the machines of `machines.broker` ask of the controller."""
@@ -61,10 +61,6 @@ class AsyncPorts(MachinePorts):
         self._aside.shutdown()
 
     # -- MachinePorts ------------------------------------------------------------------------
-
-    def clock_ms(self) -> int:
-        """Milliseconds since the Unix epoch, on the node's clock."""
-        return self.clock.now_ms()
 
     def request_flush(self, key: Hashable) -> None:
         """Have the flusher make the log durable and tell the driver."""

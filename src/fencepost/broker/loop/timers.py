@@ -21,13 +21,10 @@ SWEEP_AT_LEAST = 1_024
 class Timer:
     """One armed timer; `cancel` is safe at any time, also after it fired."""
 
-    __slots__ = ("_callback", "_owner", "deadline_ms", "is_relative")
+    __slots__ = ("_callback", "_owner", "deadline_ms")
 
-    def __init__(
-        self, owner: Timers, deadline_ms: int, callback: Callable[[], None], is_relative: bool
-    ) -> None:
+    def __init__(self, owner: Timers, deadline_ms: int, callback: Callable[[], None]) -> None:
         self._owner = owner
-        self.is_relative = is_relative
         self.deadline_ms = deadline_ms
         self._callback: Callable[[], None] | None = callback
 
@@ -50,7 +47,7 @@ class Timer:
 
 
 class Timers:
-    """Deadlines on the node's clock, kept by one handle of the event loop."""
+    """Deadlines on the node's monotonic clock, kept by one handle of the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
         self._loop = loop
@@ -67,10 +64,7 @@ class Timers:
 
     def at(self, deadline_ms: int, callback: Callable[[], None]) -> Timer:
         """Run `callback` in the loop once the clock has reached `deadline_ms`."""
-        return self._add(Timer(self, deadline_ms, callback, is_relative=False))
-
-    def _add(self, timer: Timer) -> Timer:
-        deadline_ms = timer.deadline_ms
+        timer = Timer(self, deadline_ms, callback)
         self._sequence += 1
         heapq.heappush(self._heap, (deadline_ms, self._sequence, timer))
         if self._handle is None or deadline_ms < self._handle_deadline_ms:
@@ -78,20 +72,8 @@ class Timers:
         return timer
 
     def after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        """Run `callback` in the loop `delay_ms` from now, whatever the clock is set to."""
-        deadline_ms = self._now_ms() + delay_ms
-        return self._add(Timer(self, deadline_ms, callback, is_relative=True))
-
-    def clock_jumped(self, by_ms: int) -> None:
-        """The clock was set by so much: delays last as long as before, deadlines stay."""
-        heap = []
-        for deadline_ms, sequence, timer in self._heap:
-            if timer.is_relative:
-                timer.deadline_ms = deadline_ms = deadline_ms + by_ms
-            heap.append((deadline_ms, sequence, timer))
-        heapq.heapify(heap)
-        self._heap = heap
-        self._arm()
+        """Run `callback` in the loop `delay_ms` from now."""
+        return self.at(self._now_ms() + delay_ms, callback)
 
     def close(self) -> None:
         """Forget every timer and take no more."""

@@ -1,5 +1,5 @@
-"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, the clock,
-and giving freed memory back.
+"""What a node does now and then: retention, flushes, checkpoints, forgotten producers, and
+giving freed memory back.
 
 All of it runs in the event loop, one partition per turn, so that a node with thousands of
 partitions goes on serving meanwhile.
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from fencepost.broker.loop.timers import Timer
 from fencepost.broker.node.memory_trim import MemoryTrim
 from fencepost.log.configdef import LONG_MAX
-from fencepost.machines.partition import AdvanceLogStart, ClockSet as ClockSetForPartition
-from fencepost.machines.quorum import ClockSet
-from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.machines.partition import AdvanceLogStart
 from fencepost.runtime.replicas import HostedPartition
 
 if TYPE_CHECKING:
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CLOCK_INTERVAL_MS = 10_000
 TRIM_INTERVAL_MS = 5_000
 DELETED_FILES_INTERVAL_MS = 10_000
 REMOVED_PER_TURN = 10
@@ -47,7 +44,6 @@ class Housekeeping:
         self._every(
             "recovery points", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint
         )
-        self._every("clock", CLOCK_INTERVAL_MS, self.look_at_clock)
         self._every("memory", TRIM_INTERVAL_MS, self._trim_memory)
         if self._node.broker is not None:
             self._start_for_partitions()
@@ -119,10 +115,10 @@ class Housekeeping:
 
     def retain(self) -> None:
         """Have every partition delete the segments that its topic's retention does not keep."""
-        now_ms = self._node.now_ms()
+        wall_ms = self._node.wall_ms()
 
         def retain(hosted: HostedPartition) -> None:
-            expired = hosted.log.expired_segments(now_ms, hosted.machine.high_watermark)
+            expired = hosted.log.expired_segments(wall_ms, hosted.machine.high_watermark)
             if expired.segments:
                 log.info(
                     "retention deletes %d segment(s) of %s, which starts at offset %d then",
@@ -152,10 +148,10 @@ class Housekeeping:
         run()
 
     def _expire(self) -> None:
-        now_ms = self._node.now_ms()
+        wall_ms = self._node.wall_ms()
         after_ms = self._node.settings.get("producer.id.expiration.ms")
         self._one_by_one(
-            "producer expiry", lambda hosted: hosted.log.producers.remove_expired(now_ms, after_ms)
+            "producer expiry", lambda hosted: hosted.log.producers.remove_expired(wall_ms, after_ms)
         )
 
     def _flush_due(self) -> None:
@@ -163,7 +159,7 @@ class Housekeeping:
         node = self._node
         now_ms = node.now_ms()
         for hosted in node.replicas.all():
-            since_ms = hosted.log.dirty_since_ms
+            since_ms = node.ports.flusher.unflushed_since_ms(hosted.key)
             if since_ms is not None and now_ms - since_ms >= hosted.log.config.flush_ms:
                 node.ports.flusher.flush_quietly(hosted.key, hosted.log)
 
@@ -177,23 +173,3 @@ class Housekeeping:
 
     def _checkpoint_high_watermarks(self) -> None:
         self._node.storage.checkpoint_high_watermarks(self._node.replicas.high_watermarks())
-
-    def _tell_partitions(self, jump_ms: int) -> None:
-        """Sessions of groups, fetches and produces that wait: their time is not the calendar's."""
-        for hosted in self._node.replicas.all():
-            self._node.ports.driver.feed(hosted.key, ClockSetForPartition(jump_ms))
-        self._node.groups.clock_set(jump_ms)
-        self._node.fetches.clock_set(jump_ms)
-
-    def look_at_clock(self) -> None:
-        """Follow the wall clock if it was set, and tell everybody who waits for a time."""
-        jump_ms = self._node.ports.clock.resync()
-        if jump_ms:
-            log.warning("the clock was set by %d ms", jump_ms)
-            self._node.ports.driver.feed(METADATA_KEY, ClockSet(jump_ms))
-            self._node.channel.clock_set(jump_ms)
-            if self._node.controller_part is not None:
-                self._node.controller_part.host.clock_set(jump_ms)
-            if self._node.broker is not None:
-                self._tell_partitions(jump_ms)
-            self._node.ports.timers.clock_jumped(jump_ms)

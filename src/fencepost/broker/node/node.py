@@ -194,8 +194,12 @@ class Node:
         return self.broker_part.advertised
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
-        return self.ports.clock.now_ms()
+        """Milliseconds of the monotonic clock: for whatever is waited for."""
+        return self.ports.now_ms()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch: for timestamps and their age."""
+        return self.ports.wall_ms()
 
     def fail(self, reason: str) -> None:
         """The node cannot go on."""
@@ -213,7 +217,7 @@ class Node:
         """
         apis.load_all()
         self._bind()
-        self.storage = self._storage = open_storage(self.config, self.files, self.now_ms())
+        self.storage = self._storage = open_storage(self.config, self.files, self.wall_ms)
         on_locked()
         self.storage.descriptors.on_shortage = self._close_idle_files
         for one in self.storage.data_dirs:

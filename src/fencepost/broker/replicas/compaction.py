@@ -276,7 +276,7 @@ class Compactor:
             return None
         cleaned_offset = hosted.data_dir.logs.cleaned_offset(hosted.log)
         return hosted.log.measure_dirt(
-            cleaned_offset, hosted.machine.high_watermark, self._ports.clock_ms()
+            cleaned_offset, hosted.machine.high_watermark, self._ports.wall_ms()
         )
 
     def _begin(self, hosted: HostedPartition) -> None:
@@ -284,7 +284,7 @@ class Compactor:
             dirt = self._dirt_of(hosted)  # it was some turns ago that it was looked at
             if dirt is None or not dirt.cleanable_bytes:
                 return None
-            return hosted.log.begin_cleaning(dirt, self._ports.clock_ms())
+            return hosted.log.begin_cleaning(dirt, self._ports.wall_ms())
 
         cleaning = self._guarded(hosted, begin)
         if cleaning is None:

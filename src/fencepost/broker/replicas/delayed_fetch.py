@@ -91,13 +91,6 @@ class FetchHost:
         for pending in self._pending.gone(hosted.key):
             pending.token()
 
-    def clock_set(self, by_ms: int) -> None:
-        """The node's clock was set by so much: nobody waits longer or shorter for it."""
-        self._pending.clock_set(by_ms)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._arm()
-
     def _arm(self) -> None:
         deadline_ms = self._pending.next_deadline_ms()
         if deadline_ms is None:

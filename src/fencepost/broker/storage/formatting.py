@@ -187,7 +187,7 @@ def choose_features(asked: Mapping[str, int], *, has_voters: bool) -> dict[str, 
 
 
 def format_directories(
-    disk: Disk, config: BrokerConfig, plan: FormatPlan, now_ms: int
+    disk: Disk, config: BrokerConfig, plan: FormatPlan, wall_ms: int
 ) -> list[str]:
     """Format the configured directories; a line for each of what has been done.
 
@@ -210,7 +210,7 @@ def format_directories(
             if path == metadata_path:
                 _remove_begun(disk, f"{path}/{METADATA_KEY}")
                 if config.is_controller and plan.is_first:
-                    _write_bootstrap(disk, f"{path}/{METADATA_KEY}", plan, now_ms)
+                    _write_bootstrap(disk, f"{path}/{METADATA_KEY}", plan, wall_ms)
                 disk.sync_dir(path)
             lines.append(_format(disk, config, plan, path, is_metadata=path == metadata_path))
         finally:
@@ -295,13 +295,13 @@ def _format(
     return f"formatted {kind} {path} ({directory_id}) with {METADATA_VERSION.name} {level}"
 
 
-def _write_bootstrap(disk: Disk, directory: str, plan: FormatPlan, now_ms: int) -> None:
+def _write_bootstrap(disk: Disk, directory: str, plan: FormatPlan, wall_ms: int) -> None:
     """Write the bootstrap snapshot, durably. OSError."""
     disk.mkdir(directory)
     voters = None if plan.voters is None else plan.voters.to_record()
-    header = SnapshotHeader(now_ms, plan.kraft_version, voters)
+    header = SnapshotHeader(wall_ms, plan.kraft_version, voters)
     store = SnapshotStore(disk, directory)
-    writer = store.begin(BOOTSTRAP_ID, header, now_ms)
+    writer = store.begin(BOOTSTRAP_ID, header, wall_ms)
     writer.extend(encode_record(record) for record in _feature_records(plan.features))
     writer.finish()
     store.publish(writer)

@@ -68,7 +68,7 @@ class Storage:
         self,
         dirs: DataDirs,
         descriptors: Descriptors,
-        now_ms: int,
+        wall_ms: Callable[[], int],
         accept_loss: Collection[str],
     ) -> None:
         self._dirs = dirs
@@ -76,7 +76,7 @@ class Storage:
         """What opens the files of all directories."""
         self.shortages = ShortageLog()
         self._accept_loss = accept_loss
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self.cluster_id = dirs.cluster_id
         self.on_failed: Callable[[DataDir, str], None] = DataDir.fail
         """Called with a directory that has failed, and why; has to take it offline."""
@@ -151,7 +151,7 @@ class Storage:
                 index,
                 topic_id,
                 config,
-                now_ms=self._now_ms,
+                wall_ms=self._wall_ms(),
                 accept_loss=name in self._accept_loss,
             )
         except OSError as error:
@@ -251,7 +251,7 @@ class Storage:
             config.quorum.static_voters,
             quorum_config(config, self.cluster_id, directory_id, bound),
             metadata_log_settings(config),
-            now_ms=self._now_ms,
+            wall_ms=self._wall_ms(),
             accept_loss=METADATA_KEY in self._accept_loss,
         )
 
@@ -351,7 +351,7 @@ class ShortageLog:
             self._count = 0
 
 
-def open_storage(config: BrokerConfig, files: FileShares, now_ms: int) -> Storage:
+def open_storage(config: BrokerConfig, files: FileShares, wall_ms: Callable[[], int]) -> Storage:
     """Open the configured directories, formatting new ones. LogError, OSError."""
     descriptors = Descriptors(files.spare)
     try:
@@ -359,7 +359,7 @@ def open_storage(config: BrokerConfig, files: FileShares, now_ms: int) -> Storag
     except BaseException:
         descriptors.close()
         raise
-    return Storage(dirs, descriptors, now_ms, frozenset(config.get("fencepost.accept.loss")))
+    return Storage(dirs, descriptors, wall_ms, frozenset(config.get("fencepost.accept.loss")))
 
 
 def _report(name: str, opened: PartitionLog) -> None:

@@ -122,7 +122,7 @@ class Copy:
             self._base_offset,
             size_bytes=self.size_bytes,
             next_offset=end_offset,
-            now_ms=modified_ms,
+            wall_ms=modified_ms,
         )
         segment.install_indexes(built)
         segment.install_txn_index(txn_index)

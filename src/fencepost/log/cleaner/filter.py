@@ -112,14 +112,14 @@ class BatchFilter:
         transactions: TransactionTracker,
         producers: Mapping[int, ProducerTail],
         *,
-        now_ms: int,
+        wall_ms: int,
         delete_retention_ms: int,
     ) -> None:
         self._offsets = offsets
         self._transactions = transactions
         self._producers = producers
-        self._now_ms = now_ms
-        self._horizon_ms = now_ms + delete_retention_ms
+        self._wall_ms = wall_ms
+        self._horizon_ms = wall_ms + delete_retention_ms
         self.counts = FilterCounts()
 
     def filter(self, header: BatchHeader, batch: Buffer, must_stay: bool) -> Buffer | None:
@@ -168,7 +168,7 @@ class BatchFilter:
         return self._transactions.on_marker(header, control_type_of(header, batch))
 
     def _has_passed(self, header: BatchHeader) -> bool:
-        return header.has_delete_horizon and header.base_timestamp <= self._now_ms
+        return header.has_delete_horizon and header.base_timestamp <= self._wall_ms
 
     def _is_producers_last(self, header: BatchHeader) -> bool:
         tail = self._producers.get(header.producer_id) if header.has_producer_id else None

@@ -97,7 +97,7 @@ class CleaningInput:
     aborted: Sequence[AbortedTxn]
     """Aborted transactions with a marker in the sources or behind, in the order of the markers."""
     producers: Mapping[int, ProducerTail]
-    now_ms: int
+    wall_ms: int
 
 
 class Cleaning:
@@ -222,7 +222,7 @@ class Cleaning:
             offsets,
             transactions := self._tracker(sources),
             given.producers,
-            now_ms=given.now_ms,
+            wall_ms=given.wall_ms,
             delete_retention_ms=given.config.delete_retention_ms,
         )
         self.stats.segments_before = len(sources)

@@ -39,7 +39,7 @@ class CleaningOwner:
         start_offset: int,
         producers: ProducerStates,
         aborted_transactions: Callable[[int, int], list[AbortedTxn]],
-        now_ms: int,
+        wall_ms: int,
     ) -> Cleaning:
         """See `PartitionLog.begin_cleaning`."""
         assert self._cleaning is None, f"{self._directory} is being cleaned"
@@ -60,7 +60,7 @@ class CleaningOwner:
                 dirt,
                 aborted_transactions(begin, dirt.first_uncleanable),
                 tails,
-                now_ms,
+                wall_ms,
             )
         )
         return self._cleaning

@@ -70,7 +70,7 @@ def measure_dirt(
     end_offset: int,
     stable_offset: int,
     cleaned_offset: int | None,
-    now_ms: int,
+    wall_ms: int,
 ) -> Dirt:
     """How dirty the log of `segments` is; see the module docstring.
 
@@ -84,7 +84,7 @@ def measure_dirt(
     dirty = segments[_index_of(bases, first_dirty) : -1]
     uncleanable = min(stable_offset, bases[-1])
     if config.min_compaction_lag_ms > 0:
-        too_young_ms = now_ms - config.min_compaction_lag_ms
+        too_young_ms = wall_ms - config.min_compaction_lag_ms
         for segment in dirty:
             if segment.largest_timestamp().timestamp_ms > too_young_ms:
                 uncleanable = min(uncleanable, segment.base_offset)
@@ -92,7 +92,7 @@ def measure_dirt(
     uncleanable = bases[_index_of(bases, max(first_dirty, uncleanable))]
     clean_bytes = sum(one.size_bytes for one in segments if one.base_offset < first_dirty)
     cleanable_bytes = sum(one.size_bytes for one in dirty if one.base_offset < uncleanable)
-    too_old_ms = now_ms - config.max_compaction_lag_ms
+    too_old_ms = wall_ms - config.max_compaction_lag_ms
     is_overdue = too_old_ms > 0 and any(
         0 < one.rolling_timestamp_ms() < too_old_ms for one in dirty
     )

@@ -152,9 +152,11 @@ class SnapshotStore:
 
     # -- coming ------------------------------------------------------------------------------
 
-    def begin(self, snapshot_id: SnapshotId, header: SnapshotHeader, now_ms: int) -> SnapshotWriter:
+    def begin(
+        self, snapshot_id: SnapshotId, header: SnapshotHeader, wall_ms: int
+    ) -> SnapshotWriter:
         """Begin to write one; it becomes visible with `publish`."""
-        return SnapshotWriter(self.disk, self.directory, snapshot_id, header, now_ms)
+        return SnapshotWriter(self.disk, self.directory, snapshot_id, header, wall_ms)
 
     def publish(self, writer: SnapshotWriter) -> None:
         """Give a finished snapshot its name, durably; a rotten one of that name is replaced."""

@@ -43,7 +43,7 @@ class SnapshotWriter:
         directory: str,
         snapshot_id: SnapshotId,
         header: SnapshotHeader,
-        now_ms: int,
+        wall_ms: int,
     ) -> None:
         if header.kraft_version == 0 and header.voters is not None:
             raise ValueError("there are no dynamic voters at kraft.version 0")
@@ -52,7 +52,7 @@ class SnapshotWriter:
         self.path = f"{directory}/{partial_file(snapshot_id, OWN_NUMBER)}"
         self.size_bytes = 0
         self._disk = disk
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._next_offset = 0
         self._builder = BatchBuilder()
         self._file = disk.open(self.path, create=True)
@@ -65,7 +65,7 @@ class SnapshotWriter:
 
     def append(self, value: bytes) -> None:
         """Add a record with this value."""
-        self._builder.append(None, value, timestamp_ms=self._now_ms)
+        self._builder.append(None, value, timestamp_ms=self._wall_ms)
         if self._builder.count >= BATCH_RECORDS or self._builder.size_bytes >= BATCH_BYTES:
             self._flush()
 
@@ -97,7 +97,7 @@ class SnapshotWriter:
     def _write_control(self, records: list[tuple[ControlType, Message]]) -> None:
         batch = build_control_batch(
             records,
-            timestamp_ms=self._now_ms,
+            timestamp_ms=self._wall_ms,
             base_offset=self._next_offset,
             leader_epoch=self.snapshot_id.epoch,
         )

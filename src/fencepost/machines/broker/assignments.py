@@ -70,8 +70,8 @@ class DirectoryAssignments:
         self.last_error = Outcome(ErrorCode.NONE)
         """Of the last request that was answered."""
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
-        """Take one input; see the module."""
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+        """Take one input; see the module. Nothing here has a timestamp."""
         if isinstance(input_, ReplicasPlaced):
             for topic_id, index, directory_id in input_.placed:
                 self._untold[topic_id, index] = directory_id

@@ -57,8 +57,8 @@ class ControllerRegistration:
         self.last_error = Outcome(ErrorCode.NONE)
         """Of the last request that was answered."""
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
-        """Take one input; see the module."""
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+        """Take one input; see the module. Nothing here has a timestamp."""
         if isinstance(input_, MetadataApplied):
             self._image = input_.image
             return self._register_if_due(now_ms)

@@ -147,8 +147,8 @@ class BrokerLifecycle:
             BeginControlledShutdown: self._step_shutdown,
         }
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
-        """Take one input; see the module."""
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+        """Take one input; see the module. Nothing here has a timestamp."""
         self._steps[type(input_)](input_, now_ms)
         effects, self._effects = self._effects, []
         return effects

@@ -120,10 +120,6 @@ class Controller:
         """The next record goes to `next_offset`: the quorum has written records of its own."""
         self.image = replace(self.image, offset=next_offset - 1)
 
-    def clock_set(self, by_ms: int) -> None:
-        """The clock that tells the time of requests was set by so much, backwards if negative."""
-        self._sessions.clock_set(by_ms)
-
     # -- applying ------------------------------------------------------------------------------
 
     def apply(self, record: Message, offset: int | None = None) -> None:

@@ -8,7 +8,7 @@ a broker that stops is held back until the others know of its new leaders.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fencepost.machines.image import BrokerImage, ClusterImage
 
@@ -33,12 +33,6 @@ class Sessions:
     def hear(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> None:
         """A heartbeat has come from this life of the broker."""
         self._contacts[broker_id] = _Contact(broker_epoch, now_ms, metadata_offset)
-
-    def clock_set(self, by_ms: int) -> None:
-        """The clock was set by so much; no time has passed by that, for nobody's session."""
-        self._since_ms += by_ms
-        for broker_id, contact in self._contacts.items():
-            self._contacts[broker_id] = replace(contact, heard_ms=contact.heard_ms + by_ms)
 
     def forget(self, broker_id: int) -> None:
         """The broker is gone."""

@@ -137,12 +137,6 @@ class PendingFetches(Generic[Key]):
                 complete.append(fetch)
         return complete
 
-    def clock_set(self, by_ms: int) -> None:
-        """The clock was set by so much: everybody has as long left as before."""
-        self._deadlines = [(at_ms + by_ms, order) for at_ms, order in self._deadlines]
-        for fetch in self._waiting.values():
-            fetch.deadline_ms += by_ms
-
     def cancel(self, fetch: PendingFetch[Key]) -> bool:
         """The client is gone; whether the fetch was still waiting."""
         if not fetch.is_waiting:

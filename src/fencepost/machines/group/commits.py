@@ -65,10 +65,15 @@ class Commits:
     # OffsetCommit
 
     def commit(
-        self, request: OffsetCommitRequest, api_version: int, token: Any, now_ms: int
+        self,
+        request: OffsetCommitRequest,
+        api_version: int,
+        token: Any,
+        now_ms: int,
+        wall_ms: int,
     ) -> Decision:
         """OffsetCommit v2-10, with the names of topics filled in and, where known, their ids."""
-        decision = Decision()
+        decision = Decision(wall_ms)
         group = self._shard.groups.get(request.group_id)
         error = self._refuse_commit(group, request, api_version)
         if error is None and group is not None:
@@ -82,7 +87,7 @@ class Commits:
                 refused = error or self._refuse_metadata(partition.committed_metadata)
                 if refused is None:
                     key = _key(request.group_id, topic.name, partition.partition_index)
-                    value = _value(request, topic.topic_id, partition, now_ms)
+                    value = _value(request, topic.topic_id, partition, wall_ms)
                     decision.records.append((key, value))
                 outcome.partitions.append(
                     OffsetCommitResponsePartition(
@@ -232,11 +237,11 @@ class Commits:
             decision.records.append((_key(group.group_id, *partition), None))
         decision.records.append((GroupMetadataKey(group=group.group_id), None))
 
-    def expire(self, now_ms: int) -> Decision:
-        """The expiry timer fired: forget what nobody has wanted for long."""
-        decision = Decision()
+    def expire(self, now_ms: int, wall_ms: int) -> Decision:
+        """The expiry timer fired: forget what nobody has wanted for long, by the wall clock."""
+        decision = Decision(wall_ms)
         for group in list(self._shard.groups.values()):
-            everything = self._expire_offsets(decision, group, now_ms)
+            everything = self._expire_offsets(decision, group)
             if everything and group.state is GroupState.EMPTY and not group.pending_members:
                 decision.records.append((GroupMetadataKey(group=group.group_id), None))
         if decision.records:
@@ -244,7 +249,7 @@ class Commits:
         decision.set_timer(EXPIRY_TIMER, now_ms + self._config.offsets_retention_check_ms)
         return decision
 
-    def _expire_offsets(self, decision: Decision, group: ClassicGroup, now_ms: int) -> bool:
+    def _expire_offsets(self, decision: Decision, group: ClassicGroup) -> bool:
         """Tombstones for the expired offsets of a group; whether none is left behind them."""
         offsets = self._shard.offsets
         group_id = group.group_id
@@ -254,7 +259,7 @@ class Commits:
             if (
                 counted_from is None
                 or group.is_subscribed(partition[0])
-                or not self._is_over(offset, counted_from(offset), now_ms)
+                or not self._is_over(offset, counted_from(offset), decision.wall_ms)
                 or offsets.is_undecided(group_id, partition)
             ):
                 remaining = True
@@ -262,10 +267,10 @@ class Commits:
                 decision.records.append((_key(group_id, *partition), None))
         return not remaining
 
-    def _is_over(self, offset: CommittedOffset, counted_from_ms: int, now_ms: int) -> bool:
+    def _is_over(self, offset: CommittedOffset, counted_from_ms: int, wall_ms: int) -> bool:
         if offset.expire_timestamp_ms != _USES_RETENTION:
-            return now_ms >= offset.expire_timestamp_ms
-        return now_ms - counted_from_ms >= self._config.offsets_retention_ms
+            return wall_ms >= offset.expire_timestamp_ms
+        return wall_ms - counted_from_ms >= self._config.offsets_retention_ms
 
 
 def _retention_base(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
@@ -292,15 +297,15 @@ def _value(
     request: OffsetCommitRequest,
     topic_id: Uuid,
     partition: OffsetCommitRequestPartition,
-    now_ms: int,
+    wall_ms: int,
 ) -> OffsetCommitValue:
     retention_ms = request.retention_time_ms
     return OffsetCommitValue(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
-        commit_timestamp=now_ms,
-        expire_timestamp=-1 if retention_ms < 0 else now_ms + retention_ms,
+        commit_timestamp=wall_ms,
+        expire_timestamp=-1 if retention_ms < 0 else wall_ms + retention_ms,
         topic_id=topic_id,
     )
 

@@ -105,9 +105,9 @@ class GroupCoordinator:
         for group_id in self._shard.offsets.end_transaction(producer_id, committed=committed):
             self._shard.maybe_forget(group_id)
 
-    def finish_loading(self, now_ms: int) -> Decision:
+    def finish_loading(self, now_ms: int, wall_ms: int) -> Decision:
         """The whole log is applied: watch the members, and look for expired offsets from now on."""
-        decision = Decision()
+        decision = Decision(wall_ms)
         for group in self._shard.groups.values():
             self._membership.watch(decision, group, now_ms)
         check_ms = self._shard.config.offsets_retention_check_ms
@@ -145,27 +145,21 @@ class GroupCoordinator:
             self._shard.maybe_forget(group_id)
             self._shard.count(group_id)
 
-    def clock_set(self, by_ms: int) -> None:
-        """The clock that tells the time of requests was set by so much, backwards if negative.
+    # Decisions, at a moment of the monotonic clock; where records get timestamps, `wall_ms` is one
 
-        No time has passed by that, for no member. Whoever carries decisions out moves the timers
-        that are armed by as much. What is stored keeps its time: offsets expire by the calendar.
-        """
-        for group in self._shard.groups.values():
-            for member in group.members.values():
-                member.clock_set(by_ms)
-
-    # Decisions
-
-    def decide_join_group(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Decision:
+    def decide_join_group(
+        self, request: JoinGroupRequest, caller: Caller, now_ms: int, wall_ms: int
+    ) -> Decision:
         """JoinGroup v0-9; replies JoinGroupResponse, perhaps much later."""
-        decision = self._membership.join(request, caller, now_ms)
+        decision = self._membership.join(request, caller, now_ms, wall_ms)
         self._shard.count(request.group_id)
         return decision
 
-    def decide_sync_group(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Decision:
+    def decide_sync_group(
+        self, request: SyncGroupRequest, caller: Caller, now_ms: int, wall_ms: int
+    ) -> Decision:
         """SyncGroup v0-5; replies SyncGroupResponse, perhaps later."""
-        decision = self._membership.sync(request, caller, now_ms)
+        decision = self._membership.sync(request, caller, now_ms, wall_ms)
         self._shard.count(request.group_id)
         return decision
 
@@ -174,18 +168,23 @@ class GroupCoordinator:
         return self._membership.heartbeat(request, caller, now_ms)
 
     def decide_leave_group(
-        self, request: LeaveGroupRequest, caller: Caller, now_ms: int
+        self, request: LeaveGroupRequest, caller: Caller, now_ms: int, wall_ms: int
     ) -> Decision:
         """LeaveGroup v0-5, its members in `members`; replies LeaveGroupResponse."""
-        decision = self._membership.leave(request, caller, now_ms)
+        decision = self._membership.leave(request, caller, now_ms, wall_ms)
         self._shard.count(request.group_id)
         return decision
 
     def decide_offset_commit(
-        self, request: OffsetCommitRequest, api_version: int, token: Any, now_ms: int
+        self,
+        request: OffsetCommitRequest,
+        api_version: int,
+        token: Any,
+        now_ms: int,
+        wall_ms: int,
     ) -> Decision:
         """OffsetCommit v2-10, topics by name; replies OffsetCommitResponse."""
-        return self._commits.commit(request, api_version, token, now_ms)
+        return self._commits.commit(request, api_version, token, now_ms, wall_ms)
 
     def decide_offset_fetch(
         self, wanted: OffsetFetchRequestGroup, require_stable: bool, token: Any
@@ -221,18 +220,18 @@ class GroupCoordinator:
         """
         return self._commits.forget_topics(is_gone)
 
-    def decide_timer(self, name: TimerName, now_ms: int) -> Decision:
+    def decide_timer(self, name: TimerName, now_ms: int, wall_ms: int) -> Decision:
         """A timer that a decision armed has reached its deadline."""
         if name == EXPIRY_TIMER:
-            return self._commits.expire(now_ms)
+            return self._commits.expire(now_ms, wall_ms)
         kind, group_id = name[0], name[1]
         if kind == "session":
-            decision = self._membership.session_expired(group_id, name[2], now_ms)
+            decision = self._membership.session_expired(group_id, name[2], now_ms, wall_ms)
         elif kind == "join":
-            decision = self._membership.join_expired(group_id, now_ms)
+            decision = self._membership.join_expired(group_id, now_ms, wall_ms)
         else:
             assert kind == "sync", name
-            decision = self._membership.sync_expired(group_id, now_ms)
+            decision = self._membership.sync_expired(group_id, now_ms, wall_ms)
         self._shard.count(group_id)
         return decision
 

@@ -44,8 +44,13 @@ def sync_timer(group_id: str) -> TimerName:
 
 @dataclass(slots=True)
 class Decision:
-    """See the module. `notes` is what an operator may want to read in the log."""
+    """See the module. `notes` is what an operator may want to read in the log.
 
+    `wall_ms` is the time of day at which it is taken, in ms since the Unix epoch: the timestamps in
+    its records. Timers and sessions do not go by it. -1: none of its records has a timestamp.
+    """
+
+    wall_ms: int = -1
     records: list[tuple[Message, Message | None]] = field(default_factory=list)
     replies: list[tuple[Any, Any]] = field(default_factory=list)
     timers: list[tuple[TimerName, int | None]] = field(default_factory=list)

@@ -129,9 +129,11 @@ class Membership:
 
     # JoinGroup
 
-    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Decision:
+    def join(
+        self, request: JoinGroupRequest, caller: Caller, now_ms: int, wall_ms: int
+    ) -> Decision:
         """JoinGroup v0-9. The reply comes now, or when the rebalance's first half ends."""
-        decision = Decision()
+        decision = Decision(wall_ms)
         config, member_id = self._config, request.member_id
         if not request.group_id:
             refuse_join(decision, caller.token, ErrorCode.INVALID_GROUP_ID, member_id)
@@ -321,7 +323,7 @@ class Membership:
         else:
             assert group.state is _STABLE
             member.join_token = None
-            store(decision, group, assignments_of(group), now_ms)
+            store(decision, group, assignments_of(group))
             decision.notes.append(f"group {group.group_id}: {reason}")
             if join.caller.api_version >= SKIPS_ASSIGNMENT_FROM:
                 leads = group.is_leader(new_id)
@@ -334,9 +336,11 @@ class Membership:
 
     # SyncGroup
 
-    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Decision:
+    def sync(
+        self, request: SyncGroupRequest, caller: Caller, now_ms: int, wall_ms: int
+    ) -> Decision:
         """SyncGroup v0-5. The reply comes when the leader's assignment is stored."""
-        decision = Decision()
+        decision = Decision(wall_ms)
         group = self._shard.groups.get(request.group_id)
         error = self._refuse_sync(group, request, caller.api_version)
         if error is not None:
@@ -389,7 +393,7 @@ class Membership:
         if not fits_in_record(group, assignments, self._shard.record_bytes_max):
             self._refuse_assignment(decision, group, now_ms)
             return
-        store(decision, group, assignments, now_ms)
+        store(decision, group, assignments)
         for member_id, member in group.members.items():
             if member.sync_token is not None:
                 decision.reply(member.sync_token, assigned(group, assignments[member_id]))
@@ -438,9 +442,11 @@ class Membership:
 
     # LeaveGroup
 
-    def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Decision:
+    def leave(
+        self, request: LeaveGroupRequest, caller: Caller, now_ms: int, wall_ms: int
+    ) -> Decision:
         """LeaveGroup v3-5, or v0-2 with its one member put into `members`."""
-        decision = Decision()
+        decision = Decision(wall_ms)
         if not request.group_id:
             error = ErrorCode.INVALID_GROUP_ID
             decision.reply(caller.token, LeaveGroupResponse(error_code=error))
@@ -485,9 +491,9 @@ class Membership:
 
     # Timers
 
-    def session_expired(self, group_id: str, member_id: str, now_ms: int) -> Decision:
+    def session_expired(self, group_id: str, member_id: str, now_ms: int, wall_ms: int) -> Decision:
         """A session timer fired: too early, in vain, or for a member that is gone."""
-        decision = Decision()
+        decision = Decision(wall_ms)
         group = self._shard.groups.get(group_id)
         if group is None:
             return decision
@@ -517,17 +523,17 @@ class Membership:
             complete_join(decision, group, now_ms)
         self._shard.maybe_forget(group.group_id)
 
-    def join_expired(self, group_id: str, now_ms: int) -> Decision:
+    def join_expired(self, group_id: str, now_ms: int, wall_ms: int) -> Decision:
         """A join timer fired."""
-        decision = Decision()
+        decision = Decision(wall_ms)
         group = self._shard.groups.get(group_id)
         if group is not None:
             join_time_is_over(decision, group, self._config, now_ms)
         return decision
 
-    def sync_expired(self, group_id: str, now_ms: int) -> Decision:
+    def sync_expired(self, group_id: str, now_ms: int, wall_ms: int) -> Decision:
         """A sync timer fired."""
-        decision = Decision()
+        decision = Decision(wall_ms)
         group = self._shard.groups.get(group_id)
         if group is not None:
             sync_time_is_over(decision, group, self._config, now_ms)

@@ -100,12 +100,6 @@ class Member:
         self.session_deadline_ms = 0
         self.timer_ms: int | None = None  # when the session timer is going to fire
 
-    def clock_set(self, by_ms: int) -> None:
-        """The clock was set by so much: the member's session is neither longer nor shorter."""
-        self.session_deadline_ms += by_ms
-        if self.timer_ms is not None:
-            self.timer_ms += by_ms
-
     @classmethod
     def from_record(cls, stored: MemberMetadata, protocol: str | None) -> Member:
         """A member as its group's record has it: it supports the protocol that was chosen."""
@@ -209,7 +203,7 @@ class ClassicGroup:
         self.is_initial_rebalance = False
         self.subscribed_topics = self._subscriptions()
 
-    def as_record(self, assignments: Mapping[str, bytes], now_ms: int) -> GroupMetadataValue:
+    def as_record(self, assignments: Mapping[str, bytes], timestamp_ms: int) -> GroupMetadataValue:
         """The record that stores the group with these assignments, as of now."""
         members = []
         for member in self.members.values():
@@ -231,7 +225,7 @@ class ClassicGroup:
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader_id,
-            current_state_timestamp=now_ms,
+            current_state_timestamp=timestamp_ms,
             members=members,
         )
 

@@ -109,7 +109,6 @@ def prepare_rebalance(
     )
     group.is_initial_rebalance = group.state is GroupState.EMPTY
     group.state = _PREPARING
-    group.state_timestamp_ms = now_ms
     if group.is_initial_rebalance:
         delay_ms = config.initial_rebalance_delay_ms
         group.new_member_added = False
@@ -156,7 +155,7 @@ def complete_join(decision: Decision, group: ClassicGroup, now_ms: int) -> None:
     if not group.members:
         group.generation += 1
         group.protocol = None
-        store(decision, group, {}, now_ms)
+        store(decision, group, {})
         decision.notes.append(f"group {group.group_id}: empty in generation {group.generation}")
         return
     if not group.elect_joined_leader():
@@ -164,7 +163,6 @@ def complete_join(decision: Decision, group: ClassicGroup, now_ms: int) -> None:
         _wait_for_joins(decision, group, now_ms)
         return
     group.begin_generation()
-    group.state_timestamp_ms = now_ms
     roster = roster_of(group)
     for member in group.members.values():
         if member.join_token is not None:
@@ -207,11 +205,10 @@ def synced(decision: Decision, group: ClassicGroup, member_id: str) -> None:
         decision.set_timer(sync_timer(group.group_id), None)
 
 
-def store(
-    decision: Decision, group: ClassicGroup, assignments: dict[str, bytes], now_ms: int
-) -> None:
+def store(decision: Decision, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
     """Write the group down with these assignments; it is stable, or empty, once that is applied."""
-    record = group.as_record(assignments, now_ms)
+    assert decision.wall_ms >= 0, "a group's record has a timestamp"
+    record = group.as_record(assignments, decision.wall_ms)
     decision.records.append((GroupMetadataKey(group=group.group_id), record))
 
 

@@ -1,7 +1,7 @@
 """What a partition machine is told, and what it answers with.
 
 All plain values. Tokens, buffers and broker numbers are the shell's; offsets and epochs are the
-log's. Times are milliseconds of the driver's clock.
+log's. Deadlines are of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -50,12 +50,6 @@ class ReplicaInSync(NamedTuple):
 
 
 # Inputs
-
-
-class ClockSet(NamedTuple):
-    """The clock that tells `now_ms` was set by so many milliseconds; no time has passed by that."""
-
-    by_ms: int
 
 
 class Produce(NamedTuple):

@@ -37,6 +37,8 @@ from fencepost.machines.partition.inputs import (
 )
 
 UNKNOWN_OFFSET: Final = -1
+NEVER_MS: Final = -(1 << 62)
+"""A time before all others, wherever the monotonic clock began."""
 
 
 class FollowerState:
@@ -55,7 +57,7 @@ class FollowerState:
         self.broker_epoch = ANY_BROKER_EPOCH
         self.last_caught_up_ms = caught_up_ms
         self.last_fetch_leader_end = 0
-        self.last_fetch_ms = 0
+        self.last_fetch_ms = NEVER_MS
 
     def fetched(self, offset: int, broker_epoch: int, leader_end: int, now_ms: int) -> None:
         """The follower asked for `offset` while the leader's log ended at `leader_end`.
@@ -70,11 +72,6 @@ class FollowerState:
         self.broker_epoch = broker_epoch
         self.last_fetch_leader_end = leader_end
         self.last_fetch_ms = now_ms
-
-    def clock_set(self, by_ms: int) -> None:
-        """The clock was set by so much; no time has passed by that."""
-        self.last_caught_up_ms += by_ms
-        self.last_fetch_ms += by_ms
 
     def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether it is at the end, or was not long ago."""
@@ -117,7 +114,7 @@ class LeaderState:
         self._eligible = metadata.eligible
         self.followers = {
             broker_id: self.followers.get(broker_id)
-            or FollowerState(now_ms if broker_id in self.isr else -(1 << 62))
+            or FollowerState(now_ms if broker_id in self.isr else NEVER_MS)
             for broker_id in metadata.replicas
             if broker_id != self._local_id
         }
@@ -125,11 +122,6 @@ class LeaderState:
     def brokers_changed(self, eligible: Mapping[int, int]) -> None:
         """Other brokers may enter the in-sync set from now on."""
         self._eligible = eligible
-
-    def clock_set(self, by_ms: int) -> None:
-        """The clock was set by so much; nobody lags more or less for it."""
-        for follower in self.followers.values():
-            follower.clock_set(by_ms)
 
     @property
     def maximal_isr(self) -> frozenset[int]:

@@ -67,7 +67,6 @@ from fencepost.machines.partition.inputs import (
     BecomeFollower,
     BecomeLeader,
     BrokersChanged,
-    ClockSet,
     ConfigChanged,
     CoordinatorAppend,
     DeleteRecordsResult,
@@ -137,6 +136,7 @@ class Partition(PartitionQueries):
         self._waiting = WaitingProduces()  # acks=all, for the high watermark
         self._waiting_for_disk = WaitingProduces()  # acks=1, for `durable_offset`
         self._isr_timer_armed = False
+        self._wall_ms = 0
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
             CoordinatorAppend: self._step_coordinator_append,
@@ -150,15 +150,18 @@ class Partition(PartitionQueries):
             BrokersChanged: self._step_brokers_changed,
             AlterPartitionAnswered: self._step_alter_partition_answered,
             ConfigChanged: self._step_config_changed,
-            ClockSet: self._step_clock_set,
             Fetched: self._step_fetched,
             Diverged: self._step_diverged,
             FetchedOutOfRange: self._step_out_of_range,
             DiskFailed: self._step_disk_failed,
         }
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
-        """Take one input. A replica that has ended only refuses."""
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+        """Take one input. A replica that has ended only refuses.
+
+        `wall_ms` is the time of appends with LogAppendTime; everything else goes by `now_ms`.
+        """
+        self._wall_ms = wall_ms
         if self._closed is not None and type(input_) not in _ANSWERED_TO_THE_END:
             return []
         return self._steps[type(input_)](input_, now_ms)
@@ -194,7 +197,7 @@ class Partition(PartitionQueries):
         result = ProduceResult(
             _NO_ERROR,
             first_offset,
-            now_ms if self.config.log_append_time else -1,
+            self._wall_ms if self.config.log_append_time else -1,
             log.start_offset,
         )
         effects: list[Effect] = [Persist(Append((batch,), self.leader_epoch))]
@@ -344,20 +347,6 @@ class Partition(PartitionQueries):
                 self._maybe_watch_followers(effects, now_ms)
         elif fired.name == ALTER_PARTITION_TIMER and leader is not None:
             self._ask(leader.pending, effects, now_ms)
-        return effects
-
-    def _step_clock_set(self, clock: ClockSet, now_ms: int) -> list[Effect]:
-        """Whoever waits has as long left as before, and followers have been silent as long."""
-        effects: list[Effect] = []
-        self._waiting.clock_set(clock.by_ms, effects)
-        if self._leader_state is not None:
-            self._leader_state.clock_set(clock.by_ms)
-            if self._leader_state.pending is not None:
-                retry_ms = now_ms + self.config.alter_partition_retry_ms
-                effects.append(SetTimer(ALTER_PARTITION_TIMER, retry_ms))
-        if self._isr_timer_armed:
-            self._isr_timer_armed = False
-            self._maybe_watch_followers(effects, now_ms)
         return effects
 
     def _step_brokers_changed(self, change: BrokersChanged, now_ms: int) -> list[Effect]:

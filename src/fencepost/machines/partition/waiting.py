@@ -71,13 +71,6 @@ class WaitingProduces:
         if self._armed_ms < NO_DEADLINE_MS:
             effects.append(SetTimer(TIMER, self._armed_ms))
 
-    def clock_set(self, by_ms: int, effects: list[Effect]) -> None:
-        """The clock was set by so much: deadlines move with it."""
-        self._heap = [(o, n, deadline + by_ms, t, r) for o, n, deadline, t, r in self._heap]
-        if self._armed_ms < NO_DEADLINE_MS:
-            self._armed_ms += by_ms
-            effects.append(SetTimer(TIMER, self._armed_ms))
-
     def refuse_all(self, error: ErrorCode, effects: list[Effect]) -> None:
         """Nobody's batch can be acknowledged any more."""
         waiting, self._heap = self._heap, []

@@ -39,7 +39,7 @@ from fencepost.machines.effects import (
 )
 from fencepost.machines.quorum import inputs
 from fencepost.machines.quorum.config import QuorumConfig
-from fencepost.machines.quorum.roles import Body, Leader, Role, Unattached
+from fencepost.machines.quorum.roles import NEVER_MS, Body, Leader, Role, Unattached
 from fencepost.machines.quorum.rules import RULES, QuorumRules
 from fencepost.machines.quorum.state import NOBODY, QuorumState
 from fencepost.machines.quorum.view import LogView
@@ -87,6 +87,7 @@ class QuorumCore(ABC):
         self._jitter: tuple[int, ...] = ()
         self._jitter_used = 0
         self._now_ms = 0
+        self._wall_ms = 0
         self._epochs_used_until_ms = 0
         self._effects: list[Effect] = []
         self._state_unwritten = False
@@ -391,22 +392,9 @@ class QuorumCore(ABC):
         del self._deadlines[name]
         return True
 
-    def _shift_times(self, by_ms: int) -> None:
-        """The clock was set: what was to be in ten milliseconds still is.
-
-        Otherwise a clock that is set back by an hour would end all elections and retries for an
-        hour. Only the age of snapshots is a matter of the date.
-        """
-        for name, deadline in list(self._deadlines.items()):
-            if name != inputs.CLEAN:
-                self._set_timer(name, deadline + by_ms)
-        for peer, (message, deadline) in self._in_flight.items():
-            self._in_flight[peer] = (message, deadline + by_ms)
-        for peer in self._not_before:
-            self._not_before[peer] += by_ms
-        self._epochs_used_until_ms += by_ms
-        if isinstance(self._body, Leader):
-            self._body.shift(by_ms)
+    def _wall_of(self, at_ms: int) -> int:
+        """When something was that happened at `at_ms`, as the wall clock is now; -1 for never."""
+        return -1 if at_ms == NEVER_MS else self._wall_ms - (self._now_ms - at_ms)
 
     def _draw(self, below: int) -> int:
         """The next random number, in [0, below)."""
@@ -451,7 +439,7 @@ class QuorumCore(ABC):
         """Send to every wanted peer that is neither busy nor to be left in peace; arm the retry."""
         earliest: int | None = None
         for peer in self._wanted_peers():
-            due = self._not_before.get(peer, 0)
+            due = self._not_before.get(peer, self._now_ms)
             if peer in self._in_flight:
                 due = max(due, self._in_flight[peer][1])
             if due <= self._now_ms:

@@ -140,7 +140,7 @@ class Draft(Serving, Following):
             next_fetch_offset_epoch=cut_epoch,
             high_watermark=bounds.high_watermark,
             first_dirty_offset=self._first_dirty_offset,
-            last_caught_up_ms=-1 if progress is None else progress.last_caught_up_ms,
+            last_caught_up_ms=-1 if progress is None else self._wall_of(progress.last_caught_up_ms),
         )
 
     def _is_told_off(self, reader: DraftReader) -> bool:

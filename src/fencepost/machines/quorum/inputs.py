@@ -283,17 +283,6 @@ class UpgradeKRaftVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockSet:
-    """The clock that the machine is told the time by was set by so much, backwards if negative.
-
-    No time has passed by that, so nothing becomes due, and nothing later than it would have been.
-    It comes before the first input with the new time.
-    """
-
-    by_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Resign:
     """The node is about to stop: a leader hands over."""
 
@@ -367,7 +356,6 @@ Input = (
     | RequestFailed
     | AppendRecords
     | UpgradeKRaftVersion
-    | ClockSet
     | Resign
     | FetchSnapshotReceived
     | FetchSnapshotAnswered

@@ -173,16 +173,15 @@ class Leading(Serving):
             leader_id=self._node_id,
             leader_epoch=self._state.epoch,
             high_watermark=self._high_watermark if self.is_active_leader else -1,
-            current_voters=[_described(v.key, voters[v.id]) for v in self.voter_set.voters],
-            observers=[_described(key, p) for key, p in sorted(observers.items())],
+            current_voters=[self._described(v.key, voters[v.id]) for v in self.voter_set.voters],
+            observers=[self._described(key, p) for key, p in sorted(observers.items())],
         )
 
-
-def _described(key: ReplicaKey, progress: Progress) -> describe.ReplicaState:
-    return describe.ReplicaState(
-        replica_id=key.id,
-        replica_directory_id=key.directory_id,
-        log_end_offset=progress.end_offset,
-        last_fetch_timestamp=progress.last_fetch_ms,
-        last_caught_up_timestamp=progress.last_caught_up_ms,
-    )
+    def _described(self, key: ReplicaKey, progress: Progress) -> describe.ReplicaState:
+        return describe.ReplicaState(
+            replica_id=key.id,
+            replica_directory_id=key.directory_id,
+            log_end_offset=progress.end_offset,
+            last_fetch_timestamp=self._wall_of(progress.last_fetch_ms),
+            last_caught_up_timestamp=self._wall_of(progress.last_caught_up_ms),
+        )

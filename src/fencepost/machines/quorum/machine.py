@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 A `QuorumMachine` is one node's part in the election of a leader for `__cluster_metadata`-0 and in
 the replication of that log. It decides; it does not know how messages travel, how batches are
-stored, what the records mean, or what time it is other than from `now_ms`. The code is the same for
-one voter, three or five, and for observers.
+stored, what the records mean, or what time it is other than from what each step is told. The code
+is the same for one voter, three or five, and for observers.
 
 Roles, and what leads from one to another; e is the present epoch.
 
@@ -100,11 +100,15 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
 
     _has_started = False
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
-        """Take one input and say what is to be done about it, in order."""
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+        """Take one input and say what is to be done about it, in order.
+
+        `wall_ms` stamps control records, judges the age of snapshots and dates what DescribeQuorum
+        tells of fetches; everything else goes by `now_ms`.
+        """
         is_start = isinstance(input_, inputs.Start)
         assert is_start is not self._has_started, "Start comes first, and once"
-        self._now_ms = now_ms
+        self._now_ms, self._wall_ms = now_ms, wall_ms
         is_ours = self.role is not Role.FAILED and self._installing is None
         if is_ours and not is_start and not isinstance(input_, DiskFailed):
             assert self._log.end_offset == self._end_offset, "the log is as we left it"
@@ -203,9 +207,6 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
     def _step_persisted(self, input_: Persisted) -> None:
         durable = min(input_.end_offset, self._end_offset)
         self._durable_end_offset = max(self._durable_end_offset, durable)
-
-    def _step_clock_set(self, input_: inputs.ClockSet) -> None:
-        self._shift_times(input_.by_ms)
 
     def _step_disk_failed(self, input_: DiskFailed) -> None:
         if self.role is not Role.FAILED:
@@ -336,7 +337,6 @@ HANDLERS: dict[type[Any], str] = {
     inputs.UpdateVoterAnswered: "_step_update_answer",
     inputs.UpgradeKRaftVersion: "_step_upgrade",
     inputs.Resign: "_step_resign",
-    inputs.ClockSet: "_step_clock_set",
     inputs.FetchSnapshotReceived: "_step_fetch_snapshot",
     inputs.FetchSnapshotAnswered: "_step_fetch_snapshot_answer",
     inputs.QuorumRecordsReceived: "_step_quorum_records",

@@ -134,7 +134,7 @@ class Reconfiguration(Transitions):
         """
         progress = leader.observers.get(key)
         oldest = self._now_ms - self._config.observer_session_ms
-        return progress is not None and 0 <= progress.last_caught_up_ms >= oldest
+        return progress is not None and progress.last_caught_up_ms >= oldest
 
     # -- removing ------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class Reconfiguration(Transitions):
         """Append a batch of control records; the offset of the last."""
         batch = build_control_batch(
             records,
-            timestamp_ms=self._now_ms,
+            timestamp_ms=self._wall_ms,
             base_offset=self._end_offset,
             leader_epoch=self._state.epoch,
         )

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.quorum.voters import ReplicaKey, Voter
 from fencepost.wire.api.fetch import FetchPartition
+
+NEVER_MS: Final = -(1 << 62)
+"""A time before all others, wherever the monotonic clock began."""
 
 
 class Role(Enum):
@@ -43,32 +46,27 @@ class Nominee:
 
 @dataclass(slots=True)
 class Progress:
-    """What a leader knows of a replica that fetches from it. -1 means never or unknown.
+    """What a leader knows of a replica that fetches from it. -1 means unknown.
 
     `key` is what the replica called itself when it last fetched, or is expected to. It has caught
-    up when it holds what the leader had at its fetch before (`leader_end_offset`; KIP-836).
+    up when it holds what the leader had at its fetch before (`leader_end_offset`; KIP-836). Times
+    are monotonic, `NEVER_MS` for what has not been yet.
     `last_snapshot_ms` is when it last fetched a piece of a snapshot, `told_high_watermark` what it
     was last told, if it does not say itself what it knows.
     """
 
     key: ReplicaKey
     end_offset: int = -1
-    last_fetch_ms: int = -1
-    last_caught_up_ms: int = -1
+    last_fetch_ms: int = NEVER_MS
+    last_caught_up_ms: int = NEVER_MS
     leader_end_offset: int = -1
-    last_snapshot_ms: int = -1
+    last_snapshot_ms: int = NEVER_MS
     told_high_watermark: int = -1
 
     @property
     def heard_ms(self) -> int:
         """When it last fetched anything, be it of the log or of a snapshot."""
         return max(self.last_fetch_ms, self.last_snapshot_ms)
-
-    def shift(self, by_ms: int) -> None:
-        """The clock was set by so much; what never happened has not happened yet."""
-        for name in ("last_fetch_ms", "last_caught_up_ms", "last_snapshot_ms"):
-            if getattr(self, name) >= 0:
-                setattr(self, name, max(0, getattr(self, name) + by_ms))
 
 
 @dataclass(slots=True)
@@ -128,16 +126,6 @@ class Leader:
     parked_news: tuple[int, ...] = ()
     change: VoterChange | None = None
     described: dict[int, Voter] = field(default_factory=dict)
-
-    def shift(self, by_ms: int) -> None:
-        """The clock was set by so much."""
-        self.since_ms += by_ms
-        for progress in (*self.followers.values(), *self.observers.values()):
-            progress.shift(by_ms)
-        for fetch in self.parked:
-            fetch.deadline_ms += by_ms
-        if self.change is not None:
-            self.change.deadline_ms += by_ms
 
 
 @dataclass(slots=True)

@@ -233,7 +233,9 @@ class Serving(Transitions):
             self._told_high_watermark,
             self._log.start_offset,
         )
-        if news == leader.parked_news and self._now_ms < self._deadlines.get(inputs.FETCH_WAIT, 0):
+        if news == leader.parked_news and self._now_ms < self._deadlines.get(
+            inputs.FETCH_WAIT, self._now_ms
+        ):
             return
         leader.parked_news = news
         still: list[ParkedFetch] = []

@@ -80,6 +80,9 @@ from fencepost.wire.message import Message
 MAX_SNAPSHOT_BYTES: Final = 1 << 34
 """No snapshot is larger; a leader that says so is not believed."""
 
+LOOK_INTERVAL_MS: Final = 60_000
+"""How often the age of snapshots is looked at, as in Kafka."""
+
 _LEADERS_ERRORS: Final = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE)
 """What only a leader says that knows its log."""
 
@@ -265,7 +268,7 @@ class Snapshots(Transitions):
         ids = self._log.snapshots.ids()
         timer: int | None = None
         if len(ids) > 1 and ids[1].end_offset > self._log.start_offset:
-            timer = self._expiry_ms(ids[0])
+            timer = self._next_look_ms(ids[0])
             if self._keeps_too_much(ids[0]):
                 probe("quorum.snapshot.retention")
                 self._drop_prefix(ids[1].end_offset)
@@ -274,8 +277,8 @@ class Snapshots(Transitions):
 
     def _keeps_too_much(self, oldest: SnapshotId) -> bool:
         """Whether a snapshot breaks the retention of size or time."""
-        expiry = self._expiry_ms(oldest)
-        if expiry is not None and expiry <= self._now_ms:
+        left_ms = self._left_ms(oldest)
+        if left_ms is not None and left_ms <= 0:
             return True
         if self._config.retention_bytes < 0:
             return False
@@ -283,12 +286,20 @@ class Snapshots(Transitions):
         held = sum(snapshots.size_bytes(id_) or 0 for id_ in snapshots.ids())
         return held + self._log.size_bytes > self._config.retention_bytes
 
-    def _expiry_ms(self, snapshot_id: SnapshotId) -> int | None:
-        """When the snapshot is older than `retention_ms`; None for never."""
+    def _next_look_ms(self, oldest: SnapshotId) -> int | None:
+        """When to look at the oldest snapshot's age again; None for never.
+
+        Its age is a matter of the wall clock, which may be set meanwhile.
+        """
+        left_ms = self._left_ms(oldest)
+        return None if left_ms is None else self._now_ms + min(left_ms, LOOK_INTERVAL_MS)
+
+    def _left_ms(self, snapshot_id: SnapshotId) -> int | None:
+        """How long it takes until the snapshot is older than `retention_ms`; None for ever."""
         taken_ms = self._log.snapshots.timestamp_ms(snapshot_id)
         if taken_ms is None or self._config.retention_ms < 0:
             return None
-        return taken_ms + self._config.retention_ms + 1
+        return taken_ms + self._config.retention_ms + 1 - self._wall_ms
 
     def _drop_prefix(self, start_offset: int) -> None:
         assert start_offset <= self._high_watermark, "only what is committed is in a snapshot"

@@ -18,6 +18,7 @@ from fencepost.machines.quorum import inputs
 from fencepost.machines.quorum.core import QuorumCore
 from fencepost.machines.quorum.membership import change_response, voter_records
 from fencepost.machines.quorum.roles import (
+    NEVER_MS,
     Failed,
     Follower,
     Leader,
@@ -163,7 +164,7 @@ class Transitions(QuorumCore):
             granting_voters=sorted(nominee.granted),
             base_offset=self._end_offset,
             leader_epoch=self._state.epoch,
-            timestamp_ms=self._now_ms,
+            timestamp_ms=self._wall_ms,
             followed_by=more,
         )
         self._append([RecordBatch.parse(batch)], self._state.epoch, as_leader=True)
@@ -286,7 +287,7 @@ class Transitions(QuorumCore):
             if voter.id != self._node_id:
                 leader.followers[voter.id] = self._progress_taken_over(leader, before, voter)
         for progress in before.values():
-            if progress.last_fetch_ms >= 0:
+            if progress.last_fetch_ms != NEVER_MS:
                 leader.observers[progress.key] = progress
         leader.unacknowledged &= set(leader.followers)
         for peer in {*self._in_flight, *self._not_before} - set(leader.followers):

@@ -72,7 +72,7 @@ def open_metadata(
     config: QuorumConfig,
     settings: MetadataLogSettings,
     *,
-    now_ms: int,
+    wall_ms: int,
     draw: Callable[[int], int] = random.randrange,
     make_machine: MachineMaker = QuorumMachine,
     accept_loss: bool = False,
@@ -90,7 +90,7 @@ def open_metadata(
     log_dir.keep_durable_end(METADATA_TOPIC, 0)
     _check_log_is_there(files)
     metadata_log, store, history = open_despite_damage(
-        lambda: _open_files(log_dir, static, settings.log, now_ms, accept_loss), files
+        lambda: _open_files(log_dir, static, settings.log, wall_ms, accept_loss), files
     )
     # A vote that is written into a directory which a power cut may take would be forgotten with it.
     log_dir.begin_durable_end(metadata_log)
@@ -122,14 +122,14 @@ def open_metadata(
 
 
 def _open_files(
-    log_dir: LogDir, static: VoterSet, config: LogConfig, now_ms: int, accept_loss: bool
+    log_dir: LogDir, static: VoterSet, config: LogConfig, wall_ms: int, accept_loss: bool
 ) -> tuple[PartitionLog, SnapshotStore, VoterHistory]:
     """The log, durable to its end, its snapshots, and the voters that they tell of.
 
     DurableDataLostError for damage that must be cut off, other LogError, OSError.
     """
     what = METADATA_TOPIC, 0, Uuid.METADATA_TOPIC_ID, config
-    opened = log_dir.create(*what, now_ms=now_ms, accept_loss=accept_loss, is_gapless=True)
+    opened = log_dir.create(*what, wall_ms=wall_ms, accept_loss=accept_loss, is_gapless=True)
     store = open_snapshots(opened)
     if opened.recovery_point < opened.end_offset:
         opened.flush()

@@ -122,7 +122,7 @@ class SnapshotTaker:
             return
         self._start_over()
         try:
-            writer = self._store.begin(snapshot_id, header, self._ports.now_ms())
+            writer = self._store.begin(snapshot_id, header, self._ports.wall_ms())
         except OSError as error:
             _report(snapshot_id, error)
             return

@@ -54,6 +54,7 @@ _NOT_STATE: Final = frozenset(
         "_effects",
         "_state_unwritten",
         "_now_ms",
+        "_wall_ms",
         "_jitter",
         "_jitter_used",
         "_not_before",
@@ -355,7 +356,10 @@ class _Ports:
     def now_ms(self) -> int:
         return 0
 
-    def append(self, key: Any, work: Append) -> int:
+    def wall_ms(self) -> int:
+        return 0
+
+    def append(self, key: Any, work: Append, wall_ms: int) -> int:
         self._cell.log.append(work)
         return self._cell.log.end_offset
 
