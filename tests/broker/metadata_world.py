@@ -116,11 +116,11 @@ class WorldPorts(MachinePorts):
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         self.sent.append((to, message))
 
-    def run_aside(self, work, done):
+    def run_in_background(self, work, done):
         if self.waits_aside:
-            self.aside.append(lambda: super(WorldPorts, self).run_aside(work, done))
+            self.aside.append(lambda: super(WorldPorts, self).run_in_background(work, done))
         else:
-            super().run_aside(work, done)
+            super().run_in_background(work, done)
 
 
 def topic_records(number: int) -> list[Message]:

@@ -20,13 +20,13 @@ def made(loop: asyncio.AbstractEventLoop) -> AsyncPorts:
     return AsyncPorts(loop, on_disk_failed=fail, on_machine_failed=fail)
 
 
-async def run_aside(work: Callable[[], None]) -> tuple[Exception | None, int]:
+async def run_in_background(work: Callable[[], None]) -> tuple[Exception | None, int]:
     """What became of it, and the thread that was told."""
     loop = asyncio.get_running_loop()
     ports = made(loop)
     told: asyncio.Future[tuple[Exception | None, int]] = loop.create_future()
     try:
-        ports.run_aside(work, lambda error: told.set_result((error, threading.get_ident())))
+        ports.run_in_background(work, lambda error: told.set_result((error, threading.get_ident())))
         return await asyncio.wait_for(told, DEADLINE_S)
     finally:
         ports.close()
@@ -42,7 +42,7 @@ def test_a_thread_works_and_the_loop_goes_on_meanwhile() -> None:
             assert turn.wait(DEADLINE_S), "nobody else has had a turn"
 
         asyncio.get_running_loop().call_soon(turn.set)
-        error, told_in = await run_aside(work)
+        error, told_in = await run_in_background(work)
         assert error is None
         assert told_in == threading.get_ident() and workers != [told_in]
 
@@ -55,7 +55,7 @@ def test_what_it_raises_is_told(kind: type[Exception]) -> None:
         def work() -> None:
             raise kind("as it happens")
 
-        error, _ = await run_aside(work)
+        error, _ = await run_in_background(work)
         assert isinstance(error, kind)
 
     asyncio.run(test())
@@ -65,7 +65,7 @@ def test_a_close_waits_for_what_has_begun() -> None:
     async def test() -> None:
         ports = made(asyncio.get_running_loop())
         ended: list[str] = []
-        ports.run_aside(lambda: ended.append("work"), lambda _: None)
+        ports.run_in_background(lambda: ended.append("work"), lambda _: None)
         ports.close()
         assert ended == ["work"]
 

@@ -138,7 +138,7 @@ def test_a_partition_that_was_deleted_or_set_aside_is_not_missed(disk, caplog, t
     if end == "set aside":
         log_dir.close()
         log_dir = open_dir(disk)
-        assert log_dir.set_aside(topic, 0).endswith("-stray")
+        assert log_dir.rename_stray(topic, 0).endswith("-stray")
         assert log_dir.unopened() == []
     else:
         log_dir.delete(log_dir.get(topic, 0))
@@ -175,7 +175,7 @@ def test_a_partition_that_is_set_aside_leaves_the_rest_to_be_closed_in_order(dis
     disk.power_loss()
     log_dir = open_dir(disk)
     create(log_dir)
-    log_dir.set_aside("unknown", 0)
+    log_dir.rename_stray("unknown", 0)
     log_dir.close()
     assert read_points(disk) == {("t", 0): 1}
     assert open_dir(disk).was_clean

@@ -21,7 +21,7 @@ from fencepost.machines.effects import (
     Append,
     DropPrefix,
     InstallSnapshot,
-    Mend,
+    RepairBatch,
     StoreSnapshot,
     Truncate,
 )
@@ -166,7 +166,7 @@ class World:
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
         self.logs[key].drop_prefix(work)
 
-    def mend(self, key: Hashable, work: Mend) -> None:
+    def repair_batch(self, key: Hashable, work: RepairBatch) -> None:
         raise AssertionError("partitions are mended by their followers")
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:

@@ -161,7 +161,7 @@ def start_all(world: World) -> None:
 
 
 def make_peace(world: World, most: int = 5_000) -> None:
-    """Mend all that is broken: within `most` events a leader commits, and nothing was lost."""
+    """Repair all that is broken: within `most` events a leader commits, and nothing was lost."""
     world.blocked.clear()
     start_all(world)
     world.run(lambda: world.leader() is not None, most)

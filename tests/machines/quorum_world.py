@@ -20,7 +20,7 @@ from fencepost.machines.effects import (
     Append,
     DropPrefix,
     InstallSnapshot,
-    Mend,
+    RepairBatch,
     StoreSnapshot,
     Truncate,
 )
@@ -102,7 +102,7 @@ class _Ports:
         self._world.check_prefix(self._node, work.start_offset)
         self._node.log.drop_prefix(work.start_offset)
 
-    def mend(self, key: Any, work: Mend) -> None:
+    def repair_batch(self, key: Any, work: RepairBatch) -> None:
         assert work.offset in self._node.log.rotten, "nothing sound is written over"
         self._node.log.rotten.discard(work.offset)
 

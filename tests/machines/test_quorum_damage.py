@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost.batch.records import build_batch
-from fencepost.machines.effects import DropPrefix, Mend, Send, SendAfterPersist, TimerFired
+from fencepost.machines.effects import DropPrefix, RepairBatch, Send, SendAfterPersist, TimerFired
 from fencepost.machines.quorum import (
     FetchBounds,
     QuorumState,
@@ -168,7 +168,7 @@ def test_a_damaged_batch_is_replaced_by_the_same_batch_and_by_nothing_else() -> 
         assert give(bytes(lie)) == []
         assert bench.machine.damaged_at == 2
         assert again(bench) == "FetchRequest"
-    assert give(bytes(good)) == [Mend(2, bytes(good))]
+    assert give(bytes(good)) == [RepairBatch(2, bytes(good))]
     assert bench.machine.damaged_at is None
 
 

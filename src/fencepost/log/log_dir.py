@@ -308,7 +308,7 @@ class LogDir:
 
         def begin_anew() -> OpenJob:
             # Not deleted: a bit that rotted in the id must not cost the records.
-            self.set_aside(topic, partition)
+            self.rename_stray(topic, partition)
             return self.begin_open(
                 topic,
                 partition,
@@ -391,7 +391,7 @@ class LogDir:
         self.logs.pop(key, None)
         partition_log.delete(unique or uuid4().hex)
 
-    def set_aside(self, topic: str, partition: int) -> str:
+    def rename_stray(self, topic: str, partition: int) -> str:
         """Rename the directory of a partition that is not open; its new name. OSError.
 
         It is left alone from then on.

@@ -11,8 +11,8 @@ carried out (a reply handler that produces a new input) waits for its turn in a 
 is never re-entered and sees inputs in the order in which they came to be.
 
 A disk port that raises `OSError` turns into the input `DiskFailed` for that machine; what was still
-to be carried out of the failed step is dropped, because it was decided on the hope that the disk
-would hold, and named in that input, so that whoever was to be answered hears something else. Any
+to be carried out of the failed step is dropped, because it was decided on the assumption that the
+disk works, and named in that input, so that whoever was to be answered hears something else. Any
 other error that comes out of a step is a mistake of ours: the machine is broken and takes no
 further input, its shell hears of it (`Ports.failed`), and so does whoever fed the input.
 """
@@ -31,9 +31,9 @@ from fencepost.machines.effects import (
     Fail,
     InstallSnapshot,
     Machine,
-    Mend,
     Persist,
     Persisted,
+    RepairBatch,
     Reply,
     Send,
     SendAfterPersist,
@@ -90,7 +90,7 @@ class Ports(Protocol):
         """Let the log start at the offset. OSError."""
         ...
 
-    def mend(self, key: Key, work: Mend) -> None:
+    def repair_batch(self, key: Key, work: RepairBatch) -> None:
         """Put a good copy of a batch in the place of a damaged one, durably. OSError."""
         ...
 
@@ -289,8 +289,8 @@ class Driver:
             # What waits for the log that is replaced will never be durable.
             hosted.held.clear()
             self._ports.install_snapshot(key, work)
-        elif isinstance(work, Mend):
-            self._ports.mend(key, work)
+        elif isinstance(work, RepairBatch):
+            self._ports.repair_batch(key, work)
         else:
             self._ports.drop_prefix(key, work)
 

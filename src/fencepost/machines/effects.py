@@ -108,7 +108,7 @@ class DropPrefix:
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class RepairBatch:
     """Write a good copy of the damaged batch at `offset` in its place, durably.
 
     If that cannot be, reading the log will say so again (`LogDamaged`).
@@ -122,7 +122,9 @@ class Mend:
 class Persist:
     """Work for the disk; see the module docstring for when each kind counts as durable."""
 
-    work: Append | Truncate | WriteState | StoreSnapshot | InstallSnapshot | DropPrefix | Mend
+    work: (
+        Append | Truncate | WriteState | StoreSnapshot | InstallSnapshot | DropPrefix | RepairBatch
+    )
 
 
 @dataclass(frozen=True, slots=True)

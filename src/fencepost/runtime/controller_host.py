@@ -149,7 +149,7 @@ class ControllerHost:
         self._timer: Armed | None = None
         self._written_ms = 0
         self._next_unclean_ms = 0
-        self.on_unfit: Callable[[str], None] = lambda flaw: None
+        self.on_unfit: Callable[[str], None] = lambda reason: None
         """Told why this node leads the quorum and cannot be the active controller."""
         metadata.on_step(self._stepped)
 
@@ -316,9 +316,9 @@ class ControllerHost:
         """Decide from now on, from the committed image."""
         self._rebuild_at = None
         controller = self._fresh_controller()
-        flaw = controller.unsupported_feature()
-        if flaw is not None:
-            self._refuse_the_lead(flaw)
+        reason = controller.unsupported_feature()
+        if reason is not None:
+            self._refuse_the_lead(reason)
             return
         self._controller = controller
         log.info("active controller of epoch %d", self._epoch)
@@ -328,11 +328,11 @@ class ControllerHost:
         self.submit(lambda c: c.decide_take_over(first), _ignore)
         self._arm()
 
-    def _refuse_the_lead(self, flaw: str) -> None:
+    def _refuse_the_lead(self, reason: str) -> None:
         """The cluster runs at a level that this controller does not know: let another decide."""
         probe("controller.host.unfit")
-        log.error("this node cannot be the active controller: %s", flaw)
-        self.on_unfit(flaw)
+        log.error("this node cannot be the active controller: %s", reason)
+        self.on_unfit(reason)
         if len(self._metadata.machine.voters) > 1:
             self._ports.driver.feed(METADATA_KEY, Resign())
 

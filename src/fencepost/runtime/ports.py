@@ -31,7 +31,7 @@ from fencepost.machines.effects import (
     DropPrefix,
     InstallSnapshot,
     Machine,
-    Mend,
+    RepairBatch,
     StoreSnapshot,
     Truncate,
 )
@@ -121,7 +121,9 @@ class MachinePorts(ABC):
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         """Send to another node, or to the controller."""
 
-    def run_aside(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+    def run_in_background(
+        self, work: Callable[[], None], done: Callable[[Exception | None], None]
+    ) -> None:
         """Run what takes long, and then `done` with what it raised, on the node's own thread.
 
         Here at once; whoever has threads uses one.
@@ -215,12 +217,12 @@ class MachinePorts(ABC):
         else:
             host.snapshots.drop_prefix(work)
 
-    def mend(self, key: Hashable, work: Mend) -> None:
+    def repair_batch(self, key: Hashable, work: RepairBatch) -> None:
         """Put a good copy of a batch in the place of a damaged one, durably. OSError."""
         try:
             self._hosts[key].log.mend(work.offset, work.batch)
         except (CorruptFileError, ValueError) as error:  # whoever reads it will meet it again
-            log.error("the batch at %d of %s cannot be mended: %s", work.offset, key, error)
+            log.error("the batch at %d of %s cannot be repaired: %s", work.offset, key, error)
 
     def _snapshots(self, key: Hashable) -> SnapshotPort:
         snapshots = self._hosts[key].snapshots

@@ -172,7 +172,9 @@ class SimPorts(MachinePorts):
         self._node.world.watch.truth.dropped_prefix(self._node.id, work.start_offset)
         self._node.look_at_snapshots()
 
-    def run_aside(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+    def run_in_background(
+        self, work: Callable[[], None], done: Callable[[Exception | None], None]
+    ) -> None:
         """As a thread does it that is quick or slow; the onlooker looks at what was written.
 
         What is done is done now, and the node hears of it later, unless somebody picks events.
@@ -180,7 +182,7 @@ class SimPorts(MachinePorts):
         node = self._node
         node.look()  # it is of what is committed by now
         failed: list[Exception | None] = []
-        super().run_aside(work, failed.append)
+        super().run_in_background(work, failed.append)
 
         def tell() -> None:
             done(failed[0])

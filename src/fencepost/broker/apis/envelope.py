@@ -98,7 +98,7 @@ class ForwardedContext(RequestContext):
         self._envelope.reply(EnvelopeResponse(response_data=b"".join(frame)[_LENGTH_PREFIX_BYTES:]))
 
     def close(self, reason: str) -> None:
-        """What would hang up on the client is an error of the envelope: brokers stay connected."""
+        """What would disconnect the client is an error of the envelope: brokers stay connected."""
         log.info("a forwarded request cannot be answered: %s", reason)
         self.answered = self._gone = True
         self._envelope.reply(EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))

@@ -308,8 +308,8 @@ def connection_limits(get: Callable[[str], Any]) -> ConnectionLimits:
 class ConfigFileError(ConfigError):
     """The file of `--config` is none that a configuration can be read from."""
 
-    def __init__(self, path: Path, flaw: str) -> None:
-        ValueError.__init__(self, f"--config {path}: {flaw}")
+    def __init__(self, path: Path, reason: str) -> None:
+        ValueError.__init__(self, f"--config {path}: {reason}")
         self.key = "--config"
         self.value = str(path)
         self.allowed = "a readable properties file"

@@ -100,7 +100,7 @@ def topic_log_config(config: BrokerConfig, image: ClusterImage, topic: str) -> L
     """The configs in force for a topic.
 
     Values that do not go together (a topic's with ones that brokers got later) must not stop a
-    broker that has to open the log: dynamic broker configs give way first, then the topic's own.
+    broker that has to open the log: dynamic broker configs are dropped first, then the topic's own.
     """
     own = image.topic_configs(topic)
     try:

@@ -52,13 +52,13 @@ class AsyncPorts(MachinePorts):
         self.to_node: Callable[[Hashable, Any, Any], None] = _drop_to_node
         """Takes what machines ask of other nodes: key, node id and message."""
 
-        self._aside = ThreadPoolExecutor(1, thread_name_prefix="aside")
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="background")
 
     def close(self) -> None:
         """Stop timers and threads; what is being flushed or written is finished first."""
         self.timers.close()
         self.flusher.close()
-        self._aside.shutdown()
+        self._background.shutdown()
 
     # -- MachinePorts ------------------------------------------------------------------------
 
@@ -71,17 +71,19 @@ class AsyncPorts(MachinePorts):
         """Have the flusher say no more about it."""
         self.flusher.forget(key)
 
-    def run_aside(self, work: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+    def run_in_background(
+        self, work: Callable[[], None], done: Callable[[Exception | None], None]
+    ) -> None:
         """Run `work` in a thread, and `done` in the loop."""
 
         def run() -> None:
-            MachinePorts.run_aside(self, work, finish)
+            MachinePorts.run_in_background(self, work, finish)
 
         def finish(error: Exception | None) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self.loop.call_soon_threadsafe(done, error)
 
-        self._aside.submit(run)
+        self._background.submit(run)
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         """To the controller, or to a node by its id."""

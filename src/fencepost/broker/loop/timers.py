@@ -2,7 +2,7 @@
 
 An event loop copes badly with thousands of long polls that are armed and cancelled all the time:
 each costs a handle, and a cancelled one stays in the loop's heap. Here a cancelled timer is only
-marked; the heap is swept when more than half of it is dead wood. The loop sees the earliest
+marked; the heap is swept when more than half of it was cancelled. The loop sees the earliest
 deadline and nothing else.
 """
 

@@ -145,7 +145,7 @@ class BrokerPart:
 
     async def start(self) -> None:
         """Accept clients."""
-        self._node.storage.set_strays_aside()
+        self._node.storage.rename_strays()
         self.groups.start()
         self.compactor.start()
         self.listener.routes = bind_routes(self.listener.routes, self._parts())
@@ -190,7 +190,7 @@ class BrokerPart:
                 log.warning("the controlled shutdown failed: %s", error)
 
     def _begin_to_follow(self, image: ClusterImage) -> None:
-        """Everything that is in the image is news."""
+        """Everything that is in the image is new to this broker."""
         try:
             self.replicas.apply(image, diff(ClusterImage(), image))
         except Exception as error:

@@ -163,10 +163,10 @@ class ControllerPart:
         else:
             log.warning("this controller is no voter of the quorum any more; it follows")
 
-    def _unfit(self, flaw: str) -> None:
+    def _unfit(self, reason: str) -> None:
         """Without another controller nobody could ever decide anything."""
         if self._node.metadata.machine.voters == (self._node.config.node_id,):
-            self._node.fail(f"this node cannot be the active controller: {flaw}")
+            self._node.fail(f"this node cannot be the active controller: {reason}")
 
     def _make_controller(self, image: ClusterImage) -> Controller:
         node = self._node

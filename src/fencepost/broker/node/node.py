@@ -4,9 +4,9 @@ Order of the start: bind the sockets (a taken port is found out before any data 
 and lock the log directories, let the quorum machine begin, accept the quorum's connections if this
 is a controller; then, if it is a broker, register with the active controller, open the partitions
 the image names, and accept clients. A controller alone is started when it accepts connections,
-whether the quorum has a leader or not. The stop goes the other way: clients first, then the broker
-takes its leave, then a controller that leads hands over. The clean-shutdown marker is left only if
-nothing failed.
+whether the quorum has a leader or not. The stop goes the other way: clients first, then the
+broker's controlled shutdown, then a controller that leads hands over. The clean-shutdown marker is
+left only if nothing failed.
 
 A disk that refuses takes its directory offline; the others serve on. Without the directory of the
 metadata log, without any directory, or with a metadata log that makes no sense, the node ends:
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 STOP_PATIENCE_S: Final = 10.0
 """How long a stop waits for a file descriptor, before it leaves something undone."""
-FAREWELL_S: Final = 0.5
+FAILURE_NOTICE_S: Final = 0.5
 """How long clients have to read that the storage failed, before the node stops."""
 
 
@@ -206,7 +206,7 @@ class Node:
         if self.failure is None:
             self.failure = reason = with_advice(reason)
             log.critical("%s", reason)
-            self.loop.call_later(FAREWELL_S if self._started else 0, self._end, reason, 1)
+            self.loop.call_later(FAILURE_NOTICE_S if self._started else 0, self._end, reason, 1)
 
     # -- life ------------------------------------------------------------------------------
 

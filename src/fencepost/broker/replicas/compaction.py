@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The event loop owns all logs. Every `log.cleaner.backoff.ms` it looks how dirty the compacted ones
-are, some per turn, and gives the filthiest to a cleaner's thread (`fencepost.log.cleaner`). When
+are, some per turn, and gives the dirtiest to a cleaner's thread (`fencepost.log.cleaner`). When
 the thread has a copy that is to take the place of segments, it asks the loop to do that and waits;
 the renames and syncs that follow are the thread's again, and so is writing down how far the log is
 clean. A thread that is done is given the next log at once; after a cleaning that has not got any
@@ -161,7 +161,7 @@ class Compactor:
         self._timer: Timer | None = None
         self._is_looking = False
         self.max_dirty_ratio = 0.0
-        """Of the filthiest log, as of the last look."""
+        """Of the dirtiest log, as of the last look."""
         self.cleanings = 0
         """Finished so far."""
 
@@ -228,7 +228,7 @@ class Compactor:
             self._timer = timers.after(max(1, self._backoff_ms), self._look)
 
     def _look(self) -> None:
-        """Find the filthiest log, some logs per turn, and have it cleaned; then again."""
+        """Find the dirtiest log, some logs per turn, and have it cleaned; then again."""
         if self._is_looking or self._closing.is_set() or self._faults.failure is not None:
             return
         if len(self._at_work) >= self._threads_max:

@@ -8,7 +8,7 @@ nobody sees. The same goes for a partition that was never assigned and is not fo
 directory is offline: it may be in that one.
 
 A partition's directory that the cluster image does not know is left over from a deletion that a
-crash cut short, or was put there by hand. It is set aside under a name ending in `-stray`, not
+crash cut short, or was put there by hand. It is renamed to end in `-stray`, not
 deleted.
 """
 
@@ -255,11 +255,11 @@ class Storage:
             accept_loss=METADATA_KEY in self._accept_loss,
         )
 
-    def set_strays_aside(self) -> None:
+    def rename_strays(self) -> None:
         """Rename the directories of partitions that nobody has opened. OSError."""
         for one in self._dirs.all:
             if one.is_online:
-                _set_strays_aside(one)
+                _rename_strays(one)
 
     # -- what is written down --------------------------------------------------------------
 
@@ -378,8 +378,13 @@ def _report(name: str, opened: PartitionLog) -> None:
         log.warning("%s: the leader epochs were made anew from the records", name)
 
 
-def _set_strays_aside(data_dir: DataDir) -> None:
+def _rename_strays(data_dir: DataDir) -> None:
     for topic, index in data_dir.logs.unopened():
-        aside = data_dir.logs.set_aside(topic, index)
-        log.warning("the cluster has no partition %s-%d: set aside as %s", topic, index, aside)
+        renamed = data_dir.logs.rename_stray(topic, index)
+        log.warning(
+            "stray partition %s-%d, which the cluster does not place here, is renamed to %s",
+            topic,
+            index,
+            renamed,
+        )
         data_dir.partitions.discard((topic, index))

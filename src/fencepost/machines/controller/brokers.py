@@ -29,7 +29,7 @@ from enum import Enum
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.controller.partitions import changes_with_broker, changes_without_broker
-from fencepost.machines.controller.registration_limits import flaw_of_size
+from fencepost.machines.controller.registration_limits import reason_it_is_too_large
 from fencepost.machines.image import DIRECTORY_MIGRATING, BrokerImage, ClusterImage
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
@@ -91,9 +91,9 @@ def check_registration(image: ClusterImage, request: BrokerRegistrationRequest) 
         raise Refused(
             ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register here"
         )
-    flaw = flaw_of_size(request)
-    if flaw is not None:
-        raise Refused(ErrorCode.INVALID_REGISTRATION, flaw)
+    reason = reason_it_is_too_large(request)
+    if reason is not None:
+        raise Refused(ErrorCode.INVALID_REGISTRATION, reason)
     if image.has_directories:
         _check_directories(image, request)
     offered = {f.name: f for f in request.features}

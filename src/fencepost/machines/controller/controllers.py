@@ -10,7 +10,7 @@ from __future__ import annotations
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.decision import Refused
 from fencepost.machines.controller.features import CONTROLLER_REGISTRATION_LEVEL
-from fencepost.machines.controller.registration_limits import flaw_of_size
+from fencepost.machines.controller.registration_limits import reason_it_is_too_large
 from fencepost.machines.image import ClusterImage
 from fencepost.wire.api.controller_registration import ControllerRegistrationRequest
 from fencepost.wire.errors import ErrorCode
@@ -32,9 +32,9 @@ def controller_registration_record(
         )
     if request.controller_id < 0:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{request.controller_id} is no node id")
-    flaw = flaw_of_size(request)
-    if flaw is not None:
-        raise Refused(ErrorCode.INVALID_REQUEST, flaw)
+    reason = reason_it_is_too_large(request)
+    if reason is not None:
+        raise Refused(ErrorCode.INVALID_REQUEST, reason)
     return RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

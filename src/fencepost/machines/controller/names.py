@@ -15,14 +15,14 @@ def check_topic_name(name: str) -> None:
     if is_valid_topic(name):
         return
     if not name:
-        flaw = "it is empty"
+        reason = "it is empty"
     elif name in (".", ".."):
-        flaw = f"{name!r} is reserved"
+        reason = f"{name!r} is reserved"
     elif len(name) > TOPIC_NAME_MAX:
-        flaw = f"it has {len(name)} characters, the most is {TOPIC_NAME_MAX}"
+        reason = f"it has {len(name)} characters, the most is {TOPIC_NAME_MAX}"
     else:
-        flaw = f"{name!r} has characters other than a-z, A-Z, 0-9, '.', '_' and '-'"
-    raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"not a topic name: {flaw}")
+        reason = f"{name!r} has characters other than a-z, A-Z, 0-9, '.', '_' and '-'"
+    raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"not a topic name: {reason}")
 
 
 def collides(name: str) -> bool:

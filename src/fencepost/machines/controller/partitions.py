@@ -398,18 +398,18 @@ def _check_isr(partition: PartitionImage, asked: wire.PartitionDataRequest) -> N
     isr = [member.broker_id for member in asked.new_isr_with_epochs]
     recovery = asked.leader_recovery_state
     if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas):
-        flaw = f"ISR {isr} is not a set of replicas {list(partition.replicas)}"
+        reason = f"ISR {isr} is not a set of replicas {list(partition.replicas)}"
     elif partition.leader not in isr:
-        flaw = f"ISR {isr} lacks the leader {partition.leader}"
+        reason = f"ISR {isr} lacks the leader {partition.leader}"
     elif recovery not in (RECOVERED, RECOVERING):
-        flaw = f"{recovery} is no leader recovery state"
+        reason = f"{recovery} is no leader recovery state"
     elif recovery == RECOVERING and len(isr) > 1:
-        flaw = "a leader that is recovering is alone in its ISR"
+        reason = "a leader that is recovering is alone in its ISR"
     elif recovery == RECOVERING and partition.leader_recovery_state == RECOVERED:
-        flaw = "a leader that has recovered does not start to recover again"
+        reason = "a leader that has recovered does not start to recover again"
     else:
         return
-    raise Refused(ErrorCode.INVALID_REQUEST, flaw)
+    raise Refused(ErrorCode.INVALID_REQUEST, reason)
 
 
 def _check_eligible(
@@ -419,16 +419,16 @@ def _check_eligible(
     for member in members:
         broker = brokers.get(member.broker_id)
         if broker is None:
-            flaw = "is not registered"
+            reason = "is not registered"
         elif broker.in_controlled_shutdown:
-            flaw = "is about to stop"
+            reason = "is about to stop"
         elif broker.fenced:
-            flaw = "is fenced"
+            reason = "is fenced"
         elif member.broker_epoch not in (-1, broker.epoch):
-            flaw = f"has epoch {broker.epoch}, not {member.broker_epoch}"
+            reason = f"has epoch {broker.epoch}, not {member.broker_epoch}"
         else:
             continue
-        raise Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker_id} {flaw}")
+        raise Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker_id} {reason}")
 
 
 def decide_alter_partition(

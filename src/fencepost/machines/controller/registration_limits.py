@@ -18,7 +18,7 @@ NAME_LETTERS_MAX: Final = 255
 """Of listeners, hosts, features and racks; a host name of the internet has no more."""
 
 
-def flaw_of_size(
+def reason_it_is_too_large(
     request: BrokerRegistrationRequest | ControllerRegistrationRequest,
 ) -> str | None:
     """What there is too much of in a registration; None if nothing is."""

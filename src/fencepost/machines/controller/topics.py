@@ -212,16 +212,16 @@ def check_assignment(
 ) -> None:
     """Refuse a manual assignment of one partition with INVALID_REPLICA_ASSIGNMENT."""
     if not broker_ids:
-        flaw = "a partition has at least one replica"
+        reason = "a partition has at least one replica"
     elif unknown := [id_ for id_ in broker_ids if id_ not in image.brokers]:
-        flaw = f"broker {unknown[0]} is not registered"
+        reason = f"broker {unknown[0]} is not registered"
     elif len(set(broker_ids)) != len(broker_ids):
-        flaw = f"{list(broker_ids)} has a broker twice"
+        reason = f"{list(broker_ids)} has a broker twice"
     elif replication_factor is not None and len(broker_ids) != replication_factor:
-        flaw = f"{len(broker_ids)} replicas, while other partitions have {replication_factor}"
+        reason = f"{len(broker_ids)} replicas, while other partitions have {replication_factor}"
     else:
         return
-    raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, flaw)
+    raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
 # -- deleting ----------------------------------------------------------------------------------
@@ -237,15 +237,17 @@ def decide_deletions(
     ids: list[Uuid] = []
     for asked in request.topics:
         if asked.name is not None and asked.topic_id != Uuid.ZERO:
-            flaw = Refused(ErrorCode.INVALID_REQUEST, "a topic is meant by name or by id, not both")
-            results.append(_not_deleted(asked.name, asked.topic_id, flaw))
+            reason = Refused(
+                ErrorCode.INVALID_REQUEST, "a topic is meant by name or by id, not both"
+            )
+            results.append(_not_deleted(asked.name, asked.topic_id, reason))
         elif asked.name is not None:
             names.append(asked.name)
         elif asked.topic_id != Uuid.ZERO:
             ids.append(asked.topic_id)
         else:
-            flaw = Refused(ErrorCode.INVALID_REQUEST, "neither a name nor an id of a topic")
-            results.append(_not_deleted(None, Uuid.ZERO, flaw))
+            reason = Refused(ErrorCode.INVALID_REQUEST, "neither a name nor an id of a topic")
+            results.append(_not_deleted(None, Uuid.ZERO, reason))
     wanted = Counter(ids)
     twice = Refused(ErrorCode.INVALID_REQUEST, "the topic is meant more than once")
     for name, count in Counter(names).items():
@@ -253,8 +255,8 @@ def decide_deletions(
         if count > 1:
             results.append(_not_deleted(name, Uuid.ZERO, twice))
         elif topic is None:
-            flaw = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-            results.append(_not_deleted(name, Uuid.ZERO, flaw))
+            reason = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            results.append(_not_deleted(name, Uuid.ZERO, reason))
         elif topic.topic_id in wanted:
             results.append(_not_deleted(name, topic.topic_id, twice))
             if wanted[topic.topic_id] == 1:
@@ -266,8 +268,8 @@ def decide_deletions(
         if count > 1:
             results.append(_not_deleted(None, topic_id, twice))
         elif topic is None:
-            flaw = Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-            results.append(_not_deleted(None, topic_id, flaw))
+            reason = Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+            results.append(_not_deleted(None, topic_id, reason))
         else:
             results.append(_deleted(topic, records))
     return results, records

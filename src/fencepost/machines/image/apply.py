@@ -14,7 +14,7 @@ Records must fit the image: a change to a partition, topic or broker life that d
 `ReplayError`. Controllers never write such a record, so it means a damaged log or a mistake of
 ours, and a node must stop rather than go on with an image nobody else has.
 
-Between `BeginTransactionRecord` and `EndTransactionRecord` records are kept aside in the image's
+Between `BeginTransactionRecord` and `EndTransactionRecord` records are kept apart in the image's
 `pending`; at the end they take effect together, and an abort drops them (KIP-868).
 
 Records of kinds that are not interpreted here are kept in `others` under a key that makes a later

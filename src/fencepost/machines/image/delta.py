@@ -157,12 +157,12 @@ def _name_of(before: TopicImage | None, after: TopicImage | None) -> str:
 def _partition_deltas(before: TopicImage | None, after: TopicImage | None) -> list[PartitionDelta]:
     topic = after if after is not None else before
     assert topic is not None, "a change has at least one side"
-    olds = before.partitions if before is not None else ()
-    news = after.partitions if after is not None else ()
+    befores = before.partitions if before is not None else ()
+    afters = after.partitions if after is not None else ()
     deltas: list[PartitionDelta] = []
-    for index in range(max(len(olds), len(news))):
-        old = olds[index] if index < len(olds) else None
-        new = news[index] if index < len(news) else None
+    for index in range(max(len(befores), len(afters))):
+        old = befores[index] if index < len(befores) else None
+        new = afters[index] if index < len(afters) else None
         if old is not new and old != new:
             deltas.append(PartitionDelta(topic.name, topic.topic_id, index, old, new))
     return deltas

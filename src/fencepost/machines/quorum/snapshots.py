@@ -64,8 +64,8 @@ from fencepost.machines.effects import (
     Buffer,
     DropPrefix,
     InstallSnapshot,
-    Mend,
     Persist,
+    RepairBatch,
     StoreSnapshot,
 )
 from fencepost.machines.probes import probe
@@ -408,7 +408,7 @@ class Snapshots(Transitions):
         else:
             probe("quorum.log.mended")
             batch = bytes(view[position : position + header.size_bytes])
-            self._emit(Persist(Mend(header.base_offset, batch)))
+            self._emit(Persist(RepairBatch(header.base_offset, batch)))
             self._damaged -= {header.base_offset}
         self._wait_for_retry(follower)
 

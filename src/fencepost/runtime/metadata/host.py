@@ -115,8 +115,8 @@ class MetadataHost:
         self._on_step: list[Callable[[], None]] = []
         self._applied = 0
         self._unread_at: int | None = None
-        self._mended_at: int | None = None
-        self._unsound_told = -1
+        self._repaired_at: int | None = None
+        self._invalid_reported = -1
         self._broken = False
         self._catching_up = False
         self._next_piece: ArmedTimer | None = None
@@ -167,7 +167,7 @@ class MetadataHost:
         if self._broken or self._catching_up or self._applied >= high_watermark:
             return
         leads = self.machine.role is Role.LEADER
-        if self._waits_for_mending() or (self._next_piece is not None and not leads):
+        if self._waits_for_repair() or (self._next_piece is not None and not leads):
             return
         snapshot = newer_snapshot(self.snapshots, self._applied)
         if snapshot is not None and snapshot.end_offset > high_watermark:
@@ -197,7 +197,7 @@ class MetadataHost:
         if replay.next_offset > self._applied:
             self._take_over(replay, *replayed)
         if replay.damage is not None:
-            self._meet_damage(replay)
+            self._on_damage(replay)
 
     def _take_over(self, replay: Replay, new: ClusterImage, delta: ImageDelta | None) -> None:
         """There is a new image; `delta` is its difference from the old one, if that is known."""
@@ -235,33 +235,33 @@ class MetadataHost:
             return new, None
         return new, replace(ahead, new=new)
 
-    def _meet_damage(self, replay: Replay) -> None:
-        """Committed metadata cannot be read: the machine has it mended by somebody who can."""
+    def _on_damage(self, replay: Replay) -> None:
+        """Committed metadata cannot be read: the machine has it repaired by a node that can."""
         probe("metadata.damage.committed")
         damaged_at = self.log.first_damaged(replay.next_offset)
         self._unread_at = replay.next_offset if damaged_at is None else damaged_at
         self._feed(LogDamaged(self._unread_at, str(replay.damage)))
         if self.machine.voter_set.ids == (self.machine.key.id,):
             end = "and nobody else has it"
-        elif self._unread_at == self._mended_at:
-            end = "nor mended in its place; the next start cuts it there and fetches it again"
+        elif self._unread_at == self._repaired_at:
+            end = "nor repaired in its place; the next start cuts it there and fetches it again"
         else:
-            log.error("the metadata log cannot be read, and is to be mended: %s", replay.damage)
+            log.error("the metadata log cannot be read, and is to be repaired: %s", replay.damage)
             return
         log.critical("the metadata log cannot be read, %s: %s", end, replay.damage)
         self._fail(f"the metadata log cannot be read, {end}: {replay.damage}")
 
-    def _waits_for_mending(self) -> bool:
-        """Whether what is to be read next is known to be damaged, and nobody has mended it yet."""
+    def _waits_for_repair(self) -> bool:
+        """Whether what is to be read next is known to be damaged, and is not repaired yet."""
         if self._unread_at is None:
             return False
         if self.machine.role is Role.FAILED or self._unread_at == self.machine.damaged_at:
             return True
-        self._mended_at, self._unread_at = self._unread_at, None
+        self._repaired_at, self._unread_at = self._unread_at, None
         return False
 
     def read(self, bounds: FetchBounds | DraftBounds) -> list[Buffer] | None:
-        """The batches that the machine lets a follower read; None if one of them has rotted.
+        """The batches that the machine lets a follower read; None if one of them is corrupt.
 
         Every checksum is looked at, because a follower would have to refuse the batch, and ask for
         it again for ever: the machine is told instead, and another node may lead. Raises LogError
@@ -276,8 +276,8 @@ class MetadataHost:
                 if not is_next or not check_crc(view, position, header):
                     probe("metadata.damage.served")
                     damaged_at = header.base_offset if is_next else expected
-                    log.error("the batch at %d of the metadata log has rotted", damaged_at)
-                    self._feed(LogDamaged(damaged_at, "it is not there, or not sound"))
+                    log.error("CRC mismatch at offset %d of the metadata log", damaged_at)
+                    self._feed(LogDamaged(damaged_at, "it is missing, or its CRC does not match"))
                     return None
                 expected = header.next_offset
         return found.buffers
@@ -285,7 +285,7 @@ class MetadataHost:
     def read_snapshot(self, bounds: SnapshotBounds) -> bytes | None:
         """A piece of a snapshot that the machine lets a follower read; None if there is no such.
 
-        One that has rotted is as good as none, and another is taken: followers would refuse it for
+        A corrupt one is as good as none, and another is generated: followers would refuse it for
         ever. Raises OSError.
         """
         snapshot_id = bounds.snapshot_id
@@ -293,8 +293,8 @@ class MetadataHost:
         try:
             return self.snapshots.read(snapshot_id, bounds.position_bytes, bounds.max_bytes)
         except SnapshotError as error:
-            probe("metadata.snapshot.rotten")
-            log.error("a snapshot has rotted, and another is taken: %s", error)
+            probe("metadata.snapshot.corrupt")
+            log.error("a snapshot of the metadata is corrupt, another is generated: %s", error)
             self._taker.take_soon()
             return None
 
@@ -302,10 +302,10 @@ class MetadataHost:
         self.catch_up()
         if machine.damaged_at is not None and self._applied > machine.damaged_at:
             self._taker.take_soon()  # a snapshot stands for what cannot be read any more
-        if machine.unsound_in_epoch > self._unsound_told:
-            self._unsound_told = machine.unsound_in_epoch
+        if machine.unsound_in_epoch > self._invalid_reported:
+            self._invalid_reported = machine.unsound_in_epoch
             log.error(
-                "the leader of epoch %d sends batches of metadata that are not sound; they are"
+                "the leader of epoch %d sends batches of metadata that are invalid; they are"
                 " refused and asked for again from offset %d",
                 machine.unsound_in_epoch,
                 machine.end_offset,

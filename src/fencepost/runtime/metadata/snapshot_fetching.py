@@ -12,7 +12,7 @@ fails that, or cannot be written because the disk has filled up meanwhile, is gi
 there is stays, the machine asks again after a pause, and the log of the node has one line about it.
 
 When all pieces are there, a thread reads them from end to end, makes the image of them, compares it
-with the one that there is and syncs the file (`MachinePorts.run_aside`): a hundred thousand
+with the one that there is and syncs the file (`MachinePorts.run_in_background`): a hundred thousand
 partitions take long, and the node has others to answer. The machine leaves the log alone meanwhile.
 Nobody sees the image before the file is in its place and the high watermark has reached its end.
 """
@@ -51,8 +51,8 @@ log = logging.getLogger(__name__)
 FREE_KEPT_BYTES: Final = 4 << 20
 """What a snapshot that is fetched must leave of the disk: a log that finds no room goes offline."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_UNSOUND: Final = (SnapshotError, ReplayError, WireError, BatchError, ValueError)
-"""What is raised for a snapshot that is not sound, or says what cannot be."""
+_INVALID: Final = (SnapshotError, ReplayError, WireError, BatchError, ValueError)
+"""What is raised for a snapshot that is corrupt, or says what cannot be."""
 
 
 class NoRoomError(Exception):
@@ -187,7 +187,9 @@ class SnapshotKeeper:
             self._refuse(snapshot_id, error)
             return
         loading = _Loading(fetched, self._static, self._image_now())
-        self._ports.run_aside(loading.run, lambda error: self._looked_through(work, loading, error))
+        self._ports.run_in_background(
+            loading.run, lambda error: self._looked_through(work, loading, error)
+        )
 
     def _looked_through(
         self, work: InstallSnapshot, loading: _Loading, error: Exception | None
@@ -224,7 +226,7 @@ class SnapshotKeeper:
         what = snapshot_id, type(error)
         level = logging.DEBUG if what == self._told else logging.ERROR
         self._told = what
-        unforeseen = None if isinstance(error, (NoRoomError, *_UNSOUND)) else error
+        unforeseen = None if isinstance(error, (NoRoomError, *_INVALID)) else error
         log.log(
             level,
             "the snapshot %s that was fetched is refused: %s",
@@ -245,7 +247,7 @@ class SnapshotKeeper:
         if latest is not None and latest.end_offset > 0:
             try:
                 self._loaded = latest, self.take_loaded(latest)
-            except (*_UNSOUND, OSError):
+            except (*_INVALID, OSError):
                 self._loaded = None
 
     def take_loaded(self, snapshot_id: SnapshotId) -> Loaded:

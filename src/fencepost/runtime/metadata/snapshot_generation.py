@@ -4,10 +4,10 @@ Theory of operation
 -------------------
 `SnapshotTaker` looks at every new image. When enough has been committed since the last snapshot, or
 enough time has passed with anything committed at all, it has the image written: images never
-change, so a thread can do that while the node goes on (`MachinePorts.run_aside`). The file gets its
-name on the node's own thread, and only if it is still of use; then the machine is told, which
-decides what the log may forget. A snapshot that cannot be written is no reason to stop: the log has
-everything that it would have had.
+change, so a thread can do that while the node goes on (`MachinePorts.run_in_background`). The file
+gets its name on the node's own thread, and only if it is still of use; then the machine is told,
+which decides what the log may forget. A snapshot that cannot be written is no reason to stop: the
+log has everything that it would have had.
 
 A snapshot's header tells the voters as of its end (KIP-853).
 """
@@ -132,7 +132,7 @@ class SnapshotTaker:
             writer.extend(image_values(image))
             writer.finish()
 
-        self._ports.run_aside(write, lambda error: self._written(writer, error))
+        self._ports.run_in_background(write, lambda error: self._written(writer, error))
 
     def _written(self, writer: SnapshotWriter, error: Exception | None) -> None:
         """The file is there, or could not be written: give it its name if it is still of use."""
