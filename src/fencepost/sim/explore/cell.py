@@ -382,7 +382,7 @@ class _Ports:
     def store_snapshot(self, key: Any, work: Any) -> None:
         raise AssertionError("there are no snapshots here, and no damage")
 
-    install_snapshot = drop_prefix = mend = store_snapshot
+    install_snapshot = drop_prefix = repair_batch = store_snapshot
 
     def send(self, key: Any, to: Any, message: Any) -> None:
         self._cell.sent.append((to, message))
