@@ -419,6 +419,73 @@ def test_a_peer_that_closes_whenever_it_is_asked_is_asked_less_often():
     run(test)
 
 
+def test_connections_that_have_answered_may_close_without_a_back_off():
+    """An idle connection that its node closes is a common thing, also two of them at once."""
+
+    async def once(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await made.greet(reader, writer)
+        correlation_id, version, _ = await made.read(reader)
+        await made.release.wait()
+        writer.write(encode_response(VoteResponse(), version, correlation_id))
+        await made.read(reader)
+
+    async def test() -> None:
+        async with node(once) as peer, asking() as made:
+            made.backoff_ms = 60_000
+            asked = [ask(made, peer.address) for _ in range(2)]
+            await until(lambda: len(peer.asked) == 4)
+            peer.release.set()
+            assert all(isinstance(one, VoteResponse) for one in await asyncio.gather(*asked))
+            closed = [ask(made, peer.address) for _ in range(2)]
+            assert all(isinstance(one, str) for one in await asyncio.gather(*closed))
+            assert isinstance(await ask(made, peer.address), VoteResponse)
+            assert peer.connections == 3
+
+    run(test)
+
+
+def test_bytes_behind_the_end_of_a_connection_are_passed_over(caplog):
+    """A callback may close everything while the next bytes are here already."""
+
+    async def twice(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await made.greet(reader, writer)
+        correlation_id, version, _ = await made.read(reader)
+        writer.write(2 * encode_response(VoteResponse(), version, correlation_id))
+        await made.release.wait()
+
+    async def test() -> None:
+        async with node(twice) as peer, asking() as made:
+            done: asyncio.Future[None] = made.loop.create_future()
+
+            def close(_: object) -> None:
+                made.close()
+                done.set_result(None)
+
+            made.send(peer.address, VoteRequest(), close, close, TIMEOUT_MS)
+            await done
+            assert [record.levelname for record in caplog.records] == []
+
+    run(test)
+
+
+def test_a_peer_is_tried_again_when_its_pause_is_over():
+    async def test() -> None:
+        with refusing_port() as held:
+            address = held.getsockname()
+            async with asking() as made:
+                passed_s, time = [0.0], made.loop.time
+                made.loop.time = lambda: time() + passed_s[0]  # type: ignore[method-assign]
+                made.backoff_ms = 10_000
+                assert isinstance(await ask(made, address), ConnectionRefused)
+                server = await asyncio.start_server(Node(polite).serve, sock=held)
+                assert isinstance(await ask(made, address), ConnectionRefused)
+                passed_s[0] = 10 * 1.2  # less than what the test has
+                assert isinstance(await ask(made, address), VoteResponse)
+                server.close()
+
+    run(test)
+
+
 def test_a_silent_peer_times_out_and_is_disconnected():
     async def silent(
         made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

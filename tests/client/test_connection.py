@@ -108,6 +108,15 @@ def test_a_broker_that_closes_on_unknown_versions_is_asked_again_in_version_zero
         assert broker.connections == 2
 
 
+def test_a_broker_that_answers_rubbish_to_unknown_versions_is_asked_again_in_version_zero():
+    def answer(request: Any, version: int, correlation_id: int) -> Any:
+        return NotImplemented if version == 0 else struct.pack(">i", -1)
+
+    with FakeBroker(answer, {METADATA: (0, 5)}) as broker, connect(broker) as it:
+        assert it.api_versions[METADATA] == (0, 5)
+        assert broker.connections == 2
+
+
 def test_any_other_error_of_the_negotiation_is_told():
     def answer(request: Any, version: int, correlation_id: int) -> Any:
         return broker.api_versions(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -284,6 +293,14 @@ def test_a_receive_buffer_is_used_again():
             assert it.receive(token, buffer=buffer).session_id == number
             memory.add(id(buffer.view(10).obj))
         assert len(memory) == 1
+
+
+def test_a_receive_buffer_takes_no_response_but_the_one_asked_for():
+    with FakeBroker(answer_with_cluster_id, {METADATA: (0, 9)}) as broker, connect(broker) as it:
+        first, second = (it.send(named(name)) for name in "ab")
+        buffer = ReceiveBuffer()
+        assert it.receive(second, buffer=buffer).cluster_id == "b"
+        assert it.receive(first).cluster_id == "a"
 
 
 def test_a_version_the_broker_does_not_have_is_refused_before_it_is_sent():

@@ -82,10 +82,6 @@ class Ends:
         """Let time pass."""
         self.world.run_until(self.world.now_us + us)
 
-    def wait_for_timeout(self) -> None:
-        """Long enough for whoever asks to give up."""
-        self.wait(self.timeout_us + TIMEOUT_SPREAD_US)
-
     @property
     def timeout_us(self) -> int:
         return self.world.options.request_timeout_ms * 1_000

@@ -32,7 +32,7 @@ from fencepost.broker.net.registry import CONTROLLER, Pieces, Route, handles
 from fencepost.broker.net.request_context import Buffer, RequestContext
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode
-from fencepost.wire.frame import read_request_header
+from fencepost.wire.frame import LENGTH_BYTES, read_request_header
 from fencepost.wire.message import Message
 from fencepost.wire.records.principal import decode_principal
 
@@ -43,7 +43,6 @@ FORWARDED: Final = frozenset(
 )
 """The keys of the APIs that may be inside, as Kafka has them; not all of them are served here."""
 ADDRESS_BYTES: Final = (4, 16)
-_LENGTH_PREFIX_BYTES: Final = 4
 
 
 class _Refused(Exception):
@@ -95,7 +94,7 @@ class ForwardedContext(RequestContext):
             self._envelope.reply(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
         frame: list[Buffer] = self._encode(message)
-        self._envelope.reply(EnvelopeResponse(response_data=b"".join(frame)[_LENGTH_PREFIX_BYTES:]))
+        self._envelope.reply(EnvelopeResponse(response_data=b"".join(frame)[LENGTH_BYTES:]))
 
     def close(self, reason: str) -> None:
         """What would disconnect the client is an error of the envelope: brokers stay connected."""

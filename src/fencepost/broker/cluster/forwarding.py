@@ -29,7 +29,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.wire.api import response_class
 from fencepost.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from fencepost.wire.errors import DecodeError, ErrorCode, error_name
-from fencepost.wire.frame import decode_response, encode_request
+from fencepost.wire.frame import LENGTH_BYTES, decode_response, encode_request
 from fencepost.wire.message import Message
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 
@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 FORWARDING_TIMEOUT_MS: Final = 60_000
 """How long a client's request is tried at most; Kafka's brokers give up after as long."""
 PURPOSE: Final = "forwarding"
-_LENGTH_PREFIX_BYTES: Final = 4
 
 ANONYMOUS: Final = encode_principal(DefaultPrincipalData(type="User", name="ANONYMOUS"))
 """Every client of a listener without authentication."""
@@ -58,7 +57,7 @@ class Envelope:
             self._request, context.api_version, context.correlation_id, context.client_id
         )
         return EnvelopeRequest(
-            request_data=frame[_LENGTH_PREFIX_BYTES:],
+            request_data=frame[LENGTH_BYTES:],
             request_principal=ANONYMOUS,
             client_host_address=packed_address(context.client_host),
         )
