@@ -16,12 +16,16 @@ its address (KIP-951). Records are empty, never null.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from typing import NamedTuple
 
 from fencepost.batch.header import measure
 from fencepost.broker.cluster.leader_hints import LeaderHints
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
-from fencepost.broker.replicas.delayed_fetch import SessionKey
+from fencepost.broker.replicas.delayed_fetch import FetchHost, SessionKey
+from fencepost.broker.storage.storage import Storage
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.reading import ReadResult
 from fencepost.machines.fetch import (
@@ -37,8 +41,9 @@ from fencepost.machines.fetch import (
     look_at,
 )
 from fencepost.machines.partition import Isolation
+from fencepost.runtime.clock import Clocks
 from fencepost.runtime.log_errors import answer_log_error
-from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -69,8 +74,29 @@ REPLICA_STATE_FROM = 15
 _TOLD_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
+class _Parts(NamedTuple):
+    """What fetches are answered from."""
+
+    clocks: Clocks
+    config: BrokerConfig
+    fetches: FetchHost
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    storage: Storage
+
+
 @handles(FetchRequest, versions="4-18")
-def handle(context: RequestContext, request: FetchRequest) -> Pieces:
+def handle(
+    context: RequestContext,
+    request: FetchRequest,
+    *,
+    clocks: Clocks,
+    config: BrokerConfig,
+    fetches: FetchHost,
+    metadata: MetadataCache,
+    replicas: ReplicaManager,
+    storage: Storage,
+) -> Pieces:
     """Answer with records, or wait for them."""
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
         context.fail(ErrorCode.INVALID_REQUEST)
@@ -82,7 +108,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Pieces:
     )
     context.hold(PARTITION_BYTES * sum(len(topic.partitions) for topic in request.topics))
     wanted = yield from _wanted(request, by_id)
-    session = context.node.fetches.sessions.begin(
+    session = fetches.sessions.begin(
         request.session_id if version >= SESSIONS_FROM else 0,
         request.session_epoch if version >= SESSIONS_FROM else -1,
         wanted,
@@ -93,12 +119,13 @@ def handle(context: RequestContext, request: FetchRequest) -> Pieces:
         ],
         is_follower=replica_id >= 0,
         uses_topic_ids=by_id,
-        now_ms=context.node.now_ms(),
+        now_ms=clocks.now_ms(),
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=int(session))
     context.hold(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
-    return (yield from _Fetch(context, request, session, replica_id).begin())
+    parts = _Parts(clocks, config, fetches, metadata, replicas, storage)
+    return (yield from _Fetch(parts, context, request, session, replica_id).begin())
 
 
 def _wanted(
@@ -126,24 +153,26 @@ def _wanted(
 class _Fetch:
     """One fetch request until its answer."""
 
-    __slots__ = ("_context", "_looks", "_parked", "_session", "_terms")
+    __slots__ = ("_context", "_looks", "_parked", "_parts", "_session", "_terms")
 
     def __init__(
         self,
+        parts: _Parts,
         context: RequestContext,
         request: FetchRequest,
         session: FetchContext[SessionKey],
         replica_id: int,
     ) -> None:
-        node, version = context.node, context.api_version
-        max_bytes = min(request.max_bytes, node.config.get("fetch.max.bytes"))
+        version = context.api_version
+        max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
         waits = request.max_wait_ms > 0
+        self._parts = parts
         self._context = context
         self._session = session
         self._terms = FetchTerms(
             min_bytes=min(request.min_bytes, max_bytes),
             max_bytes=max_bytes,
-            deadline_ms=node.now_ms() + request.max_wait_ms if waits else NO_WAIT,
+            deadline_ms=parts.clocks.now_ms() + request.max_wait_ms if waits else NO_WAIT,
             replica_id=replica_id,
             isolation=request.isolation_level,
             leader_only=version < FOLLOWERS_SERVE_FROM,
@@ -163,7 +192,7 @@ class _Fetch:
             self._looks = None  # good for as long as nothing else runs in between
             return None
         keys = [look.partition.key for look in looks if look.partition is not None]
-        self._parked = self._context.node.fetches.park(
+        self._parked = self._parts.fetches.park(
             self.complete,
             {key: look.wanted for key, look in zip(keys, looks, strict=True)},
             self._terms,
@@ -181,7 +210,7 @@ class _Fetch:
     def _abandon(self) -> None:
         parked, self._parked = self._parked, None  # each refers to the other
         if parked is not None:
-            self._context.node.fetches.cancel(parked)
+            self._parts.fetches.cancel(parked)
 
     # -- looking ---------------------------------------------------------------------------
 
@@ -196,7 +225,7 @@ class _Fetch:
     def _look_at(self, wanted: FetchWanted[SessionKey]) -> _Look:
         """Find the partition and ask its machine."""
         topic, index = wanted.key
-        replicas = self._context.node.replicas
+        replicas = self._parts.replicas
         if self._context.api_version >= TOPIC_IDS_FROM:
             assert isinstance(topic, Uuid)
             hosted = replicas.by_id(topic, index)
@@ -235,7 +264,7 @@ class _Fetch:
                     ),
                 )
             )
-        finished = self._session.finish(outcomes, self._context.node.now_ms())
+        finished = self._session.finish(outcomes, self._parts.clocks.now_ms())
         response = FetchResponse(
             error_code=int(finished.error_code), session_id=finished.session_id
         )
@@ -268,14 +297,14 @@ class _Fetch:
         hosted, offset = look.partition, look.wanted.fetch_offset
         assert hosted is not None, "only what is here is read"
         try:
-            with self._context.node.storage.descriptors.without_waiting():
+            with self._parts.storage.descriptors.without_waiting():
                 data = hosted.log.read(
                     offset, limit_bytes, bounds.upper_bound, budget.takes_any_batch
                 )
                 if self._reads_committed:
                     part.aborted_transactions = _aborted(hosted, offset, data)
         except LOG_ERRORS as error:
-            code = answer_log_error(self._context.node.replicas, hosted, "reading", error)
+            code = answer_log_error(self._parts.replicas, hosted, "reading", error)
             return self._refused(index, code), 0
         part.records = data.buffers
         return part, data.size_bytes
@@ -321,7 +350,7 @@ class _Fetch:
             topics[-1].partitions.append(part)
             if part.error_code in _TOLD_LEADER and self._context.api_version >= LEADER_FROM:
                 if hints is None:
-                    hints = LeaderHints(self._context.node.image, self._context.listener_name)
+                    hints = LeaderHints(self._parts.metadata.image, self._context.listener_name)
                 name, topic_id = ("", topic) if by_id else (topic, Uuid.ZERO)
                 leader = hints.leader_of(name, topic_id, index)  # type: ignore[arg-type]
                 if leader is not None:

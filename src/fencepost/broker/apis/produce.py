@@ -24,12 +24,16 @@ from fencepost.batch.produced import ProduceRules, RefusedRecordsError, prepare_
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.broker.cluster.cluster_view import INTERNAL_TOPICS
 from fencepost.broker.cluster.leader_hints import LeaderHints
+from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
-from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
+from fencepost.broker.storage.decompression import INLINE_BYTES_MAX, Decompression
+from fencepost.broker.storage.storage import Storage
 from fencepost.log.descriptors import is_shortage
+from fencepost.machines.driver import Driver
 from fencepost.machines.partition import Produce, ProduceResult
-from fencepost.runtime.replicas import HostedPartition
+from fencepost.runtime.clock import Clocks
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -61,10 +65,32 @@ PLAIN_BYTES_MAX = 2 * 1024 * 1024
 _INLINE_RECOMPRESSED_BYTES_MAX = INLINE_BYTES_MAX // RECOMPRESSION_FACTOR
 
 
+class _Parts(NamedTuple):
+    """What batches are checked by and appended to."""
+
+    clocks: Clocks
+    decompression: Decompression
+    driver: Driver
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    storage: Storage
+
+
 @handles(ProduceRequest, versions="3-13", advertise_from=0, max_elements=MAX_TOPICS_AND_PARTITIONS)
-def handle(context: RequestContext, request: ProduceRequest) -> Pieces | None:
+def handle(
+    context: RequestContext,
+    request: ProduceRequest,
+    *,
+    clocks: Clocks,
+    decompression: Decompression,
+    driver: Driver,
+    metadata: MetadataCache,
+    replicas: ReplicaManager,
+    storage: Storage,
+) -> Pieces | None:
     """Feed every partition's machine; answer when all of them have answered."""
-    job = _ProduceJob(context, request)
+    parts = _Parts(clocks, decompression, driver, metadata, replicas, storage)
+    job = _ProduceJob(parts, context, request)
     left = job.take(request)
     if left:
         return job.take_in_pieces(left)
@@ -90,18 +116,20 @@ class _ProduceJob:
         "_context",
         "_deadline_ms",
         "_outstanding",
+        "_parts",
         "_refusal",
         "_response",
         "_wall_ms",
     )
 
-    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(self, parts: _Parts, context: RequestContext, request: ProduceRequest) -> None:
+        self._parts = parts
         self._context = context
         self._acks = request.acks
         self._allow_zstd = context.api_version >= ZSTD_FROM
         self._began = perf_counter()
-        self._wall_ms = context.node.wall_ms()
-        self._deadline_ms = context.node.now_ms() + max(request.timeout_ms, 0)
+        self._wall_ms = parts.clocks.wall_ms()
+        self._deadline_ms = parts.clocks.now_ms() + max(request.timeout_ms, 0)
         self._response = ProduceResponse()
         self._outstanding = 1  # the request itself, until all of it is taken
         self._refusal: tuple[ErrorCode, str] | None = None
@@ -132,7 +160,7 @@ class _ProduceJob:
 
     def take_in_pieces(self, left: deque[_Sent]) -> Pieces:
         """Take the others one by one, large ones in a thread; copies, as the buffer goes on."""
-        decompression = self._context.node.decompression
+        decompression = self._parts.decompression
         size_bytes = sum(len(sent.partition.records or b"") for sent in left)
         is_reserved = decompression.reserve(size_bytes)
         if not is_reserved:
@@ -183,7 +211,7 @@ class _ProduceJob:
         assert records is not None, "it was admitted"
         work = partial(self._prepare, records, hosted.log.config.produce_rules)
         try:
-            batch = yield from self._context.node.decompression.run(work)
+            batch = yield from self._parts.decompression.run(work)
         except BatchError as error:
             _refuse(sent.answer, error)
             return None
@@ -245,12 +273,12 @@ class _ProduceJob:
             answer.log_start_offset = result.log_start_offset
             self.finish_one()
 
-        self._context.node.driver.feed(
+        self._parts.driver.feed(
             hosted.key, Produce(batch, self._acks, on_result, self._deadline_ms)
         )
 
     def _find(self, topic: TopicProduceData, index: int) -> HostedPartition | ErrorCode:
-        replicas = self._context.node.replicas
+        replicas = self._parts.replicas
         if self._context.api_version >= TOPIC_IDS_FROM:
             hosted = replicas.by_id(topic.topic_id, index)
         else:
@@ -271,7 +299,7 @@ class _ProduceJob:
         log, header = hosted.log, batch.header
         if not hosted.machine.is_leader:
             return True
-        storage = self._context.node.storage
+        storage = self._parts.storage
         try:
             if not log.has_files_for(header, self._wall_ms):
                 with storage.descriptors.without_waiting():
@@ -317,7 +345,7 @@ class _ProduceJob:
                 if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     continue
                 if hints is None:
-                    hints = LeaderHints(self._context.node.image, self._context.listener_name)
+                    hints = LeaderHints(self._parts.metadata.image, self._context.listener_name)
                 leader = hints.leader_of(topic.name, topic.topic_id, answer.index)
                 if leader is not None:
                     answer.current_leader = LeaderIdAndEpoch(

@@ -35,6 +35,7 @@ from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.alter_partition import AlterPartitions
+from fencepost.runtime.clock import Clocks
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.errors import ErrorCode
@@ -158,8 +159,10 @@ class BrokerPart:
             AutoTopicCreation: self.topic_creation,
             BrokerConfig: node.config,
             ClientWarnings: node.client_warnings,
+            Clocks: node.ports,
             Decompression: self.decompression,
             Driver: node.driver,
+            FetchHost: self.fetches,
             Forwarder: self.forwarder,
             GroupHost: self.groups,
             MetadataCache: MetadataCache(node.metadata, node.cluster_id),
