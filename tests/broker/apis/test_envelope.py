@@ -213,9 +213,11 @@ def test_too_many_elements_are_not_read() -> None:
     assert deliver(a_controller(), envelope(data)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_handler_that_fails_is_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_fails_is_an_answer(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = a_controller()
-    node.service = None  # type: ignore[assignment]
+    monkeypatch.setattr(node.service, "serve", lambda *arguments: 1 // 0)
     response = deliver(node, envelope(GOOD))
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "failed" in caplog.text
