@@ -1,0 +1,63 @@
+"""The proof of offsets, the project of the pipeline, and the end of its session."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from fencepost.cli.demo import pipeline
+
+
+def places(*pairs: tuple[int, int]) -> pa.Table:
+    return pa.table({"partition": [p for p, _ in pairs], "offset": [o for _, o in pairs]})
+
+
+def test_offsets_must_be_there_exactly_once():
+    assert pipeline.offset_problems(places((0, 0), (1, 0), (0, 1)), {0: 2, 1: 1}) == []
+    assert pipeline.offset_problems(places((0, 0), (1, 0)), {0: 2, 1: 1}) == [
+        "partition 0: 1 offsets lost, 0 repeated"
+    ]
+    assert pipeline.offset_problems(places((0, 0), (0, 0), (1, 0)), {0: 1, 1: 1}) == [
+        "partition 0: 0 offsets lost, 1 repeated"
+    ]
+    assert pipeline.offset_problems(places((5, 0)), {0: 0}) != []
+
+
+def test_the_prepared_project_keeps_its_checkpoints_beside_its_tables(tmp_path):
+    project = pipeline.prepare_project(tmp_path)
+    spec = (project / "spark-pipeline.yml").read_text()
+    assert f"storage: {(tmp_path / 'checkpoints').as_uri()}\n" in spec
+    assert (project / "transformations" / "raw.py").is_file()
+
+
+def test_a_missing_table_is_named(tmp_path):
+    with pytest.raises(pipeline.PipelineFailedError, match="wrote no table flights_raw"):
+        pipeline.read_table(tmp_path, "flights_raw")
+
+
+def test_a_session_is_stopped_with_all_its_children():
+    script = "import subprocess as s, sys; print(s.Popen(['sleep', '60']).pid, flush=True); input()"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert set(pipeline.session_members(parent.pid)) == {parent.pid, child}
+        assert pipeline.peak_rss_mb(parent.pid) > 1
+    finally:
+        pipeline.stop_session(parent.pid)
+        parent.communicate()
+    assert parent.returncode == -signal.SIGKILL
+    # Whoever adopted the child may not have buried it yet: then it is a zombie without memory.
+    with contextlib.suppress(FileNotFoundError):
+        assert pipeline.peak_rss_mb(child) == 0
