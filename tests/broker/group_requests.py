@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from fencepost.broker.groups.group_shard import GroupShard
+from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC
+from fencepost.machines.group import GroupCoordinator
+from fencepost.runtime.coordinator import Coordinator, CoordinatorState
+from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api import (
     FindCoordinatorRequest,
     JoinGroupRequest,
@@ -136,10 +141,80 @@ def fetched(client: Client, group: str, version: int = 9) -> dict[tuple[str, int
     }
 
 
-def shard_of(running: RunningNode, group: str) -> GroupShard:
-    def find() -> GroupShard:
-        shard = running.node.groups.shard_of(group)
-        assert isinstance(shard, GroupShard)
-        return shard
+def coordinator_of(running: RunningNode, group: str) -> Coordinator[GroupCoordinator]:
+    """The coordinator of the group, which is this node's."""
+
+    def find() -> Coordinator[GroupCoordinator]:
+        coordinator = running.node.groups.coordinator_of(group)
+        assert isinstance(coordinator, Coordinator)
+        return coordinator
 
     return running.call(find)
+
+
+def hosted_of(running: RunningNode, group: str) -> HostedPartition:
+    """The partition of `__consumer_offsets` that the group is in."""
+
+    def find() -> HostedPartition:
+        index = running.node.groups.partition_of(group)
+        hosted = running.node.replicas.get(OFFSETS_TOPIC, index)
+        assert isinstance(hosted, HostedPartition)
+        return hosted
+
+    return running.call(find)
+
+
+def begin_load(running: RunningNode, group: str) -> None:
+    """Unload the group's coordinator, and begin to load it again."""
+    hosted = hosted_of(running, group)
+
+    def again() -> None:
+        running.node.groups.lost_leadership(hosted, None)
+        running.node.groups.became_leader(hosted, hosted.machine.leader_epoch)
+
+    running.call(again)
+
+
+def loaded(running: RunningNode, group: str) -> None:
+    """Wait until the group's coordinator is loaded."""
+
+    def is_active() -> bool:
+        coordinator = running.node.groups.coordinator_of(group)
+        return isinstance(coordinator, Coordinator) and (
+            coordinator.state is CoordinatorState.ACTIVE
+        )
+
+    eventually(lambda: running.call(is_active), "loading")
+
+
+def reload(running: RunningNode, group: str) -> None:
+    """Have the group's coordinator loaded again."""
+    begin_load(running, group)
+    loaded(running, group)
+
+
+@contextlib.contextmanager
+def held_loading(running: RunningNode, group: str) -> Iterator[None]:
+    """The group's coordinator is being loaded, and gets no further until the end of this."""
+    runtime = running.node.groups.runtime
+    later = runtime._later
+    held: list[Callable[[], None]] | None = []
+
+    def hold(callback: Callable[[], None], future: Any) -> None:
+        if held is None:
+            later(callback, future)
+        else:
+            held.append(callback)
+
+    def go_on() -> None:
+        nonlocal held
+        callbacks, held = held or [], None
+        for callback in callbacks:
+            later(callback, None)
+
+    runtime._later = hold
+    begin_load(running, group)
+    yield
+    runtime._later = later
+    running.call(go_on)
+    loaded(running, group)

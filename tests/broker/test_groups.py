@@ -40,10 +40,10 @@ from .group_requests import (
     commit_request,
     coordinated,
     fetched,
+    hosted_of,
     join,
     join_request,
     new_group,
-    shard_of,
     stable,
     sync,
 )
@@ -447,5 +447,4 @@ def test_offsets_of_a_deleted_topic_are_forgotten(client: Client) -> None:
 
 def test_groups_are_spread_over_the_partitions(ready: RunningNode) -> None:
     for group in ("a", "b", "some group"):
-        shard = shard_of(ready, group)
-        assert shard.hosted.index == partition_for(group, 3)
+        assert hosted_of(ready, group).index == partition_for(group, 3)

@@ -20,7 +20,7 @@ from fencepost.wire.types import Uuid
 
 from .conftest import RunningNode
 from .door import Client
-from .group_requests import commit, coordinated, new_group, shard_of
+from .group_requests import commit, coordinated, held_loading, new_group
 from .topic_requests import make_topic
 
 MANY = list(range(3 * PARTITIONS_PER_PIECE + 7))
@@ -88,11 +88,9 @@ def test_a_coordinator_that_loads_refuses_the_whole_group(
     node: RunningNode, client: Client, group: str, version: int
 ) -> None:
     topic = make_topic(client)
-    shard = shard_of(node, group)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    node.call(shard.close, loading)
-    answer = ask(client, group, [(topic, MANY)], version)
-    node.call(shard.load)
+    with held_loading(node, group):
+        answer = ask(client, group, [(topic, MANY)], version)
     if version == 1:
         (only,) = answer.topics
         assert [one.error_code for one in only.partitions] == [loading] * len(MANY)

@@ -1,21 +1,23 @@
-"""A coordinator with a log: decisions carried out as a shell would, records through their bytes.
+"""A coordinator with a log: decisions carried out as the runtime would, and records as bytes.
 
-Replies of a decision are held until `commit`, or leave at once with `committing=True`. `restart`
-loads a new coordinator from the committed part of the log; requests that waited are gone.
+Replies of a decision are held until `commit`, or leave at once with `committing=True`. While
+`refusing` is an error, the log refuses all records. `restart` loads a new coordinator from the
+committed part of the log; requests that waited are gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fencepost.machines.group import (
     Caller,
     Decision,
+    GroupCodec,
     GroupConfig,
     GroupCoordinator,
     GroupMemory,
-    value_version,
 )
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -29,10 +31,10 @@ from fencepost.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetch
 from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.consumer import ConsumerProtocolSubscription, encode_prefixed
-from fencepost.wire.records.group import decode_key, decode_value, encode_key, encode_value
 
 Entry = tuple[bytes, bytes | None]
 PROTOCOL_TYPE = "consumer"
+RETRY_MS = 500
 
 
 def subscription(*topics: str) -> bytes:
@@ -45,15 +47,29 @@ def replay(
 ) -> GroupCoordinator:
     """A coordinator that has read `log`."""
     coordinator = GroupCoordinator(config, memory)
-    for key, value in log:
-        apply_entry(coordinator, key, value)
+    for offset, (key, value) in enumerate(log):
+        apply_entry(coordinator, key, value, offset)
     return coordinator
 
 
-def apply_entry(coordinator: GroupCoordinator, key: bytes, value: bytes | None) -> None:
+def apply_entry(
+    coordinator: GroupCoordinator, key: bytes, value: bytes | None, offset: int
+) -> None:
     """Apply a record from its bytes."""
-    decoded = decode_key(key)
-    coordinator.apply(decoded, None if value is None else decode_value(decoded, value))
+    record = GroupCodec.decode(key, value)
+    assert record is not None
+    coordinator.apply(record, offset)
+
+
+def state_of(coordinator: GroupCoordinator) -> Any:
+    """All of a coordinator's state as values, ephemeral and durable."""
+    groups = {}
+    for group_id, group in coordinator.groups.items():
+        groups[group_id] = {
+            name: dict(value) if isinstance(value, dict) else value
+            for name, value in vars(group).items()
+        }
+    return groups, coordinator.durable_view(), coordinator._shard.memory.used_bytes
 
 
 def compact(log: list[Entry]) -> list[Entry]:
@@ -93,6 +109,8 @@ class GroupWorld:
         self.now = -5_000
         self.wall_ahead = 1_700_000_000_000
         self.last_token = 0
+        self.refusing: ErrorCode | None = None
+        self.refused: dict[int, ErrorCode] = {}
 
     @property
     def wall(self) -> int:
@@ -101,19 +119,41 @@ class GroupWorld:
 
     # Carrying out
 
-    def carry_out(self, decision: Decision) -> None:
-        for key, value in decision.records:
-            data = None if value is None else encode_value(value, value_version(value))
-            self.log.append((encode_key(key), data))
-            apply_entry(self.coordinator, *self.log[-1])
-        for name, deadline_ms in decision.timers:
+    def carry_out(self, decide: Callable[[], Decision], token: int | None = None) -> None:
+        """Have something decided, and carry it out whole or not at all."""
+        before = state_of(self.coordinator)
+        decision = decide()
+        assert state_of(self.coordinator) == before, "a decision changes nothing"
+        entries = [GroupCodec.encode(record) for record in decision.records]
+        undo_log = self.coordinator.undo_log
+        undo_log.begin()
+        for change in decision.changes:
+            self.coordinator.apply_change(change)
+        for offset, entry in enumerate(entries, len(self.log)):
+            apply_entry(self.coordinator, *entry, offset)
+        if entries and self.refusing is not None:
+            undo_log.revert()
+            assert state_of(self.coordinator) == before, "reverted"
+            self.refuse(decision, self.refusing, token)
+            return
+        undo_log.commit()
+        self.log += entries
+        for name, delay_ms in decision.timers:
             self.timers.pop(name, None)
-            if deadline_ms is not None:
-                self.timers[name] = deadline_ms
+            if delay_ms is not None:
+                self.timers[name] = self.now + delay_ms
         self.notes += decision.notes
         self.held += [(len(self.log), token, value) for token, value in decision.replies]
         if self.committing or self.committed == len(self.log):
             self.commit()
+
+    def refuse(self, decision: Decision, error: ErrorCode, token: int | None) -> None:
+        """The log has refused a decision."""
+        if token is not None:
+            self.refused[token] = error
+        if decision.on_refused is not None:
+            on_refused = decision.on_refused
+            self.carry_out(lambda: on_refused(error))
 
     def commit(self, end: int | None = None) -> None:
         """The log is committed up to `end`: answers that rest on it leave."""
@@ -131,7 +171,7 @@ class GroupWorld:
         self.timers = {}
         self.coordinator.discard()
         self.coordinator = replay(self.log, self.config, self.memory)
-        self.carry_out(self.coordinator.finish_loading(self.now, self.wall))
+        self.carry_out(lambda: self.coordinator.decide_loaded(self.wall))
 
     def advance(self, by_ms: int) -> None:
         """Let time pass, firing timers in the order of their deadlines."""
@@ -140,7 +180,9 @@ class GroupWorld:
             at, name = min(due)
             self.now = max(self.now, at)
             del self.timers[name]
-            self.carry_out(self.coordinator.decide_timer(name, self.now, self.wall))
+            self.carry_out(partial(self.coordinator.decide_timer, name, self.wall))
+            if self.refusing is not None and name not in self.timers:
+                self.timers[name] = self.now + RETRY_MS
         self.now = until
 
     # Requests; each returns its token
@@ -148,7 +190,7 @@ class GroupWorld:
     def ask(self, decide: Callable[[int], Decision]) -> int:
         self.last_token += 1
         token = self.last_token
-        self.carry_out(decide(token))
+        self.carry_out(lambda: decide(token), token)
         return token
 
     def join(
@@ -183,7 +225,7 @@ class GroupWorld:
 
         def decide(token: int) -> Decision:
             caller = Caller(token, version, client, "/127.0.0.1", f"u{token}")
-            return self.coordinator.decide_join_group(request, caller, self.now, self.wall)
+            return self.coordinator.decide_join_group(request, caller, self.wall)
 
         return self.ask(decide)
 
@@ -213,7 +255,7 @@ class GroupWorld:
         )
         return self.ask(
             lambda token: self.coordinator.decide_sync_group(
-                request, Caller(token, version), self.now, self.wall
+                request, Caller(token, version), self.wall
             )
         )
 
@@ -226,9 +268,7 @@ class GroupWorld:
             member_id=member_id,
             group_instance_id=instance,
         )
-        return self.ask(
-            lambda token: self.coordinator.decide_heartbeat(request, Caller(token, 4), self.now)
-        )
+        return self.ask(lambda token: self.coordinator.decide_heartbeat(request, Caller(token, 4)))
 
     def heartbeat(self, member_id: str, generation: int, **said: Any) -> ErrorCode:
         return self.error(self.ask_heartbeat(member_id, generation, **said))
@@ -243,9 +283,7 @@ class GroupWorld:
             ],
         )
         return self.ask(
-            lambda token: self.coordinator.decide_leave_group(
-                request, Caller(token, 5), self.now, self.wall
-            )
+            lambda token: self.coordinator.decide_leave_group(request, Caller(token, 5), self.wall)
         )
 
     def leave(self, *who: str | tuple[str, str | None], group: str = "g") -> list[ErrorCode]:
@@ -290,9 +328,7 @@ class GroupWorld:
             ],
         )
         return self.ask(
-            lambda token: self.coordinator.decide_offset_commit(
-                request, version, token, self.now, self.wall
-            )
+            lambda token: self.coordinator.decide_offset_commit(request, version, token, self.wall)
         )
 
     def commit_error(self, **said: Any) -> ErrorCode:

@@ -16,8 +16,9 @@ from fencepost.machines.group.memory import (
     SMALL_MEMBER_BYTES,
     member_bytes,
 )
-from fencepost.machines.group.model import GROUP_METADATA_VERSION, GroupState
+from fencepost.machines.group.model import GroupState
 from fencepost.machines.group.rebalance import BATCH_OVERHEAD_BYTES, fits_in_record
+from fencepost.machines.group.records import GROUP_METADATA_VERSION
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.group import GroupMetadataKey, encode_key, encode_value
 
@@ -31,7 +32,7 @@ LARGE = RECORD_BYTES - RECORD_ALLOWANCE_BYTES
 def world_of(**settings: int) -> GroupWorld:
     node_bytes = settings.pop("node_bytes", 1 << 30)
     world = GroupWorld(memory=GroupMemory(node_bytes), **settings)
-    world.coordinator.limit_records(RECORD_BYTES)
+    world.coordinator.max_batch_bytes = RECORD_BYTES
     return world
 
 

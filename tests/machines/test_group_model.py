@@ -130,7 +130,7 @@ class Groups(RuleBasedStateMachine):
         client = self.clients[n]
         if client.member_id and self.world.committed == len(self.world.log):
             self.world.committing = True
-            self.world.leave((client.member_id, client.instance))
+            self.world.ask_to_leave((client.member_id, client.instance))
             self.world.committing = False
             client.member_id, client.generation = "", -1
             self.hear()
@@ -157,8 +157,13 @@ class Groups(RuleBasedStateMachine):
         self.world.advance(by_ms)
         self.hear()
 
+    @rule(is_refusing=st.sampled_from([True, False, False]))
+    def log_refuses(self, is_refusing: bool) -> None:
+        self.world.refusing = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_refusing else None
+
     @rule()
     def crash(self) -> None:
+        self.world.refusing = None
         self.world.restart()
         self.lost.update(token for token in self.tokens if token not in self.world.replies)
         self.attempts = {
@@ -170,6 +175,10 @@ class Groups(RuleBasedStateMachine):
     # What clients hear
 
     def hear(self) -> None:
+        for token in self.world.refused:
+            self.attempts.pop(token, None)
+            self.tokens.pop(token, None)
+        self.world.refused.clear()
         for token, response in list(self.world.replies.items()):
             del self.world.replies[token]
             assert token not in self.lost, "an answer from a coordinator that crashed"
@@ -280,6 +289,7 @@ class Groups(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Peace: everybody is gone in the end, and the group is empty with its offsets kept."""
         self.world.committing = True
+        self.world.refusing = None
         self.world.commit()
         self.world.advance(1_000_000)
         self.hear()

@@ -193,17 +193,19 @@ class HostedPartition:
     """The `Directory` that its log is in."""
     offsets: tuple[int, int, int] = (-1, -1, -1)
     """High watermark, log start and log end as of the last look, to notice when one moves."""
+    on_high_watermark: Callable[[], None] | None = None
+    """Who coordinates something by its records wants to know when they are committed."""
 
 
 class ReplicaWatcher(Protocol):
     """Somebody who has to know which partitions this node leads."""
 
-    def became_leader(self, hosted: HostedPartition) -> None:
+    def became_leader(self, hosted: HostedPartition, leader_epoch: int) -> None:
         """This node leads the partition, from now on or in a new epoch."""
         ...
 
-    def lost_leadership(self, hosted: HostedPartition) -> None:
-        """This node leads the partition no longer, or has it no longer."""
+    def lost_leadership(self, hosted: HostedPartition, leader_epoch: int | None) -> None:
+        """Another node leads the partition in that epoch; None if it is not here any more."""
         ...
 
 
@@ -376,7 +378,7 @@ class ReplicaManager:
         self.on_moved(hosted, False)
         if change.is_new_leader_epoch:
             for watcher in self.watchers:
-                watcher.became_leader(hosted)
+                watcher.became_leader(hosted, new.leader_epoch)
 
     def _follow(self, hosted: HostedPartition, change: PartitionDelta) -> None:
         new = change.new
@@ -394,7 +396,7 @@ class ReplicaManager:
         )
         if led:
             for watcher in self.watchers:
-                watcher.lost_leadership(hosted)
+                watcher.lost_leadership(hosted, new.leader_epoch)
         self.on_moved(hosted, False)
 
     def _ensure(self, change: PartitionDelta, configs: TopicConfigs) -> HostedPartition | None:
@@ -460,7 +462,7 @@ class ReplicaManager:
         self._ports.driver.feed(hosted.key, StopReplica(is_deleted=change.new is None))
         self._ports.driver.drain(hosted.key)  # the metadata log's machine may be in a step
         for watcher in self.watchers:
-            watcher.lost_leadership(hosted)
+            watcher.lost_leadership(hosted, None)
         self.on_gone(hosted)
         self._ports.unhost(hosted.key)
         try:
@@ -487,6 +489,8 @@ class ReplicaManager:
         if offsets != before:
             hosted.offsets = offsets
             self.on_moved(hosted, offsets[:2] == before[:2])
+            if hosted.on_high_watermark is not None and offsets[0] != before[0]:
+                hosted.on_high_watermark()
 
     def disk_failed(self, key: Hashable, reason: str) -> None:
         """The log of the machine under `key` has failed."""
@@ -532,7 +536,7 @@ class ReplicaManager:
         self.on_moved(hosted, False)
         if led and self.offline_reason is None:
             for watcher in self.watchers:
-                watcher.lost_leadership(hosted)
+                watcher.lost_leadership(hosted, None)
 
 
 def eligible_brokers(image: ClusterImage) -> dict[int, int]:

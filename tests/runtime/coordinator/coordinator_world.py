@@ -205,6 +205,19 @@ class CoordinatorWorld:
             callback()
         self.ports.now = until_ms
 
+    def within_a_step(self, work: Callable[[], None]) -> None:
+        """Do `work` while the driver steps the partition: appends only queue up there."""
+        hosted, machine = self.ports.driver._hosted[KEY], self.machine
+
+        class Nosy:
+            def step(self, *said: Any) -> Any:
+                hosted.machine = machine
+                work()
+                return machine.step(*said)
+
+        hosted.machine = Nosy()
+        self.set_in_sync(*self.replicas)
+
     # What clients do; each returns its token
 
     def ask(self, decide: Callable[[Toy, Any], Decision[Any]]) -> int:

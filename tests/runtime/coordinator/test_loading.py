@@ -166,14 +166,15 @@ def test_a_log_whose_start_moves_while_it_loads_is_read_from_there(
     world: CoordinatorWorld,
 ) -> None:
     for number in range(600):
-        world.write(batch((f"n{number}", "1")))
+        world.write(batch((f"a{number}", "1"), (f"b{number}", "1")))
     world.lead(1)
     world.commit()
     world.run(5)
-    world.log.advance_start_offset(500)
+    world.log.advance_start_offset(1_001)
     world.run()
     assert world.coordinator.state is CoordinatorState.ACTIVE
-    assert "n599" in world.toy.texts and "n400" not in world.toy.texts
+    assert "b599" in world.toy.texts and "a400" not in world.toy.texts
+    assert "b500" in world.toy.texts and "a500" not in world.toy.texts, "half of a batch is left"
 
 
 def test_loading_waits_for_a_thread_and_does_nothing_when_it_is_unloaded_meanwhile() -> None:
@@ -292,6 +293,7 @@ def test_whoever_may_have_missed_another_leader_loads_anew(world: CoordinatorWor
 
 def test_a_deleted_partition_may_come_back_with_epoch_0(world: CoordinatorWorld) -> None:
     world.start(5)
+    world.follow(6)
     world.runtime.unload(INDEX, None)
     assert world.runtime.get(INDEX) is None
     again = CoordinatorWorld()
@@ -312,6 +314,9 @@ def test_another_leaders_high_watermark_commits_nothing(world: CoordinatorWorld)
     assert world.replies == {} and world.sent == []
     refused = world.set("b", "1")
     assert world.replies[refused] == (NOT_COORDINATOR, None), "nor is anything written for it"
+    world.lead(3, load=False)
+    world.commit()
+    assert lost not in world.replies and world.sent == [], "nor when it leads again"
     world.runtime.unload(INDEX, 2)
     assert world.replies[lost] == (NOT_COORDINATOR, None) and world.sent == []
 

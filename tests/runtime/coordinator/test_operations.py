@@ -11,7 +11,7 @@ from fencepost.runtime.coordinator import CoordinatorState
 from fencepost.runtime.coordinator.coordinator import RETRY_MS
 from fencepost.wire.errors import ErrorCode
 
-from .coordinator_world import KEY, CoordinatorWorld
+from .coordinator_world import INDEX, CoordinatorWorld
 from .toy import Toy, Wait
 
 NONE = ErrorCode.NONE
@@ -102,24 +102,52 @@ def test_an_append_that_waits_for_its_turn_keeps_decisions_waiting(world: Coordi
     """Within a step of the driver an append is only queued: nothing may be built on it yet."""
     seen: list[Any] = []
 
-    def within_a_step(machine: Any) -> None:
-        world.ports.driver._hosted[KEY].machine = machine  # once only
+    def work() -> None:
         world.set("a", "1")
         world.ask(lambda toy, token: seen.append(toy.texts.get("a")) or toy.decide_get(token, "a"))
         assert seen == [] and world.records() == []
 
-    class Nosy:
-        def step(self, *said: Any) -> Any:
-            within_a_step(machine)
-            return machine.step(*said)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(machine, name)
-
-    machine = world.machine
-    world.ports.driver._hosted[KEY].machine = Nosy()  # type: ignore[assignment]
-    world.set_in_sync(1, 2)
+    world.within_a_step(work)
     assert seen == [("1", 0)], "decided when it was appended"
+
+
+def test_an_append_that_comes_back_after_the_unload_changes_nothing(
+    world: CoordinatorWorld,
+) -> None:
+    toy = world.toy
+
+    def work() -> None:
+        world.set("a", "1", expires_ms=1_000)
+        world.runtime.unload(INDEX, None)
+
+    world.within_a_step(work)
+    assert world.replies == {1: (ErrorCode.NOT_COORDINATOR, None)}
+    world.commit()
+    world.advance(60_000)
+    assert toy.fired == [] and world.sent == []
+
+
+def test_what_follows_from_a_refused_append_is_decided_before_what_waits(
+    world: CoordinatorWorld,
+) -> None:
+    waiting = world.wait("a")
+    world.toy.cannot_apply = "a"
+    tokens: list[int] = []
+
+    def decide(toy: Toy, token: Any) -> Decision[Any]:
+        tokens.extend((world.set("a", "1"), world.wait("a")))
+        return toy.decide_get(token, "a")
+
+    world.ask(decide)
+    refused, later = tokens
+    assert world.replies[refused] == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert world.replies[waiting] == (NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert later not in world.replies, "it came behind"
+
+
+def test_a_request_is_answered_once(world: CoordinatorWorld) -> None:
+    token = world.ask(lambda toy, token: Decision(replies=[(token, "first"), (token, "second")]))
+    assert world.replies == {token: (NONE, "first")}
 
 
 # Refused appends
@@ -231,6 +259,12 @@ def test_records_that_may_be_split_are_written_in_several_batches(world: Coordin
     world.commit()
     assert world.replies[token] == (NONE, "set")
     assert world.reloaded().view() == world.toy.view()
+
+
+def test_changes_happen_once_however_many_batches_there_are(world: CoordinatorWorld) -> None:
+    records = [(f"n{number}", "x" * 100) for number in range(100)]
+    world.ask(lambda toy, token: Decision(records, changes=[Wait("w", token)], is_atomic=False))
+    assert len(world.toy.waiting["w"]) == 1
 
 
 def test_of_split_records_the_first_ones_stay_when_later_ones_are_refused(

@@ -1,7 +1,7 @@
 """Heartbeat (key 12) v0-4: a member says that it is there, and hears whether to join again.
 
-While the group's shard loads the answer is NONE: nobody is missed yet, and the member need not look
-for another coordinator.
+While the group's coordinator loads the answer is NONE: nobody is missed yet, and the member need
+not look for another coordinator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRespo
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
         caller = Caller(token, context.api_version)
-        return coordinator.decide_heartbeat(request, caller, context.node.now_ms())
+        return coordinator.decide_heartbeat(request, caller)
 
     def on_reply(error: ErrorCode, response: HeartbeatResponse | None) -> None:
         if response is None:

@@ -33,8 +33,7 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
             f"/{context.client_host}",  # as Kafka writes addresses, in records too
             str(uuid.uuid4()),
         )
-        node = context.node
-        return coordinator.decide_join_group(request, caller, node.now_ms(), node.wall_ms())
+        return coordinator.decide_join_group(request, caller, context.node.wall_ms())
 
     def on_reply(error: ErrorCode, response: JoinGroupResponse | None) -> None:
         context.reply(_response(context, member_id, error, response))

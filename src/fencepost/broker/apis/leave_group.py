@@ -27,8 +27,7 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
         caller = Caller(token, context.api_version)
-        node = context.node
-        return coordinator.decide_leave_group(request, caller, node.now_ms(), node.wall_ms())
+        return coordinator.decide_leave_group(request, caller, context.node.wall_ms())
 
     def on_reply(error: ErrorCode, response: LeaveGroupResponse | None) -> None:
         if response is None:

@@ -1,7 +1,7 @@
 """ListGroups (key 16) v0-5: the groups this node coordinates, by state (v4+) and type (v5+).
 
-While a shard loads, the answer is COORDINATOR_LOAD_IN_PROGRESS: a list that lacks groups would be
-taken for the whole.
+While a coordinator loads, the answer is COORDINATOR_LOAD_IN_PROGRESS: a list that lacks groups
+would be taken for the whole.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fencepost.wire.errors import ErrorCode
 
 @handles(ListGroupsRequest, versions="0-5")
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | None:
-    """Ask every shard; answer when all have answered."""
-    shards = list(context.node.groups.shards())
-    if not shards:
+    """Ask every coordinator here; answer when all have answered."""
+    coordinators = list(context.node.groups.coordinators())
+    if not coordinators:
         return ListGroupsResponse()
     groups: list[ListedGroup] = []
-    outstanding = len(shards)
+    outstanding = len(coordinators)
     failure = ErrorCode.NONE
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
@@ -39,6 +39,6 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsRes
             shown = groups if failure is ErrorCode.NONE else []
             context.reply(ListGroupsResponse(error_code=int(failure), groups=shown))
 
-    for shard in shards:
-        shard.submit(decide, on_reply)
+    for one in coordinators:
+        one.submit(decide, on_reply)
     return None

@@ -40,9 +40,8 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
     request.topics = asked
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
-        node, version = context.node, context.api_version
-        now_ms, wall_ms = node.now_ms(), node.wall_ms()
-        return coordinator.decide_offset_commit(request, version, token, now_ms, wall_ms)
+        version, wall_ms = context.api_version, context.node.wall_ms()
+        return coordinator.decide_offset_commit(request, version, token, wall_ms)
 
     def on_reply(error: ErrorCode, response: OffsetCommitResponse | None) -> None:
         if response is None:

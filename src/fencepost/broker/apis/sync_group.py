@@ -22,8 +22,7 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupRespo
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
         caller = Caller(token, context.api_version)
-        node = context.node
-        return coordinator.decide_sync_group(request, caller, node.now_ms(), node.wall_ms())
+        return coordinator.decide_sync_group(request, caller, context.node.wall_ms())
 
     def on_reply(error: ErrorCode, response: SyncGroupResponse | None) -> None:
         context.reply(SyncGroupResponse(error_code=int(error)) if response is None else response)

@@ -1,9 +1,11 @@
-"""The group coordinators of this node: a shard for each partition of `__consumer_offsets` it leads.
+"""The group coordinators of this node: one for each partition of `__consumer_offsets` it leads.
 
 A group belongs to the partition that its id hashes to, and to whoever leads that. Requests come
-through `submit`, which finds the shard; what cannot be answered here is answered with the error
-that sends the client where it can: NOT_COORDINATOR (ask who is), COORDINATOR_LOAD_IN_PROGRESS (wait
-here).
+through `submit`, which finds the coordinator; what cannot be answered here is answered with the
+error that sends the client where it can: NOT_COORDINATOR (ask who is),
+COORDINATOR_LOAD_IN_PROGRESS (wait here). What a coordinator does is `machines.group`, how it is
+run is `runtime.coordinator`; here it is told which partitions this node leads, and which topics are
+gone.
 
 The topic is created when the first client asks for a coordinator (`find_coordinator`).
 """
@@ -12,14 +14,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.groups.group_shard import Decide, GroupShard, OnReply, Settings
+from fencepost.broker.net.log_limit import LogLimit, cut
 from fencepost.broker.net.piecework import Piecework
-from fencepost.machines.group import GroupConfig, GroupMemory, partition_for
+from fencepost.machines.group import (
+    Decision,
+    GroupCodec,
+    GroupConfig,
+    GroupCoordinator,
+    GroupMemory,
+    partition_for,
+)
 from fencepost.machines.image import ClusterImage, ImageDelta
+from fencepost.runtime.coordinator import (
+    Coordinator,
+    CoordinatorKind,
+    CoordinatorRuntime,
+    LedPartition,
+    OnReply,
+)
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -31,47 +48,58 @@ log = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
 
+Decide = Callable[[GroupCoordinator, Any], Decision]
+"""Decides about a request, given the coordinator and the token to decide with."""
+
 
 class GroupHost:
     """See the module."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._settings = settings_of(node.config)
-        self._shards: dict[int, GroupShard] = {}
-        self._loading = Piecework(node.ports.loop)
+        self._log_limit = LogLimit()
+        self.memory = GroupMemory(node.config.get("fencepost.groups.max.bytes"))
+        config = group_config(node.config)
+        kind = CoordinatorKind(
+            lambda: GroupCoordinator(config, self.memory),
+            GroupCodec(),
+            write_timeout_ms=node.config.get("offsets.commit.timeout.ms"),
+            compression=node.config.get("offsets.topic.compression.codec"),
+            decompress=node.decompression.inline_or_run,
+            on_loaded=self._loaded,
+            on_note=self._note,
+        )
+        self.runtime = CoordinatorRuntime(kind, node.ports, Piecework(node.ports.loop).later)
         self._closed = False
         node.metadata.on_image(self._image_changed)
 
     def start(self) -> None:
-        """Nothing to do: shards begin when this node becomes their leader."""
+        """Nothing to do: coordinators begin when this node becomes their leader."""
 
     def close(self) -> None:
-        """Stop all shards; whoever waits is told to look for another coordinator."""
+        """Unload all coordinators; whoever waits is told to look for another one."""
         self._closed = True
-        shards, self._shards = self._shards, {}
-        for shard in shards.values():
-            shard.close()
+        self.runtime.close()
 
     # -- for handlers ----------------------------------------------------------------------
 
     def submit(self, group_id: str, decide: Decide, on_reply: OnReply) -> None:
-        """Have the group's coordinator decide; see `GroupShard.submit`."""
-        shard = self.shard_of(group_id)
-        if isinstance(shard, GroupShard):
-            shard.submit(decide, on_reply)
+        """Have the group's coordinator decide; see `Coordinator.submit`."""
+        coordinator = self.coordinator_of(group_id)
+        if isinstance(coordinator, Coordinator):
+            coordinator.submit(decide, on_reply)
         else:
-            on_reply(shard, None)
+            on_reply(coordinator, None)
 
-    def shard_of(self, group_id: str) -> GroupShard | ErrorCode:
-        """The shard the group belongs to, or why it is not here."""
+    def coordinator_of(self, group_id: str) -> Coordinator[GroupCoordinator] | ErrorCode:
+        """The coordinator of the group, or why it is not here."""
         topic = self._node.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is None or self._closed:
             return ErrorCode.NOT_COORDINATOR
         index = partition_for(group_id, len(topic.partitions))
-        shard = self._shards.get(index)
-        if shard is not None:
-            return shard
+        coordinator = self.runtime.get(index)
+        if coordinator is not None:
+            return coordinator
         if topic.partitions[index].leader == self._node.config.node_id:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # its log is still being opened
         return ErrorCode.NOT_COORDINATOR
@@ -81,35 +109,25 @@ class GroupHost:
         topic = self._node.image.topics_by_name.get(OFFSETS_TOPIC)
         return None if topic is None else partition_for(group_id, len(topic.partitions))
 
-    def shards(self) -> Iterator[GroupShard]:
-        """The shards of this node, by partition."""
-        for _, shard in sorted(self._shards.items()):
-            yield shard
+    def coordinators(self) -> Iterator[Coordinator[GroupCoordinator]]:
+        """The coordinators of this node, by partition."""
+        return self.runtime.all()
 
     # -- leadership ------------------------------------------------------------------------
 
-    def became_leader(self, hosted: HostedPartition) -> None:
-        """This node leads the partition, from now on or in a new epoch: load it."""
+    def became_leader(self, hosted: HostedPartition, leader_epoch: int) -> None:
+        """This node leads the partition, from now on or in a new epoch."""
         if hosted.topic != OFFSETS_TOPIC or self._closed:
             return
-        self.lost_leadership(hosted)
-        shard = GroupShard(
-            self._node.ports,
-            hosted,
-            self._settings,
-            self._loading,
-            self._node.decompression,
-            self._forget_missing_topics,
-        )
-        self._shards[hosted.index] = shard
-        shard.load()
+        index = hosted.index
+        partition = LedPartition(self._node.ports.driver, hosted.key, hosted.machine, hosted.log)
+        hosted.on_high_watermark = partial(self.runtime.high_watermark_moved, index)
+        self.runtime.load(index, partition, leader_epoch)
 
-    def lost_leadership(self, hosted: HostedPartition) -> None:
-        """This node leads the partition no longer."""
+    def lost_leadership(self, hosted: HostedPartition, leader_epoch: int | None) -> None:
+        """Another node leads the partition in that epoch; None if it is not here any more."""
         if hosted.topic == OFFSETS_TOPIC:
-            shard = self._shards.pop(hosted.index, None)
-            if shard is not None:
-                shard.close()
+            self.runtime.unload(hosted.index, leader_epoch)
 
     # -- topics that are deleted -------------------------------------------------------------
 
@@ -121,13 +139,21 @@ class GroupHost:
         def is_gone(name: str, topic_id: Uuid) -> bool:
             return name in ids and topic_id in (Uuid.ZERO, ids[name])
 
-        for shard in self.shards():
-            shard.tell(lambda coordinator: coordinator.decide_topics_deleted(is_gone))
+        self.runtime.tell_all(lambda machine: machine.decide_topics_deleted(is_gone))
 
-    def _forget_missing_topics(self, shard: GroupShard) -> None:
-        """A shard was loaded: topics may have been deleted while nobody coordinated its groups."""
+    def _loaded(self, coordinator: Coordinator[GroupCoordinator]) -> None:
+        """Topics may have been deleted while nobody coordinated its groups."""
+        if coordinator.machine.groups:
+            count = len(coordinator.machine.groups)
+            log.info("%s: loaded %d groups", coordinator.partition, count)
         is_gone = missing_from(self._node.image)
-        shard.tell(lambda coordinator: coordinator.decide_topics_deleted(is_gone))
+        coordinator.tell(lambda machine: machine.decide_topics_deleted(is_gone))
+
+    def _note(self, note: str) -> None:
+        left_out = self._log_limit.admit()
+        if left_out is not None:
+            more = f" ({left_out} more lines about groups were left out)" if left_out else ""
+            log.info("%s%s", cut(note), more)
 
 
 def missing_from(image: ClusterImage) -> Callable[[str, Uuid], bool]:
@@ -140,10 +166,10 @@ def missing_from(image: ClusterImage) -> Callable[[str, Uuid], bool]:
     return is_gone
 
 
-def settings_of(config: BrokerConfig) -> Settings:
-    """The settings of groups in the broker's configuration."""
+def group_config(config: BrokerConfig) -> GroupConfig:
+    """What the broker's configuration says about groups."""
     get = config.get
-    groups = GroupConfig(
+    return GroupConfig(
         min_session_timeout_ms=get("group.min.session.timeout.ms"),
         max_session_timeout_ms=get("group.max.session.timeout.ms"),
         initial_rebalance_delay_ms=get("group.initial.rebalance.delay.ms"),
@@ -152,10 +178,4 @@ def settings_of(config: BrokerConfig) -> Settings:
         offset_metadata_max_length=get("offset.metadata.max.bytes"),
         offsets_retention_ms=get("offsets.retention.minutes") * _MINUTE_MS,
         offsets_retention_check_ms=get("offsets.retention.check.interval.ms"),
-    )
-    return Settings(
-        groups,
-        GroupMemory(get("fencepost.groups.max.bytes")),
-        compression=get("offsets.topic.compression.codec"),
-        write_timeout_ms=get("offsets.commit.timeout.ms"),
     )

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fencepost.machines.group.commits import Commits
-from fencepost.machines.group.decision import Decision, Shard
 from fencepost.machines.group.model import ClassicGroup, GroupState, Member
+from fencepost.machines.group.shard import Decision, Shard
 from fencepost.wire.api.delete_groups import DeletableGroupResult
 from fencepost.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
 from fencepost.wire.api.list_groups import ListedGroup
@@ -98,7 +98,7 @@ def list_groups(shard: Shard, states: Sequence[str], types: Sequence[str], token
 
 def delete_groups(shard: Shard, commits: Commits, group_ids: Sequence[str], token: Any) -> Decision:
     """A `list[DeletableGroupResult]`, one per id. Only groups without members can be deleted."""
-    decision = Decision()
+    decision = Decision(is_atomic=False)
     results = []
     for group_id in dict.fromkeys(group_ids):
         group = shard.groups.get(group_id)

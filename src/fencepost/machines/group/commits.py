@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from fencepost.machines.group.decision import EXPIRY_TIMER, Decision, Shard
 from fencepost.machines.group.model import ClassicGroup, GroupState
 from fencepost.machines.group.offsets import CommittedOffset, TopicPartition
 from fencepost.machines.group.partitioner import utf16_length
 from fencepost.machines.group.rebalance import touch
+from fencepost.machines.group.shard import EXPIRY_TIMER, Decision, Shard
 from fencepost.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -65,21 +65,16 @@ class Commits:
     # OffsetCommit
 
     def commit(
-        self,
-        request: OffsetCommitRequest,
-        api_version: int,
-        token: Any,
-        now_ms: int,
-        wall_ms: int,
+        self, request: OffsetCommitRequest, api_version: int, token: Any, wall_ms: int
     ) -> Decision:
         """OffsetCommit v2-10, with the names of topics filled in and, where known, their ids."""
-        decision = Decision(wall_ms)
+        decision = Decision(is_atomic=False)
         group = self._shard.groups.get(request.group_id)
         error = self._refuse_commit(group, request, api_version)
         if error is None and group is not None:
             member = group.members.get(request.member_id)
             if member is not None and group.state is not GroupState.COMPLETING_REBALANCE:
-                touch(decision, group, member, now_ms)
+                touch(decision, group, member)
         response = OffsetCommitResponse()
         for topic in request.topics:
             outcome = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
@@ -177,7 +172,7 @@ class Commits:
 
     def delete(self, request: OffsetDeleteRequest, token: Any) -> Decision:
         """OffsetDelete v0: of topics that the group's members do not read."""
-        decision = Decision()
+        decision = Decision(is_atomic=False)
         group = self._shard.groups.get(request.group_id)
         if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
@@ -217,7 +212,7 @@ class Commits:
 
     def forget_topics(self, is_gone: Callable[[str, Uuid], bool]) -> Decision:
         """Forget the offsets of all topics that `is_gone(name, id)` says are gone."""
-        decision = Decision()
+        decision = Decision(is_atomic=False)
         offsets = self._shard.offsets
         for group_id in self._shard.groups:
             committed = offsets.of_group(group_id)
@@ -237,19 +232,19 @@ class Commits:
             decision.records.append((_key(group.group_id, *partition), None))
         decision.records.append((GroupMetadataKey(group=group.group_id), None))
 
-    def expire(self, now_ms: int, wall_ms: int) -> Decision:
-        """The expiry timer fired: forget what nobody has wanted for long, by the wall clock."""
-        decision = Decision(wall_ms)
+    def expire(self, wall_ms: int) -> Decision:
+        """The expiry timer fired: forget what nobody has wanted for long."""
+        decision = Decision(is_atomic=False)
         for group in list(self._shard.groups.values()):
-            everything = self._expire_offsets(decision, group)
+            everything = self._expire_offsets(decision, group, wall_ms)
             if everything and group.state is GroupState.EMPTY and not group.pending_members:
                 decision.records.append((GroupMetadataKey(group=group.group_id), None))
         if decision.records:
             decision.notes.append(f"{len(decision.records)} expired offsets and groups")
-        decision.set_timer(EXPIRY_TIMER, now_ms + self._config.offsets_retention_check_ms)
+        decision.set_timer(EXPIRY_TIMER, self._config.offsets_retention_check_ms)
         return decision
 
-    def _expire_offsets(self, decision: Decision, group: ClassicGroup) -> bool:
+    def _expire_offsets(self, decision: Decision, group: ClassicGroup, wall_ms: int) -> bool:
         """Tombstones for the expired offsets of a group; whether none is left behind them."""
         offsets = self._shard.offsets
         group_id = group.group_id
@@ -259,7 +254,7 @@ class Commits:
             if (
                 counted_from is None
                 or group.is_subscribed(partition[0])
-                or not self._is_over(offset, counted_from(offset), decision.wall_ms)
+                or not self._is_over(offset, counted_from(offset), wall_ms)
                 or offsets.is_undecided(group_id, partition)
             ):
                 remaining = True

@@ -13,11 +13,10 @@ whatever crashes.
 A group that was empty waits `group.initial.rebalance.delay.ms` for more members, and again as long
 as new ones come, up to the rebalance timeout.
 
-Members are watched: each has a session deadline that its heartbeats, commits and completed
-rebalances move. A member that waits in JoinGroup or SyncGroup is here and need not heartbeat,
-except one that was never in a generation: nothing else would ever remove it (see
-`NEW_MEMBER_JOIN_TIMEOUT_MS`). A deadline that moves does not move its timer; the timer is armed
-again when it fires too early, so a heartbeat is one assignment.
+Members are watched: each has a session timer that its heartbeats, commits and completed rebalances
+set again. A member that waits in JoinGroup or SyncGroup is here and need not heartbeat, except one
+that was never in a generation: nothing else would ever remove it (see
+`NEW_MEMBER_JOIN_TIMEOUT_MS`).
 
 What members say is bounded in three ways. Who says more for one protocol than a record of
 `__consumer_offsets` can have is refused with MESSAGE_TOO_LARGE, which clients do not retry; a group
@@ -27,6 +26,11 @@ to be written is answered as Kafka does, with UNKNOWN_SERVER_ERROR and another r
 
 A request that takes the place of one that waits (the client gave up and retried) has the older one
 answered with REBALANCE_IN_PROGRESS.
+
+What a decision changes in memory alone is a draft of its group. If the log refuses its record, the
+draft goes with it, and the group is what it was. Then, as in Kafka, whoever waited for the
+assignment hears of that and the group rebalances once more (`_assignment_refused`); a static member
+keeps the id it had; and a group whose members are all gone is tried again by its timer.
 """
 
 from __future__ import annotations
@@ -34,7 +38,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from fencepost.machines.group.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
-from fencepost.machines.group.decision import Decision, Shard, session_timer
 from fencepost.machines.group.memory import member_bytes
 from fencepost.machines.group.model import ClassicGroup, GroupState, Member, Protocols, protocols_of
 from fencepost.machines.group.rebalance import (
@@ -49,6 +52,7 @@ from fencepost.machines.group.rebalance import (
     prepare_rebalance,
     printable,
     refuse_join,
+    refuse_syncs,
     refuse_waiting,
     remove_member,
     roster_of,
@@ -57,6 +61,7 @@ from fencepost.machines.group.rebalance import (
     synced,
     touch,
 )
+from fencepost.machines.group.shard import Decision, Shard, session_timer
 from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import (
@@ -102,7 +107,7 @@ class _Join(NamedTuple):
     caller: Caller
     group: ClassicGroup
     protocols: Protocols
-    now_ms: int
+    wall_ms: int
 
     def refuse(self, error: ErrorCode, member_id: str = "") -> None:
         """Answer with an error."""
@@ -129,11 +134,9 @@ class Membership:
 
     # JoinGroup
 
-    def join(
-        self, request: JoinGroupRequest, caller: Caller, now_ms: int, wall_ms: int
-    ) -> Decision:
+    def join(self, request: JoinGroupRequest, caller: Caller, wall_ms: int) -> Decision:
         """JoinGroup v0-9. The reply comes now, or when the rebalance's first half ends."""
-        decision = Decision(wall_ms)
+        decision = Decision()
         config, member_id = self._config, request.member_id
         if not request.group_id:
             refuse_join(decision, caller.token, ErrorCode.INVALID_GROUP_ID, member_id)
@@ -147,9 +150,12 @@ class Membership:
             if member_id:
                 refuse_join(decision, caller.token, ErrorCode.UNKNOWN_MEMBER_ID, member_id)
                 return decision
-            group = self._shard.groups[request.group_id] = ClassicGroup(request.group_id)
+            group = ClassicGroup(request.group_id)
+        else:
+            group = group.draft()
+        decision.changes.append(group)
         protocols = protocols_of(request.protocols)
-        join = _Join(decision, request, caller, group, protocols, now_ms)
+        join = _Join(decision, request, caller, group, protocols, wall_ms)
         too_large = self._refuse_size(join)
         if too_large is not None:
             join.refuse(too_large, member_id)
@@ -161,7 +167,6 @@ class Membership:
             self._join_known(join)
         else:
             self._join_new(join)
-        self._shard.maybe_forget(request.group_id)
         return decision
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
@@ -208,7 +213,7 @@ class Membership:
             join.group.remove(join.request.member_id)
         join.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         # It may have been the last that the others waited for.
-        maybe_complete_join(join.decision, join.group, join.now_ms)
+        maybe_complete_join(join.decision, join.group, join.wall_ms)
 
     def _join_new(self, join: _Join) -> None:
         group, request, caller = join.group, join.request, join.caller
@@ -231,8 +236,8 @@ class Membership:
         else:
             # Whoever does not read this answer does not come back, and leaves no member behind.
             group.add_pending(new_id)
-            deadline_ms = join.now_ms + request.session_timeout_ms
-            join.decision.set_timer(session_timer(group.group_id, new_id), deadline_ms)
+            timer = session_timer(group.group_id, new_id)
+            join.decision.set_timer(timer, request.session_timeout_ms)
             join.refuse(ErrorCode.MEMBER_ID_REQUIRED, new_id)
 
     def _join_known(self, join: _Join) -> None:
@@ -274,28 +279,32 @@ class Membership:
             join.rebalance_timeout_ms,
             request.session_timeout_ms,
             join.protocols,
+            join_token=join.caller.token,
+            is_new=True,
         )
-        member.is_new = True
         if group.state is _PREPARING and group.is_initial_rebalance:
             group.new_member_added = True
         group.add(member, request.protocol_type)
-        member.join_token = join.caller.token
-        touch(join.decision, group, member, join.now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        touch(join.decision, group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         reason = f"{member_id} is new; {join.reason}"
-        self._maybe_prepare(join.decision, group, reason, join.now_ms)
+        self._maybe_prepare(join.decision, group, reason, join.wall_ms)
 
-    def _update(self, join: _Join, member: Member) -> None:
+    def _update(self, join: _Join, member: Member) -> Member:
         """A member joins again, perhaps with other protocols; an older request of it is void."""
         refuse_waiting(join.decision, member, ErrorCode.REBALANCE_IN_PROGRESS)
-        join.group.set_protocols(member, join.protocols)
-        member.rebalance_timeout_ms = join.rebalance_timeout_ms
-        member.session_timeout_ms = join.request.session_timeout_ms
-        member.join_token = join.caller.token
+        return join.group.update(
+            member.member_id,
+            protocols=join.protocols,
+            rebalance_timeout_ms=join.rebalance_timeout_ms,
+            session_timeout_ms=join.request.session_timeout_ms,
+            join_token=join.caller.token,
+            sync_token=None,
+        )
 
     def _rejoin(self, join: _Join, member: Member, what: str) -> None:
         self._update(join, member)
         reason = f"{member.member_id} {what}; {join.reason}"
-        self._maybe_prepare(join.decision, join.group, reason, join.now_ms)
+        self._maybe_prepare(join.decision, join.group, reason, join.wall_ms)
 
     def _replace_static(self, join: _Join, old_id: str, new_id: str) -> None:
         """A static member came back and does not know its id: the id it had is fenced (KIP-345).
@@ -303,27 +312,27 @@ class Membership:
         In a stable group it takes over its assignment without a rebalance, if the group would
         choose the same protocol; what it may not do then is assign anew (KIP-814).
         """
-        group, decision, now_ms = join.group, join.decision, join.now_ms
+        group, decision, wall_ms = join.group, join.decision, join.wall_ms
         leader_before = group.leader_id
-        old, member = group.replace_static(old_id, new_id)
+        old = group.replace_static(old_id, new_id)
         refuse_waiting(decision, old, ErrorCode.FENCED_INSTANCE_ID)
         decision.set_timer(session_timer(group.group_id, old_id), None)
         group.pending_sync.pop(old_id, None)
-        self._update(join, member)
-        touch(decision, group, member, now_ms)
+        member = self._update(join, group.members[new_id])
+        touch(decision, group, member)
         reason = f"static member {member.instance_id} is {new_id} now; {join.reason}"
         if group.state is _PREPARING:
-            maybe_complete_join(decision, group, now_ms)
+            maybe_complete_join(decision, group, wall_ms)
         elif (
             group.state is _COMPLETING
             or group.select_protocol() != group.protocol
             or not fits_in_record(group, assignments_of(group), self._shard.record_bytes_max)
         ):
-            prepare_rebalance(decision, group, self._config, reason, now_ms)
+            prepare_rebalance(decision, group, self._config, reason, wall_ms)
         else:
             assert group.state is _STABLE
-            member.join_token = None
-            store(decision, group, assignments_of(group))
+            member = group.update(new_id, join_token=None)
+            store(decision, group, assignments_of(group), wall_ms)
             decision.notes.append(f"group {group.group_id}: {reason}")
             if join.caller.api_version >= SKIPS_ASSIGNMENT_FROM:
                 leads = group.is_leader(new_id)
@@ -336,27 +345,26 @@ class Membership:
 
     # SyncGroup
 
-    def sync(
-        self, request: SyncGroupRequest, caller: Caller, now_ms: int, wall_ms: int
-    ) -> Decision:
+    def sync(self, request: SyncGroupRequest, caller: Caller, wall_ms: int) -> Decision:
         """SyncGroup v0-5. The reply comes when the leader's assignment is stored."""
-        decision = Decision(wall_ms)
+        decision = Decision()
         group = self._shard.groups.get(request.group_id)
         error = self._refuse_sync(group, request, caller.api_version)
         if error is not None:
             decision.reply(caller.token, SyncGroupResponse(error_code=error))
             return decision
         assert group is not None
+        group = group.draft()
+        decision.changes.append(group)
         member = group.members[request.member_id]
+        synced(decision, group, member.member_id)
         if group.state is _COMPLETING:
             refuse_waiting(decision, member, ErrorCode.REBALANCE_IN_PROGRESS)
-            member.sync_token = caller.token
-            synced(decision, group, member.member_id)
+            group.update(member.member_id, join_token=None, sync_token=caller.token)
             if group.is_leader(member.member_id):
-                self._store_assignment(decision, group, request, now_ms)
+                self._store_assignment(decision, group, request, wall_ms)
         else:
             assert group.state is _STABLE
-            synced(decision, group, member.member_id)
             decision.reply(caller.token, assigned(group, member.assignment))
         return decision
 
@@ -382,7 +390,7 @@ class Membership:
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is _PREPARING else None
 
     def _store_assignment(
-        self, decision: Decision, group: ClassicGroup, request: SyncGroupRequest, now_ms: int
+        self, decision: Decision, group: ClassicGroup, request: SyncGroupRequest, wall_ms: int
     ) -> None:
         """The leader has assigned: write it down and let everybody have theirs.
 
@@ -391,40 +399,53 @@ class Membership:
         given = {one.member_id: bytes(one.assignment) for one in request.assignments}
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         if not fits_in_record(group, assignments, self._shard.record_bytes_max):
-            self._refuse_assignment(decision, group, now_ms)
+            self._refuse_assignment(decision, group, wall_ms)
             return
-        store(decision, group, assignments)
-        for member_id, member in group.members.items():
+        store(decision, group, assignments, wall_ms)
+        decision.on_refused = lambda error: self._assignment_refused(request, error, wall_ms)
+        for member_id, member in list(group.members.items()):
             if member.sync_token is not None:
                 decision.reply(member.sync_token, assigned(group, assignments[member_id]))
-                member.sync_token = None
-                touch(decision, group, member, now_ms)
+                group.update(member_id, sync_token=None)
+                touch(decision, group, member)
         decision.notes.append(
             f"group {group.group_id}: {request.member_id} assigned generation {group.generation}"
         )
 
-    def _refuse_assignment(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def _assignment_refused(
+        self, request: SyncGroupRequest, error: ErrorCode, wall_ms: int
+    ) -> Decision:
+        """The log has refused the assignment: whoever waits hears so, and the group tries again."""
+        decision = Decision()
+        group = self._shard.groups.get(request.group_id)
+        if group is None or (group.state, group.generation) != (_COMPLETING, request.generation_id):
+            return decision
+        group = group.draft()
+        decision.changes.append(group)
+        refuse_syncs(decision, group, error)
+        reason = f"the assignment of {group.leader_id} could not be stored: {error.name}"
+        prepare_rebalance(decision, group, self._config, reason, wall_ms)
+        return decision
+
+    def _refuse_assignment(self, decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
         """The assignment cannot be written: whoever waits hears so, and the group tries again."""
-        for member in group.members.values():
-            if member.sync_token is not None:
-                refuse_waiting(decision, member, ErrorCode.UNKNOWN_SERVER_ERROR)
-                touch(decision, group, member, now_ms)
+        refuse_syncs(decision, group, ErrorCode.UNKNOWN_SERVER_ERROR)
         reason = (
             f"the assignment of {group.leader_id} is more than the "
             f"{self._shard.record_bytes_max} bytes that __consumer_offsets takes"
         )
-        prepare_rebalance(decision, group, self._config, reason, now_ms)
+        prepare_rebalance(decision, group, self._config, reason, wall_ms)
 
     # Heartbeat
 
-    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Decision:
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> Decision:
         """Heartbeat v0-4: the member is here, and hears whether it is to join again."""
         decision = Decision()
-        error = self._heartbeat(decision, request, now_ms)
+        error = self._heartbeat(decision, request)
         decision.reply(caller.token, HeartbeatResponse(error_code=error))
         return decision
 
-    def _heartbeat(self, decision: Decision, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+    def _heartbeat(self, decision: Decision, request: HeartbeatRequest) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self._shard.groups.get(request.group_id)
@@ -435,31 +456,28 @@ class Membership:
             return error
         if request.generation_id != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        touch(decision, group, group.members[request.member_id], now_ms)
+        touch(decision, group, group.members[request.member_id])
         if group.state is _PREPARING:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
     # LeaveGroup
 
-    def leave(
-        self, request: LeaveGroupRequest, caller: Caller, now_ms: int, wall_ms: int
-    ) -> Decision:
+    def leave(self, request: LeaveGroupRequest, caller: Caller, wall_ms: int) -> Decision:
         """LeaveGroup v3-5, or v0-2 with its one member put into `members`."""
-        decision = Decision(wall_ms)
+        decision = Decision()
         if not request.group_id:
             error = ErrorCode.INVALID_GROUP_ID
             decision.reply(caller.token, LeaveGroupResponse(error_code=error))
             return decision
-        group = self._shard.groups.get(request.group_id)
+        group = self._draft_of(decision, request.group_id)
         outcomes = [self._leave_one(decision, group, who) for who in request.members]
         if group is not None and any(o.error_code == ErrorCode.NONE for o in outcomes):
             if group.state in (_STABLE, _COMPLETING):
                 names = ", ".join(who.member_id or "?" for who in request.members)
-                prepare_rebalance(decision, group, self._config, f"{names} left", now_ms)
+                prepare_rebalance(decision, group, self._config, f"{names} left", wall_ms)
             else:
-                maybe_complete_join(decision, group, now_ms)
-            self._shard.maybe_forget(request.group_id)
+                maybe_complete_join(decision, group, wall_ms)
         decision.reply(caller.token, LeaveGroupResponse(members=outcomes))
         return decision
 
@@ -491,63 +509,69 @@ class Membership:
 
     # Timers
 
-    def session_expired(self, group_id: str, member_id: str, now_ms: int, wall_ms: int) -> Decision:
-        """A session timer fired: too early, in vain, or for a member that is gone."""
-        decision = Decision(wall_ms)
-        group = self._shard.groups.get(group_id)
+    def session_expired(self, group_id: str, member_id: str, wall_ms: int) -> Decision:
+        """A session timer fired: of a member that is silent, that waits, or that is gone."""
+        decision = Decision()
+        group = self._draft_of(decision, group_id)
         if group is None:
             return decision
+        member = group.members.get(member_id)
         if member_id in group.pending_members:
             group.remove(member_id)
-            self._member_is_gone(decision, group, now_ms)
-            return decision
-        member = group.members.get(member_id)
-        if member is None:
-            return decision
-        member.timer_ms = None
-        if member.session_deadline_ms > now_ms:
-            member.timer_ms = member.session_deadline_ms
-            decision.set_timer(session_timer(group_id, member_id), member.timer_ms)
-        elif member.is_new or not (member.awaits_join or member.awaits_sync):
+            self._member_is_gone(decision, group, wall_ms)
+        elif member is not None and (
+            member.is_new or not (member.awaits_join or member.awaits_sync)
+        ):
             decision.notes.append(f"group {group_id}: {member_id} was not heard of in time")
             remove_member(decision, group, member)
             if group.state in (_STABLE, _COMPLETING):
                 reason = f"{member_id} expired"
-                prepare_rebalance(decision, group, self._config, reason, now_ms)
+                prepare_rebalance(decision, group, self._config, reason, wall_ms)
             else:
-                self._member_is_gone(decision, group, now_ms)
+                self._member_is_gone(decision, group, wall_ms)
         return decision
 
-    def _member_is_gone(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def _draft_of(self, decision: Decision, group_id: str) -> ClassicGroup | None:
+        """A draft of the group for the decision, if there is such a group."""
+        group = self._shard.groups.get(group_id)
+        if group is None:
+            return None
+        draft = group.draft()
+        decision.changes.append(draft)
+        return draft
+
+    @staticmethod
+    def _member_is_gone(decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
         if group.state is _PREPARING and group.has_all_joined:
-            complete_join(decision, group, now_ms)
-        self._shard.maybe_forget(group.group_id)
+            complete_join(decision, group, wall_ms)
 
-    def join_expired(self, group_id: str, now_ms: int, wall_ms: int) -> Decision:
+    def join_expired(self, group_id: str, wall_ms: int) -> Decision:
         """A join timer fired."""
-        decision = Decision(wall_ms)
-        group = self._shard.groups.get(group_id)
+        decision = Decision()
+        group = self._draft_of(decision, group_id)
         if group is not None:
-            join_time_is_over(decision, group, self._config, now_ms)
+            join_time_is_over(decision, group, self._config, wall_ms)
         return decision
 
-    def sync_expired(self, group_id: str, now_ms: int, wall_ms: int) -> Decision:
+    def sync_expired(self, group_id: str, wall_ms: int) -> Decision:
         """A sync timer fired."""
-        decision = Decision(wall_ms)
-        group = self._shard.groups.get(group_id)
+        decision = Decision()
+        group = self._draft_of(decision, group_id)
         if group is not None:
-            sync_time_is_over(decision, group, self._config, now_ms)
+            sync_time_is_over(decision, group, self._config, wall_ms)
         return decision
 
-    def watch(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def watch(self, decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
         """The group was loaded: its members have a session timeout from now to be heard of."""
         for member in group.members.values():
-            touch(decision, group, member, now_ms)
+            touch(decision, group, member)
         if len(group.members) > self._config.max_size:
             reason = f"it has {len(group.members)} members, more than {self._config.max_size}"
-            prepare_rebalance(decision, group, self._config, reason, now_ms)
+            draft = group.draft()
+            decision.changes.append(draft)
+            prepare_rebalance(decision, draft, self._config, reason, wall_ms)
 
     def _maybe_prepare(
-        self, decision: Decision, group: ClassicGroup, reason: str, now_ms: int
+        self, decision: Decision, group: ClassicGroup, reason: str, wall_ms: int
     ) -> None:
-        maybe_prepare_rebalance(decision, group, self._config, reason, now_ms)
+        maybe_prepare_rebalance(decision, group, self._config, reason, wall_ms)

@@ -7,9 +7,12 @@ members with their subscriptions and assignments. `ClassicGroup.take_over` is th
 this enters a group, whether the record was decided a moment ago or is read back from the log. A
 stored group has two states: `STABLE` with members, `EMPTY` without.
 
-Everything else is soft: it is lost with the coordinator, and the members' retries bring it back.
-Soft are the two states of a rebalance, members that joined since the last record, the full lists of
-protocols, requests that wait, timers.
+Everything else is ephemeral: it is lost with the coordinator, and the members' retries bring it
+back. Ephemeral are the two states of a rebalance, members that joined since the last record, the
+full lists of protocols, and requests that wait.
+
+Members are immutable, and so is a group that a shard holds. A decision works on a `draft` of a
+group, which nobody else sees; the draft takes the group's place if the decision is carried out.
 
     EMPTY ──────────────> PREPARING_REBALANCE <────────────── STABLE
       ^     a member joins      │      ^      a member joins,    ^
@@ -27,8 +30,9 @@ it is there as long as it has offsets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fencepost.machines.group.memory import group_bytes, member_bytes, pending_member_bytes
 from fencepost.wire.errors import DecodeError, ErrorCode
@@ -37,8 +41,6 @@ from fencepost.wire.records.group import GroupMetadataValue, MemberMetadata
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _VERSION_BYTES: Final = 2
-GROUP_METADATA_VERSION: Final = 3
-"""The version in which a group's record is written."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """What a member supports, its favourite first: (name, metadata)."""
@@ -55,50 +57,24 @@ class GroupState(Enum):
     """Only said of groups that do not exist."""
 
 
-class Member:
-    """One member. The stored half first, the soft half below."""
+class Member(NamedTuple):
+    """One member. The stored half first, the ephemeral half below."""
 
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "join_token",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_deadline_ms",
-        "session_timeout_ms",
-        "sync_token",
-        "timer_ms",
-    )
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
 
-    def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        # Soft from here on.
-        self.join_token: Any = None
-        self.sync_token: Any = None
-        self.is_new = False  # never yet in a generation
-        self.session_deadline_ms = 0
-        self.timer_ms: int | None = None  # when the session timer is going to fire
+    join_token: Any = None
+    """The JoinGroup request of it that waits."""
+    sync_token: Any = None
+    """The SyncGroup request of it that waits."""
+    is_new: bool = False
+    """Whether it was never yet in a generation."""
 
     @classmethod
     def from_record(cls, stored: MemberMetadata, protocol: str | None) -> Member:
@@ -117,19 +93,20 @@ class Member:
             bytes(stored.assignment),
         )
 
-    def keep_soft_half(self, before: Member) -> None:
-        """Take over what is not stored from `before`, which was this member until its record.
+    def with_ephemeral_half_of(self, before: Member) -> Member:
+        """This member, with what is not stored of `before`, which it was until its record.
 
         A record has one of the protocols that a member supports. If the others are known and were
         offered along with this one they stay known; those of an older record say nothing.
         """
-        self.join_token = before.join_token
-        self.sync_token = before.sync_token
-        self.is_new = before.is_new
-        self.session_deadline_ms = before.session_deadline_ms
-        self.timer_ms = before.timer_ms
-        if self.protocols[0] in before.protocols:
-            self.protocols = before.protocols
+        return self._replace(
+            join_token=before.join_token,
+            sync_token=before.sync_token,
+            is_new=before.is_new,
+            protocols=(
+                before.protocols if self.protocols[0] in before.protocols else self.protocols
+            ),
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -172,7 +149,7 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}  # instance id -> member id
         self.state_timestamp_ms = -1
         self.subscribed_topics: frozenset[str] | None = None
-        # Soft from here on.
+        # Ephemeral from here on.
         self.pending_members: dict[str, None] = {}  # ids given out, not yet used
         self.pending_sync: dict[str, None] = {}  # members of the generation yet to be heard of
         self.is_initial_rebalance = False
@@ -180,10 +157,19 @@ class ClassicGroup:
         self.initial_delay_ms = 0
         self.initial_remaining_ms = 0
 
+    def draft(self) -> ClassicGroup:
+        """A copy that a decision may change as it likes."""
+        draft = copy(self)
+        draft.members = dict(self.members)
+        draft.static_members = dict(self.static_members)
+        draft.pending_members = dict(self.pending_members)
+        draft.pending_sync = dict(self.pending_sync)
+        return draft
+
     # What is stored
 
     def take_over(self, value: GroupMetadataValue) -> None:
-        """The group is what its record says; members keep the soft half that they have."""
+        """The group is what its record says; members keep the ephemeral half that they have."""
         before = self.members
         self.stored = value
         self.generation = value.generation
@@ -195,7 +181,7 @@ class ClassicGroup:
         for stored in value.members:
             member = Member.from_record(stored, value.protocol)
             if stored.member_id in before:
-                member.keep_soft_half(before[stored.member_id])
+                member = member.with_ephemeral_half_of(before[stored.member_id])
             self.members[member.member_id] = member
         self.measure()
         self._index_static_members()
@@ -203,7 +189,7 @@ class ClassicGroup:
         self.is_initial_rebalance = False
         self.subscribed_topics = self._subscriptions()
 
-    def as_record(self, assignments: Mapping[str, bytes], timestamp_ms: int) -> GroupMetadataValue:
+    def as_record(self, assignments: Mapping[str, bytes], wall_ms: int) -> GroupMetadataValue:
         """The record that stores the group with these assignments, as of now."""
         members = []
         for member in self.members.values():
@@ -225,7 +211,7 @@ class ClassicGroup:
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader_id,
-            current_state_timestamp=timestamp_ms,
+            current_state_timestamp=wall_ms,
             members=members,
         )
 
@@ -257,17 +243,18 @@ class ClassicGroup:
             del self.pending_members[member_id]
             self.size_bytes -= pending_member_bytes(member_id)
 
-    def set_protocols(self, member: Member, protocols: Protocols) -> None:
-        """A member supports something else from now on."""
-        self.size_bytes -= member.size_bytes
-        member.protocols = protocols
-        self.size_bytes += member.size_bytes
+    def update(self, member_id: str, **changes: Any) -> Member:
+        """The member is another in these fields from now on; the member as it is then."""
+        before = self.members[member_id]
+        member = self.members[member_id] = before._replace(**changes)
+        if "protocols" in changes or "assignment" in changes:
+            self.size_bytes += member.size_bytes - before.size_bytes
+        return member
 
     def clear_assignments(self) -> None:
         """Nobody is to read anything until the leader assigns anew."""
-        for member in self.members.values():
-            member.assignment = b""
-        self.measure()
+        for member_id in self.members:
+            self.update(member_id, assignment=b"")
 
     def measure(self) -> None:
         """Count `size_bytes` anew."""
@@ -289,26 +276,17 @@ class ClassicGroup:
         self._drop_pending(member_id)
         self.pending_sync.pop(member_id, None)
 
-    def replace_static(self, old_id: str, new_id: str) -> tuple[Member, Member]:
-        """A static member came back under a new id: (the old, the new) member."""
+    def replace_static(self, old_id: str, new_id: str) -> Member:
+        """A static member came back under a new id; the old member, whose requests wait in vain."""
         old = self.members.pop(old_id)
         assert old.instance_id is not None
-        new = Member(
-            new_id,
-            old.instance_id,
-            old.client_id,
-            old.client_host,
-            old.rebalance_timeout_ms,
-            old.session_timeout_ms,
-            old.protocols,
-            old.assignment,
-        )
+        new = old._replace(member_id=new_id, join_token=None, sync_token=None, is_new=False)
         self.members[new_id] = new
         self.size_bytes += new.size_bytes - old.size_bytes
         self.static_members[old.instance_id] = new_id
         if self.leader_id == old_id:
             self.leader_id = new_id
-        return old, new
+        return old
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
         """None if `member_id` may speak; for an instance, one member at most may (KIP-345)."""
@@ -350,6 +328,11 @@ class ClassicGroup:
     def rebalance_timeout_ms(self) -> int:
         """The most patience any member asks for."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    @property
+    def counted_bytes(self) -> int:
+        """What of `size_bytes` counts: a group that only keeps offsets takes nothing."""
+        return 0 if self.is_forgettable else self.size_bytes
 
     @property
     def is_forgettable(self) -> bool:

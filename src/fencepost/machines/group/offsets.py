@@ -2,8 +2,7 @@
 
 The last record of a (group, topic, partition) in the log is its offset. A record that a transaction
 wrote counts from the moment its marker commits it, but by its own place in the log: if an ordinary
-commit was written behind it, that one stays (KIP-98; KAFKA-15784). `order` numbers records as they
-are applied, which is the order of the log.
+commit was written behind it, that one stays (KIP-98; KAFKA-15784).
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fencepost.machines.coordinator import UndoLog
 from fencepost.wire.records.group import OffsetCommitValue
 from fencepost.wire.types import Uuid
 
@@ -26,10 +26,11 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int
     topic_id: Uuid
-    order: int
+    record_offset: int
+    """Where in the log its record is."""
 
     @classmethod
-    def from_record(cls, value: OffsetCommitValue, order: int) -> CommittedOffset:
+    def from_record(cls, value: OffsetCommitValue, record_offset: int) -> CommittedOffset:
         """The offset in a record."""
         return cls(
             value.offset,
@@ -38,7 +39,7 @@ class CommittedOffset(NamedTuple):
             value.commit_timestamp,
             value.expire_timestamp,
             value.topic_id,
-            order,
+            record_offset,
         )
 
     def is_of(self, topic_id: Uuid) -> bool:
@@ -49,10 +50,10 @@ class CommittedOffset(NamedTuple):
 class OffsetStore:
     """Offsets by group; mutated by `GroupCoordinator.apply` only."""
 
-    def __init__(self) -> None:
+    def __init__(self, undo_log: UndoLog) -> None:
+        self._undo_log = undo_log
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._undecided: dict[int, dict[tuple[str, TopicPartition], CommittedOffset]] = {}
-        self._order = 0
 
     def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """The group's committed offsets; to be read only."""
@@ -82,42 +83,54 @@ class OffsetStore:
         return group_id in self._committed or bool(self.undecided_of(group_id))
 
     def put(
-        self, group_id: str, partition: TopicPartition, value: OffsetCommitValue, producer_id: int
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        value: OffsetCommitValue,
+        record_offset: int,
+        producer_id: int,
     ) -> None:
         """Note a commit; with a producer id it waits for the transaction's end."""
-        self._order += 1
-        committed = CommittedOffset.from_record(value, self._order)
+        undo_log = self._undo_log
+        committed = CommittedOffset.from_record(value, record_offset)
         if producer_id >= 0:
-            self._undecided.setdefault(producer_id, {})[group_id, partition] = committed
+            if producer_id not in self._undecided:
+                undo_log.put(self._undecided, producer_id, {})
+            undo_log.put(self._undecided[producer_id], (group_id, partition), committed)
         else:
-            self._committed.setdefault(group_id, {})[partition] = committed
+            self._put_committed(group_id, partition, committed)
+
+    def _put_committed(
+        self, group_id: str, partition: TopicPartition, committed: CommittedOffset
+    ) -> None:
+        if group_id not in self._committed:
+            self._undo_log.put(self._committed, group_id, {})
+        self._undo_log.put(self._committed[group_id], partition, committed)
 
     def remove(self, group_id: str, partition: TopicPartition) -> None:
         """Forget the offset, undecided ones included."""
-        self._order += 1
+        undo_log = self._undo_log
         offsets = self._committed.get(group_id)
         if offsets is not None:
-            offsets.pop(partition, None)
+            undo_log.pop(offsets, partition)
             if not offsets:
-                del self._committed[group_id]
+                undo_log.pop(self._committed, group_id)
         for producer_id, pending in list(self._undecided.items()):
-            pending.pop((group_id, partition), None)
+            undo_log.pop(pending, (group_id, partition))
             if not pending:
-                del self._undecided[producer_id]
+                undo_log.pop(self._undecided, producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> list[str]:
         """The producer's transaction ended; the groups that had a part in it."""
-        self._order += 1
-        pending = self._undecided.pop(producer_id, {})
+        pending = self._undo_log.pop(self._undecided, producer_id) or {}
         for (group_id, partition), offset in pending.items() if committed else ():
-            offsets = self._committed.setdefault(group_id, {})
-            present = offsets.get(partition)
-            if present is None or present.order < offset.order:
-                offsets[partition] = offset
+            present = self.of_group(group_id).get(partition)
+            if present is None or present.record_offset < offset.record_offset:
+                self._put_committed(group_id, partition, offset)
         return list(dict.fromkeys(group_id for group_id, _ in pending))
 
     def snapshot(self) -> dict[str, dict[TopicPartition, tuple[int, int, str, int, int, Uuid]]]:
-        """All committed offsets without their order, for comparing two stores."""
+        """All committed offsets without their places in the log, for comparing two stores."""
         return {
             group_id: {partition: offset[:-1] for partition, offset in offsets.items()}
             for group_id, offsets in self._committed.items()

@@ -1,6 +1,6 @@
 """The steps of a rebalance: prepare it, end its first half, store what came of it, watch members.
 
-Each step changes the group's soft half and adds to the decision under way what follows from that:
+Each step changes a draft of the group and adds to the decision under way what follows from that:
 records, answers to requests that wait, timers. `membership` says when they are taken.
 """
 
@@ -10,17 +10,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fencepost.machines.group.config import GroupConfig
-from fencepost.machines.group.decision import (
+from fencepost.machines.group.model import ClassicGroup, GroupState, Member
+from fencepost.machines.group.records import GroupCodec
+from fencepost.machines.group.shard import (
     Decision,
     join_timer,
     session_timer,
     sync_timer,
 )
-from fencepost.machines.group.model import GROUP_METADATA_VERSION, ClassicGroup, GroupState, Member
 from fencepost.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from fencepost.wire.api.sync_group import SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.group import GroupMetadataKey, encode_key, encode_value
+from fencepost.wire.records.group import GroupMetadataKey
 
 _REASON_LENGTH_MAX: Final = 255
 BATCH_OVERHEAD_BYTES: Final = 96
@@ -39,18 +40,11 @@ def printable(text: str | None) -> str:
 
 
 def touch(
-    decision: Decision,
-    group: ClassicGroup,
-    member: Member,
-    now_ms: int,
-    timeout_ms: int | None = None,
+    decision: Decision, group: ClassicGroup, member: Member, timeout_ms: int | None = None
 ) -> None:
     """The member was heard of: it has another session timeout (or `timeout_ms`) from now."""
-    deadline_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
-    member.session_deadline_ms = deadline_ms
-    if member.timer_ms is None or deadline_ms < member.timer_ms:
-        member.timer_ms = deadline_ms
-        decision.set_timer(session_timer(group.group_id, member.member_id), deadline_ms)
+    delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+    decision.set_timer(session_timer(group.group_id, member.member_id), delay_ms)
 
 
 def remove_member(decision: Decision, group: ClassicGroup, member: Member) -> None:
@@ -67,10 +61,8 @@ def refuse_waiting(
     if member.join_token is not None:
         known_as = member.member_id if member_id is None else member_id
         refuse_join(decision, member.join_token, error, known_as)
-        member.join_token = None
     if member.sync_token is not None:
         decision.reply(member.sync_token, SyncGroupResponse(error_code=error))
-        member.sync_token = None
 
 
 def refuse_join(decision: Decision, token: Any, error: ErrorCode, member_id: str) -> None:
@@ -78,30 +70,36 @@ def refuse_join(decision: Decision, token: Any, error: ErrorCode, member_id: str
     decision.reply(token, JoinGroupResponse(error_code=error, member_id=member_id))
 
 
+def refuse_syncs(decision: Decision, group: ClassicGroup, error: ErrorCode) -> None:
+    """Answer every SyncGroup that waits with `error`; its sender was heard of."""
+    for member in list(group.members.values()):
+        if member.sync_token is not None:
+            refuse_waiting(decision, member, error)
+            group.update(member.member_id, join_token=None, sync_token=None)
+            touch(decision, group, member)
+
+
 # The first half
 
 
 def maybe_prepare_rebalance(
-    decision: Decision, group: ClassicGroup, config: GroupConfig, reason: str, now_ms: int
+    decision: Decision, group: ClassicGroup, config: GroupConfig, reason: str, wall_ms: int
 ) -> None:
     """Begin a rebalance; if one is in its first half, see whether that can end now."""
     if group.state is _PREPARING:
-        maybe_complete_join(decision, group, now_ms)
+        maybe_complete_join(decision, group, wall_ms)
     else:
-        prepare_rebalance(decision, group, config, reason, now_ms)
+        prepare_rebalance(decision, group, config, reason, wall_ms)
 
 
 def prepare_rebalance(
-    decision: Decision, group: ClassicGroup, config: GroupConfig, reason: str, now_ms: int
+    decision: Decision, group: ClassicGroup, config: GroupConfig, reason: str, wall_ms: int
 ) -> None:
     """Begin the first half of a rebalance."""
     assert group.state is not _PREPARING
     if group.state is _COMPLETING:
         group.clear_assignments()
-        for member in group.members.values():
-            if member.sync_token is not None:
-                refuse_waiting(decision, member, ErrorCode.REBALANCE_IN_PROGRESS)
-                touch(decision, group, member, now_ms)
+        refuse_syncs(decision, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
     decision.set_timer(sync_timer(group.group_id), None)
     decision.notes.append(
@@ -109,26 +107,27 @@ def prepare_rebalance(
     )
     group.is_initial_rebalance = group.state is GroupState.EMPTY
     group.state = _PREPARING
+    group.state_timestamp_ms = wall_ms
     if group.is_initial_rebalance:
         delay_ms = config.initial_rebalance_delay_ms
         group.new_member_added = False
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-        decision.set_timer(join_timer(group.group_id), now_ms + delay_ms)
+        decision.set_timer(join_timer(group.group_id), delay_ms)
     elif group.has_all_joined:
-        complete_join(decision, group, now_ms)
+        complete_join(decision, group, wall_ms)
     else:
-        _wait_for_joins(decision, group, now_ms)
+        _wait_for_joins(decision, group)
 
 
-def maybe_complete_join(decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+def maybe_complete_join(decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
     """End the first half if everybody joined; a first rebalance waits for its delay as well."""
     if group.state is _PREPARING and not group.is_initial_rebalance and group.has_all_joined:
-        complete_join(decision, group, now_ms)
+        complete_join(decision, group, wall_ms)
 
 
 def join_time_is_over(
-    decision: Decision, group: ClassicGroup, config: GroupConfig, now_ms: int
+    decision: Decision, group: ClassicGroup, config: GroupConfig, wall_ms: int
 ) -> None:
     """The join timer fired."""
     if group.state is not _PREPARING:
@@ -138,12 +137,12 @@ def join_time_is_over(
         delay_ms = min(config.initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
         group.initial_delay_ms = delay_ms
-        decision.set_timer(join_timer(group.group_id), now_ms + delay_ms)
+        decision.set_timer(join_timer(group.group_id), delay_ms)
     else:
-        complete_join(decision, group, now_ms)
+        complete_join(decision, group, wall_ms)
 
 
-def complete_join(decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+def complete_join(decision: Decision, group: ClassicGroup, wall_ms: int) -> None:
     """End the first half: who has not joined is out, the rest are the next generation."""
     decision.set_timer(join_timer(group.group_id), None)
     late = [m for m in group.members.values() if not m.awaits_join and m.instance_id is None]
@@ -155,38 +154,38 @@ def complete_join(decision: Decision, group: ClassicGroup, now_ms: int) -> None:
     if not group.members:
         group.generation += 1
         group.protocol = None
-        store(decision, group, {})
+        store(decision, group, {}, wall_ms)
         decision.notes.append(f"group {group.group_id}: empty in generation {group.generation}")
         return
     if not group.elect_joined_leader():
         # Only static members, none of them back yet: their session timeouts will sort it out.
-        _wait_for_joins(decision, group, now_ms)
+        _wait_for_joins(decision, group)
         return
     group.begin_generation()
+    group.state_timestamp_ms = wall_ms
     roster = roster_of(group)
-    for member in group.members.values():
+    for member in list(group.members.values()):
         if member.join_token is not None:
             everybody = roster if group.is_leader(member.member_id) else []
             decision.reply(member.join_token, joined(group, member, everybody))
-            member.join_token = None
-        touch(decision, group, member, now_ms)
-        member.is_new = False
+        touch(decision, group, member)
+        group.update(member.member_id, join_token=None, is_new=False)
         group.pending_sync[member.member_id] = None
-    decision.set_timer(sync_timer(group.group_id), now_ms + group.rebalance_timeout_ms)
+    decision.set_timer(sync_timer(group.group_id), group.rebalance_timeout_ms)
     decision.notes.append(
         f"group {group.group_id}: generation {group.generation} has {len(group.members)} members"
     )
 
 
-def _wait_for_joins(decision: Decision, group: ClassicGroup, now_ms: int) -> None:
-    decision.set_timer(join_timer(group.group_id), now_ms + group.rebalance_timeout_ms)
+def _wait_for_joins(decision: Decision, group: ClassicGroup) -> None:
+    decision.set_timer(join_timer(group.group_id), group.rebalance_timeout_ms)
 
 
 # The second half
 
 
 def sync_time_is_over(
-    decision: Decision, group: ClassicGroup, config: GroupConfig, now_ms: int
+    decision: Decision, group: ClassicGroup, config: GroupConfig, wall_ms: int
 ) -> None:
     """The sync timer fired: members of the generation that never asked for it are out."""
     if group.state not in (_COMPLETING, GroupState.STABLE) or not group.pending_sync:
@@ -195,7 +194,7 @@ def sync_time_is_over(
     for member in silent:
         remove_member(decision, group, member)
     names = ", ".join(member.member_id for member in silent)
-    prepare_rebalance(decision, group, config, f"{names} did not sync in time", now_ms)
+    prepare_rebalance(decision, group, config, f"{names} did not sync in time", wall_ms)
 
 
 def synced(decision: Decision, group: ClassicGroup, member_id: str) -> None:
@@ -205,10 +204,11 @@ def synced(decision: Decision, group: ClassicGroup, member_id: str) -> None:
         decision.set_timer(sync_timer(group.group_id), None)
 
 
-def store(decision: Decision, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+def store(
+    decision: Decision, group: ClassicGroup, assignments: dict[str, bytes], wall_ms: int
+) -> None:
     """Write the group down with these assignments; it is stable, or empty, once that is applied."""
-    assert decision.wall_ms >= 0, "a group's record has a timestamp"
-    record = group.as_record(assignments, decision.wall_ms)
+    record = group.as_record(assignments, wall_ms)
     decision.records.append((GroupMetadataKey(group=group.group_id), record))
 
 
@@ -221,9 +221,9 @@ def fits_in_record(
     group: ClassicGroup, assignments: Mapping[str, bytes], record_bytes_max: int
 ) -> bool:
     """Whether the group can be written down with these assignments: as one batch of one record."""
-    value = encode_value(group.as_record(assignments, -1), GROUP_METADATA_VERSION)
-    key = encode_key(GroupMetadataKey(group=group.group_id))
-    return len(key) + len(value) + BATCH_OVERHEAD_BYTES <= record_bytes_max
+    record = GroupMetadataKey(group=group.group_id), group.as_record(assignments, -1)
+    key, value = GroupCodec.encode(record)
+    return len(key) + len(value or b"") + BATCH_OVERHEAD_BYTES <= record_bytes_max
 
 
 # Answers

@@ -58,11 +58,7 @@ class CoordinatorRuntime(Generic[M]):
             log.info("%s: a load for the old epoch %d is ignored", partition, leader_epoch)
             return
         if present is not None:
-            if (
-                leader_epoch == last_epoch + 1
-                and present.partition.log is partition.log
-                and present.state is not CoordinatorState.FAILED
-            ):
+            if leader_epoch == last_epoch + 1 and present.state is not CoordinatorState.FAILED:
                 present.led_on(leader_epoch)
                 return
             self._close(index)
