@@ -7,20 +7,18 @@ than the compiled way of v2.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from fencepost.batch.columns_request import SCHEMA, Chunk, DecodeRequest
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import MAGIC, MAGIC_AT, iter_headers, require_crc
 from fencepost.batch.legacy import read_messages
-from fencepost.batch.records import Record
+from fencepost.batch.record import Record
 from fencepost.batch.walk import MICROSECONDS_PER_MILLISECOND
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Buffer
-
-if TYPE_CHECKING:
-    from fencepost.batch.columns import Chunk, DecodeRequest
 
 MILLISECONDS_MAX = (2**63 - 1) // MICROSECONDS_PER_MILLISECOND
 
@@ -79,8 +77,6 @@ def _iter_records(
 
 
 def _build_chunk(rows: Sequence[Record], request: DecodeRequest) -> Chunk:
-    from fencepost.batch.columns import SCHEMA
-
     values: dict[str, Callable[[], list[Any]]] = {
         "key": lambda: [row.key for row in rows],
         "value": lambda: [row.value for row in rows],

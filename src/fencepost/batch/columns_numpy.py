@@ -18,11 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from fencepost.batch.columns_request import (
+    AbortedTransactions,
+    Chunk,
+    Chunks,
+    DecodeRequest,
+    make_headers,
+)
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import HEADER_BYTES, MAGIC, BatchHeader, iter_headers
 from fencepost.batch.walk import (
@@ -38,9 +45,6 @@ from fencepost.batch.walk import (
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Buffer
-
-if TYPE_CHECKING:
-    from fencepost.batch.columns import AbortedTransactions, Chunk, Chunks, DecodeRequest
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Objects = np.ndarray[Any, np.dtype[np.object_]]
@@ -398,8 +402,6 @@ def _take_bytes(rows: _Rows) -> tuple[pa.Array, pa.Array]:
 
 
 def _build_headers(rows: _Rows) -> pa.Array:
-    from fencepost.batch.columns import make_headers
-
     assert rows.headers is not None
     buffer = rows.buffer
     keys: list[bytes] = []

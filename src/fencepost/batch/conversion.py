@@ -33,8 +33,8 @@ from fencepost.batch.header import (
     require_crc,
 )
 from fencepost.batch.legacy import MAGIC_V0, MAGIC_V1, build_message_set, read_messages
+from fencepost.batch.record import LOG_APPEND_TIME
 from fencepost.batch.records import (
-    LOG_APPEND_TIME,
     Record,
     assemble,
     encode_record_python,

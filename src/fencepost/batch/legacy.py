@@ -55,7 +55,7 @@ from fencepost.batch.header import (
     OFFSET_MAX,
     BatchHeader,
 )
-from fencepost.batch.records import (
+from fencepost.batch.record import (
     BATCH_BYTES_MAX,
     CREATE_TIME,
     LOG_APPEND_TIME,

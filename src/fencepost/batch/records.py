@@ -13,7 +13,7 @@ header in front of them, compressed as one block.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from fencepost.batch import backend
 from fencepost.batch.compression import (
@@ -44,6 +44,8 @@ from fencepost.batch.header import (
     require_crc,
     stamp_crc,
 )
+from fencepost.batch.legacy import read_messages
+from fencepost.batch.record import BATCH_BYTES_MAX, CREATE_TIME, LOG_APPEND_TIME, Header, Record
 from fencepost.batch.walk import (
     INT64_MAX,
     INT64_MIN,
@@ -58,32 +60,10 @@ from fencepost.batch.walk import (
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Buffer
 
-Header = tuple[str, bytes | None]
-
-BATCH_BYTES_MAX = 2**31 - 1 + LENGTH_OVERHEAD_BYTES
-NO_TIMESTAMP_TYPE = -1
-CREATE_TIME = 0
-LOG_APPEND_TIME = 1
 # Length (5), attributes (1), timestamp delta (10), offset delta, key and value lengths and header
 # count (5 each), and per header two lengths.
 _RECORD_OVERHEAD_BYTES_MAX = 36
 _HEADER_OVERHEAD_BYTES_MAX = 10
-
-
-class Record(NamedTuple):
-    """One record as a consumer sees it.
-
-    `timestamp_type` is 0 when the producer gave the timestamp, 1 when the broker's clock did, -1
-    for messages of format v0, which have none (`timestamp_ms` is -1 then).
-    Header keys that are not UTF-8 have U+FFFD in place of what could not be decoded.
-    """
-
-    offset: int
-    timestamp_ms: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...] = ()
 
 
 def read_payload(
@@ -123,8 +103,6 @@ def read_batch(
     Messages of v0 and v1 are read likewise; see `legacy.read_messages`.
     """
     if header.magic != MAGIC:
-        from fencepost.batch.legacy import read_messages
-
         return read_messages(buf, pos, header, max_decompressed_bytes=max_decompressed_bytes)
     payload = read_payload(buf, pos, header, max_decompressed_bytes)
     return list(map(Record._make, read_rows(payload, header)))
@@ -175,8 +153,6 @@ def read_first(
     millions of records. What comes behind is not looked at. Raises BatchError as `read_batch`.
     """
     if header.magic != MAGIC:
-        from fencepost.batch.legacy import read_messages
-
         messages = read_messages(buf, pos, header, max_records=max_items + 1)
         return _within(messages, max_items, max_bytes)
     payload = read_payload(buf, pos, header)
@@ -518,5 +494,26 @@ __all__ = [
     "read_payload",
     "read_records",
     "read_rows",
+    "record_bytes_max",
+]
+
+
+__all__ = [
+    "BatchBuilder",
+    "Header",
+    "Record",
+    "Row",
+    "append_varint",
+    "assemble",
+    "build_batch",
+    "encode_record_python",
+    "finish",
+    "first_offset",
+    "read_batch",
+    "read_first",
+    "read_payload",
+    "read_records",
+    "read_rows",
+    "read_rows_in_parts",
     "record_bytes_max",
 ]

@@ -8,8 +8,8 @@ far it is known to be durable; `begin` compares the marks with what is there now
 the difference, `finish` moves them, and with them `recovery_point`.
 
 A job never covers what was appended after `begin`, and what is cut off while it runs is taken out
-of what it covers (`take_back`). Everything is the log's owner's, but for `write_epochs`, which a
-job calls on its thread.
+of what it covers (`take_back`). Everything is the log's owner's, but for the leader-epoch file,
+which a job replaces on its thread.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Durability:
     """Of the log in `directory`; see the module docstring."""
 
     def __init__(self, disk: Disk, directory: str, health: Health, loaded: LoadedLog) -> None:
-        self.disk = disk
-        self.health = health
+        self._disk = disk
+        self._health = health
         self._directory = directory
         self._row = loaded.row
         self._row.names_changed = 1 if loaded.is_new else 0
@@ -55,8 +55,8 @@ class Durability:
 
         Of a log that has failed, the job's `run` says so.
         """
-        job = FlushJob(self, end_offset)
-        if self.health.failure is not None or self.health.is_closed:
+        job = FlushJob(self._disk, self._health, self._write_epochs, end_offset)
+        if self._health.failure is not None or self._health.is_closed:
             return job
         row = self._row
         for segment in reversed(row.segments):
@@ -130,12 +130,12 @@ class Durability:
         is_whole = self._epochs.count_in_file(end_offset) == len(self._epochs)
         return self._epochs.version if is_whole else -1
 
-    def write_epochs(self, turn: int, content: bytes) -> None:
+    def _write_epochs(self, turn: int, content: bytes) -> None:
         """Replace the leader-epoch file, unless a later job has done so; any thread. OSError."""
         with self._epochs_lock:
             if turn > self._epochs_turn:
                 path = f"{self._directory}/{LEADER_EPOCH_FILE}"
-                self.disk.write_atomic(path, content, sync_directory=False)
+                self._disk.write_atomic(path, content, sync_directory=False)
                 self._epochs_on_disk = content
                 self._epochs_turn = turn
 
@@ -153,10 +153,10 @@ class Durability:
     def sync_names(self) -> None:
         """Make all names durable, on the spot. OSError."""
         if not self._topic_id_synced:
-            sync_path(self.disk, f"{self._directory}/{PARTITION_METADATA_FILE}")
+            sync_path(self._disk, f"{self._directory}/{PARTITION_METADATA_FILE}")
             self._topic_id_synced = True
-        self.disk.sync_dir(self._directory)
+        self._disk.sync_dir(self._directory)
         if not self._parent_synced:
-            self.disk.sync_dir(self._parent)
+            self._disk.sync_dir(self._parent)
             self._parent_synced = True
         self._names_synced = self._row.names_changed

@@ -11,13 +11,11 @@ dropped the pages, and a second one that succeeds proves nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from fencepost.log.disk import ClosedFileError, Disk, File
+from fencepost.log.health import Health
 from fencepost.log.segment import Segment
-
-if TYPE_CHECKING:
-    from fencepost.log.durability import Durability
 
 
 def sync_path(disk: Disk, path: str) -> None:
@@ -33,11 +31,14 @@ class FlushJob:
     """Work for the disk that makes a log durable up to `end_offset`.
 
     Made by `Durability.begin`. `run` may be called on any thread, everything else belongs to the
-    log's owner. `end_offset` sinks if the log is cut meanwhile.
+    log's owner. `write_epochs(turn, content)` replaces the leader-epoch file. `end_offset` sinks if
+    the log is truncated meanwhile.
     """
 
     __slots__ = (
-        "_owner",
+        "_disk",
+        "_health",
+        "_write_epochs",
         "directories",
         "end_offset",
         "epochs",
@@ -47,8 +48,16 @@ class FlushJob:
         "new_files",
     )
 
-    def __init__(self, owner: Durability, end_offset: int) -> None:
-        self._owner = owner
+    def __init__(
+        self,
+        disk: Disk,
+        health: Health,
+        write_epochs: Callable[[int, bytes], None],
+        end_offset: int,
+    ) -> None:
+        self._disk = disk
+        self._health = health
+        self._write_epochs = write_epochs
         self.end_offset = end_offset
         self.files: list[tuple[Segment | None, File]] = []
         self.marks: list[tuple[Segment, int]] = []
@@ -60,19 +69,18 @@ class FlushJob:
 
     def run(self) -> None:
         """Do it. OSError, after which the log has failed; LogFailedError if it had before."""
-        owner = self._owner
-        owner.health.check()
+        self._health.check()
         try:
             for segment, file in self.files:
                 self._sync(segment, file)
             for path in self.new_files:
-                sync_path(owner.disk, path)
+                sync_path(self._disk, path)
             if self.epochs is not None:
-                owner.write_epochs(self.epochs[0], self.epochs[2])
+                self._write_epochs(self.epochs[0], self.epochs[2])
             for directory in self.directories:
-                owner.disk.sync_dir(directory)
+                self._disk.sync_dir(directory)
         except OSError as error:
-            owner.health.fail(f"a flush failed: {error}")
+            self._health.fail(f"a flush failed: {error}")
             raise
 
     def _sync(self, segment: Segment | None, file: File) -> None:

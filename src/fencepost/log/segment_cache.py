@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from fencepost.log.segment import Segment
+from typing import Final, Protocol
 
 DIRTY_TIMES: Final = 4
 """How many times as many files as there may be otherwise may be open and not synced yet."""
@@ -14,6 +11,37 @@ DIRTY_TIMES: Final = 4
 
 FILES_PER_MAX: Final = DIRTY_TIMES + 1
 """How many times `files_max` files there are at most: not synced yet, and deferred."""
+
+
+class CachedSegment(Protocol):
+    """A segment, as far as it matters here."""
+
+    @property
+    def releasable_index_bytes(self) -> int:
+        """What its loaded indexes take that can be loaded again."""
+        ...
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether it has data that is not durable."""
+        ...
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether its file must stay open."""
+        ...
+
+    def settle(self) -> None:
+        """Make it durable, on the spot. OSError."""
+        ...
+
+    def release(self) -> None:
+        """Close its file and let go of its indexes."""
+        ...
+
+    def close_file(self) -> None:
+        """Close its file."""
+        ...
 
 
 class SegmentCache:
@@ -29,14 +57,14 @@ class SegmentCache:
         self._files_max = files_max
         self._index_bytes_max = index_bytes_max
         self._index_bytes = 0
-        self._used: OrderedDict[Segment, int] = OrderedDict()
+        self._used: OrderedDict[CachedSegment, int] = OrderedDict()
         self.deferred = 0
         """Open files of rolls that wait for the next flush to be synced."""
 
     def __len__(self) -> int:
         return len(self._used)
 
-    def touch(self, segment: Segment) -> None:
+    def touch(self, segment: CachedSegment) -> None:
         """The segment has just opened or loaded something, or is being read. OSError."""
         size = segment.releasable_index_bytes
         self._index_bytes += size - self._used.get(segment, 0)
@@ -44,14 +72,14 @@ class SegmentCache:
         self._used.move_to_end(segment)
         self.trim(segment)
 
-    def forget(self, segment: Segment) -> bool:
+    def forget(self, segment: CachedSegment) -> bool:
         """The segment is closed, or another cache's business; whether it held anything."""
         if segment not in self._used:
             return False
         self._index_bytes -= self._used.pop(segment)
         return True
 
-    def trim(self, keep: Segment | None = None) -> None:
+    def trim(self, keep: CachedSegment | None = None) -> None:
         """Release what is too much; to be called when segments have become durable."""
         if not self._is_over():
             return
@@ -64,7 +92,7 @@ class SegmentCache:
         if len(self._used) > DIRTY_TIMES * self._files_max:
             self._settle(keep)
 
-    def _settle(self, keep: Segment | None) -> None:
+    def _settle(self, keep: CachedSegment | None) -> None:
         """Make the oldest durable, as many as there may be clean ones. OSError."""
         for segment in list(self._used)[: self._files_max]:
             if segment is not keep and not segment.is_pinned:

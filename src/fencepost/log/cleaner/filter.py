@@ -51,8 +51,8 @@ from fencepost.batch.header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
+from fencepost.batch.record import LOG_APPEND_TIME
 from fencepost.batch.records import (
-    LOG_APPEND_TIME,
     Row,
     append_varint,
     assemble,
