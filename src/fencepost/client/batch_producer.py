@@ -52,7 +52,7 @@ from fencepost.client.produce_queue import (
     QueuedBatch,
 )
 from fencepost.client.protocol.in_flight import Token
-from fencepost.client.retry import Backoff, Deadline
+from fencepost.client.retry import Deadline
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest
 from fencepost.wire.api.produce import (
     PartitionProduceData,
@@ -193,7 +193,7 @@ class BatchProducer:
             queue = self._queues[where] = PartitionQueue(
                 where,
                 self.config.enable_idempotence,
-                Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms),
+                self.cluster.backoff(),
                 window=self.config.max_in_flight,
             )
         return queue

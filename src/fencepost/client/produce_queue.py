@@ -158,7 +158,7 @@ class PartitionQueue:
         """`batch` is in the log."""
         self.in_flight.remove(batch)
         self._acknowledged_at = now
-        self.backoff = Backoff(self.backoff.first_ms, self.backoff.max_ms)
+        self.backoff.reset()
         batch.delivery.base_offset = base_offset
         batch.delivery.log_append_time_ms = log_append_time_ms
         batch.delivery.done = True

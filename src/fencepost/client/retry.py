@@ -1,7 +1,7 @@
 """Deadlines and exponential back-off for blocking clients.
 
 A `Deadline` is the total time a caller grants, shared by every attempt below it. A `Backoff` makes
-the pauses of `protocol.backoff`, never longer than what the deadline leaves. `retrying` is the
+the pauses of `machines.backoff`, never longer than what the deadline leaves. `retrying` is the
 one retry loop of the package: it repeats an attempt while it raises retriable `ClientError`s.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from fencepost.client.errors import ClientError, DeadlineExceeded
-from fencepost.client.protocol.backoff import backoff_ms
+from fencepost.machines.backoff import backoff_ms
 
 log = logging.getLogger("fencepost.client")
 
@@ -53,6 +53,10 @@ class Backoff:
         """The next pause in milliseconds."""
         self._pauses += 1
         return backoff_ms(self._pauses - 1, self.first_ms, self.max_ms, random.random())
+
+    def reset(self) -> None:
+        """An attempt has succeeded: the next pause is a first one again."""
+        self._pauses = 0
 
     def sleep(self, deadline: Deadline) -> bool:
         """Pause; False, without pausing, when the deadline leaves no time for another try."""

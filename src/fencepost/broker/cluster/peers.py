@@ -35,7 +35,7 @@ from fencepost.broker.cluster.peer_connection import (
     PeerConnection,
     PeerRequest,
 )
-from fencepost.client.protocol.backoff import backoff_ms
+from fencepost.machines.backoff import backoff_ms
 from fencepost.wire.message import Message
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,7 @@
 * `in_flight`: correlation ids, and which response answers which request;
 * `negotiation`: the versions that a broker serves, asked for by ApiVersions;
 * `versions`: the version that a request is sent in;
-* `sasl`: authentication;
-* `backoff`: how long to wait before the next attempt.
+* `sasl`: authentication.
 
 The blocking `client.connection` and the broker's asyncio connections to its peers drive the same
 code. What takes several requests is a generator: it yields a request and the version to send it in

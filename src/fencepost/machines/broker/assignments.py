@@ -22,6 +22,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
+from fencepost.machines.backoff import backoff_ms
 from fencepost.machines.broker.inputs import (
     ControllerAnswered,
     ControllerChanged,
@@ -126,7 +127,7 @@ class DirectoryAssignments:
         if error:
             reason = f"the controller does not note where replicas are: {error_name(error)}"
             self.last_error = Outcome(error, reason)
-        delay_ms = min(FIRST_BACKOFF_MS << min(self._failures, 16), MAX_BACKOFF_MS)
+        delay_ms = int(backoff_ms(self._failures, FIRST_BACKOFF_MS, MAX_BACKOFF_MS))
         self._failures += 1
         self._is_backing_off = True
         return [SetTimer(ASSIGN_TIMER, now_ms + delay_ms)]

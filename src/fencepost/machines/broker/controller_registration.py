@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fencepost.machines.backoff import backoff_ms
 from fencepost.machines.broker.inputs import (
     ControllerAnswered,
     ControllerChanged,
@@ -118,6 +119,6 @@ class ControllerRegistration:
         if code:
             reason = f"this controller's registration was refused: {error_name(code)}"
             self.last_error = Outcome(code, reason)
-            delay_ms = min(FIRST_BACKOFF_MS << min(self._failures, 16), MAX_BACKOFF_MS)
+            delay_ms = int(backoff_ms(self._failures, FIRST_BACKOFF_MS, MAX_BACKOFF_MS))
         self._failures += 1
         return [SetTimer(REGISTER_TIMER, now_ms + delay_ms)]

@@ -51,6 +51,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from fencepost.machines.backoff import backoff_ms
 from fencepost.machines.broker.inputs import (
     BeginControlledShutdown,
     ControllerAnswered,
@@ -360,7 +361,7 @@ class BrokerLifecycle:
             probe("broker.registration.again")
             self.is_registered, self.is_fenced = False, True
         interval_ms = self.config.heartbeat_interval_ms
-        delay_ms = min(FIRST_BACKOFF_MS << min(self._failures, 16), interval_ms)
+        delay_ms = int(backoff_ms(self._failures, FIRST_BACKOFF_MS, interval_ms))
         self._failures += 1
         self._arm(COMMUNICATION_TIMER, now_ms + delay_ms)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.client.protocol.backoff import backoff_ms
+from fencepost.machines.backoff import backoff_ms
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,10 @@ def test_a_pause_doubles_with_every_attempt_up_to_the_maximum(
     attempts: int, random: float, pause_ms: float
 ):
     assert backoff_ms(attempts, 100, 1000, random) == pytest.approx(pause_ms)
+
+
+def test_without_a_drawn_number_there_is_no_jitter():
+    assert backoff_ms(2, 100, 1000) == 400
 
 
 def test_a_first_pause_of_0_means_no_pause_at_all():
