@@ -6,15 +6,19 @@ import pytest
 
 from fencepost.batch.header import read_header
 from fencepost.batch.records import build_batch, read_records
+from fencepost.machines.partition import BecomeLeader
 from fencepost.wire.api import (
     ApiVersionsRequest,
+    DeleteTopicsRequest,
     InitProducerIdRequest,
 )
 from fencepost.wire.api.create_topics import CreatableTopic
+from fencepost.wire.api.delete_topics import DeleteTopicState
 from fencepost.wire.api.produce import PartitionProduceData
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
+from ..waiting import eventually
 from .topic_requests import batch, fetch, make_topic, produce, produce_request, values
 
 # -- round trips ----------------------------------------------------------------------------------
@@ -286,3 +290,19 @@ def test_many_partitions_in_one_request(client):
     assert all((a.error_code, a.base_offset) == (0, 0) for a in answers)
     parts = fetch(client, topic, *([0] * 20))
     assert [values(p) for p in parts] == [[b"%d" % index] for index in range(20)]
+
+
+def test_a_producer_that_waits_on_a_topic_that_is_deleted_hears_that_there_is_none(node, client):
+    topic = make_topic(client)
+    hosted = node.call(node.node.replicas.get, topic.name, 0)
+    epoch = hosted.machine.leader_epoch
+    waits_for_another = BecomeLeader(epoch, 1 << 20, (1, 2), (1, 2), {})
+    node.call(node.node.driver.feed, hosted.key, waits_for_another)
+    client.send(produce_request(topic, batch(b"a")), 9)
+    eventually(lambda: hosted.machine.durable_offset == 1, "the batch is durable here")
+    with node.connect() as admin:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=60_000)
+        assert admin.ask(request, 6).responses[0].error_code == 0
+    _, response = client.receive(0, 9)
+    (answer,) = response.responses[0].partition_responses
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -236,7 +236,7 @@ def bytes_to_wait_with(
 
     `in_one_turn`: nothing else has run since the first partition was looked at.
     """
-    if terms.deadline_ms == NO_WAIT or not looks or terms.min_bytes <= 0:
+    if terms.deadline_ms == NO_WAIT or not looks:
         return None
     sizes = []
     total = 0
