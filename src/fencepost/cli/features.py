@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from fencepost.cli.cluster_options import command, finish_cluster_command, open_cluster
@@ -62,17 +63,7 @@ def describe(arguments: argparse.Namespace) -> int:
     with open_cluster(arguments) as cluster:
         found = FeatureAdmin(cluster).describe()
     if arguments.json:
-        print_json(
-            [
-                {
-                    "name": one.name,
-                    "level": one.level,
-                    "min_level": one.min_level,
-                    "max_level": one.max_level,
-                }
-                for one in found
-            ]
-        )
+        print_json([asdict(one) for one in found])
     else:
         print_table(
             ("feature", "level", "node runs"),
