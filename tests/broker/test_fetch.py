@@ -47,7 +47,7 @@ def test_every_fetch_version(client, topic, version):
 # -- sizes ----------------------------------------------------------------------------------------
 
 
-def test_sizes(client):
+def test_limits_hold_but_for_the_first_batch(client):
     """KIP-74: the first batch comes whatever its size, and then the limits hold."""
     topic = make_topic(client, partitions=3)
     for index in range(3):

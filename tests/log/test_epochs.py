@@ -36,7 +36,7 @@ END = 55
         pytest.param([(3, 7)], 2, (2, 7), id="below-an-only-entry"),
     ],
 )
-def test_end_offset_for(entries, epoch, expected):
+def test_an_epoch_ends_where_the_next_begins(entries, epoch, expected):
     assert LeaderEpochCache(entries).end_offset_for(epoch, END) == expected
 
 
@@ -54,7 +54,7 @@ def test_end_offset_for(entries, epoch, expected):
         pytest.param([(1, 0), (4, 5)], (3, 8), [(1, 0), (3, 8)], id="later-epoch-gives-way"),
     ],
 )
-def test_assign(entries, assigned, expected):
+def test_an_assigned_epoch_removes_what_it_contradicts(entries, assigned, expected):
     cache = LeaderEpochCache(entries)
     version = cache.version
     changed = cache.assign(*assigned)

@@ -108,14 +108,14 @@ QUIET = FetchOutcome(0, 10, 0)
         (FetchOutcome(0, 10, 0, has_preferred_replica=True), True),
     ],
 )
-def test_an_incremental_answer_has_news_only(outcome: FetchOutcome, included: bool) -> None:
+def test_an_incremental_answer_has_only_what_changed(outcome: FetchOutcome, included: bool) -> None:
     client = Client(make())
     client.fetch(["a", "b"], a=QUIET, b=QUIET)
     assert client.fetch(a=outcome, b=QUIET) == (["a"] if included else [])
     assert client.epoch == 2
 
 
-def test_what_comes_behind_an_error_is_news() -> None:
+def test_what_comes_behind_an_error_is_answered() -> None:
     client = Client(make())
     client.fetch(["a"], a=QUIET)
     assert client.fetch(a=QUIET._replace(error_code=6)) == ["a"]
@@ -131,7 +131,7 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     assert [(p.key, p.fetch_offset) for p in context.partitions] == [("a", 7), ("c", 5)]
 
 
-def test_a_partition_that_is_asked_for_at_another_offset_is_no_news_by_that() -> None:
+def test_a_partition_asked_for_at_another_offset_is_not_changed_by_that() -> None:
     client = Client(make())
     client.fetch(["a"], a=QUIET)
     assert client.fetch([want("a", 5)], a=QUIET) == []

@@ -139,7 +139,7 @@ def test_a_fetch_that_is_gone_is_kept_by_no_deadline(end: str) -> None:
     assert fetches.next_deadline_ms() is None
 
 
-def test_deadlines() -> None:
+def test_fetches_expire_in_the_order_of_their_deadlines() -> None:
     fetches = PendingFetches[str]()
     wait(fetches, "late", "a", deadline_ms=900)
     early = wait(fetches, "early", "a", deadline_ms=300)

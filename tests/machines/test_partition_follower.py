@@ -148,7 +148,9 @@ def test_an_epoch_in_which_we_wrote_nothing_is_forgotten() -> None:
         (0, 20, []),
     ],
 )
-def test_out_of_the_leaders_range(start: int, end: int, effects: list[Any]) -> None:
+def test_a_follower_out_of_the_leaders_range_cuts_or_starts_over(
+    start: int, end: int, effects: list[Any]
+) -> None:
     _, machine = follower(*LOG)
     assert machine.step(FetchedOutOfRange(EPOCH, start, end), 0, 0) == effects
     if start == 30:

@@ -150,7 +150,7 @@ def test_reaching_the_high_watermark_below_the_epochs_start_is_not_enough() -> N
 
 
 @pytest.mark.parametrize("eligible", [{1: 101}, {1: 101, 2: 999}])
-def test_a_fenced_or_reborn_broker_is_not_proposed(eligible: dict[int, int]) -> None:
+def test_a_fenced_broker_or_another_incarnation_is_not_proposed(eligible: dict[int, int]) -> None:
     leader = Leader((1, 2), isr=(1,))
     leader.feed(BrokersChanged(eligible))
     leader.fetched(2, 0)

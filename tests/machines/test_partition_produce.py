@@ -204,7 +204,7 @@ def test_the_leader_stamps_offset_and_epoch() -> None:
 
 
 @pytest.mark.parametrize("acks", [2, -2, 7])
-def test_absurd_acks_are_refused(acks: int) -> None:
+def test_acks_other_than_all_0_and_1_are_refused(acks: int) -> None:
     leader = Leader()
     assert leader.error(leader.produce(acks)) is ErrorCode.INVALID_REQUIRED_ACKS
     assert leader.log.end_offset == 0
@@ -422,7 +422,9 @@ def test_a_retry_with_acks_zero_is_answered_at_once() -> None:
         ((7, 1, 2), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     ],
 )
-def test_sequences(producer: tuple[int, int, int], expected: ErrorCode) -> None:
+def test_a_sequence_must_follow_the_last_one(
+    producer: tuple[int, int, int], expected: ErrorCode
+) -> None:
     leader = Leader(flush_at_once=True)
     leader.produce(count=3, producer=(7, 0, 0))
     assert leader.error(leader.produce(producer=producer)) is expected

@@ -101,7 +101,9 @@ BOUNDS = FetchBounds(12, 12, 12, 2, 20, leader_epoch=5)
         ),
     ],
 )
-def test_check_fetch(asked: dict[str, Any], expected: FetchBounds | ErrorCode) -> None:
+def test_a_fetch_is_refused_in_kafkas_order_or_bounded(
+    asked: dict[str, Any], expected: FetchBounds | ErrorCode
+) -> None:
     assert history().machine.check_fetch(**asked) == expected
 
 
@@ -158,7 +160,7 @@ def test_committed_readers_stop_at_the_first_open_transaction() -> None:
         (-1, 6, EpochEndOffset(-1, -1)),
     ],
 )
-def test_offset_for_leader_epoch(
+def test_an_epoch_ends_where_the_next_larger_one_begins(
     current_leader_epoch: int, epoch: int, expected: EpochEndOffset | ErrorCode
 ) -> None:
     assert history().machine.offset_for_leader_epoch(current_leader_epoch, epoch) == expected
@@ -192,7 +194,9 @@ def caught_up() -> Leader:
         ({"timestamp_ms": -1, "current_leader_epoch": 9}, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_list_offset(asked: dict[str, Any], expected: object) -> None:
+def test_special_timestamps_are_ends_of_the_log_for_the_reader(
+    asked: dict[str, Any], expected: object
+) -> None:
     assert caught_up().machine.list_offset(**asked) == expected
 
 

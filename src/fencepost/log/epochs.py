@@ -15,7 +15,7 @@ log that was emptied still knows the epoch of its last record.
 
 The file, `leader-epoch-checkpoint`, is a checkpoint file of `epoch startOffset` lines. It is
 written with the flush that makes the epoch's records durable, not with every assignment: an epoch
-that was lost with all its records was never heard of. What the file lacks after a crash is found
+that was lost with all its records is known to nobody. What the file lacks after a crash is found
 again in the log, whose batches carry their epochs; what it has too much is cut off at the log's
 end. `version` counts changes, so that whoever writes the file knows whether it must.
 
@@ -118,10 +118,10 @@ class LeaderEpochCache:
         return f"LeaderEpochCache({[tuple(entry) for entry in self]})"
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`; whether that was news.
+        """Note that `epoch` begins at `start_offset`; whether that changed anything.
 
         Nothing changes if the latest entry has this epoch and begins there or earlier. Otherwise
-        entries of the same or a later epoch, or that begin there or later, give way.
+        entries of the same or a later epoch, or that begin there or later, are removed.
         """
         assert epoch >= 0 and start_offset >= 0, f"assign({epoch}, {start_offset})"
         epochs, starts = self._epochs, self._starts

@@ -4,8 +4,8 @@ Which partitions are meant and which belong in the answer is the session's (KIP-
 may see of one is the partition machine's, and when the fetch is answered, with how much of what, is
 `machines.fetch.answering`'s to say; here requests and answers are translated, and batches are read.
 They are read when the connection is ready to send them (`reply_in_pieces`), never earlier, and no
-more of them than the room that answers nobody has taken yet leave in memory. A partition that a
-request names twice counts once, as named last.
+more of them than the memory budget has left besides answers that clients have not taken yet. A
+partition that a request names twice counts once, as named last.
 
 Version rules: topics go by id from v13; up to v5 KAFKA_STORAGE_ERROR is told as
 NOT_LEADER_OR_FOLLOWER; before v10 topics stored as zstd are UNSUPPORTED_COMPRESSION_TYPE; before

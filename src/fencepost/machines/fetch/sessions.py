@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): what a client need not say again, and need not be told.
+"""Incremental fetch sessions (KIP-227): what requests and answers may leave out.
 
 Theory of operation
 -------------------
@@ -24,18 +24,18 @@ which then has no partitions. Epochs run from 1 to 2**31 - 1 and begin again at 
 `begin` gives a `FetchContext` with the partitions to read, in order. When the data is there,
 `FetchContext.finish` says which of them belong in the answer and under which session id. In between
 other requests may have moved or closed the session; `finish` then answers with an error rather than
-leaving out what the client was never told.
+leaving out what the client was never sent.
 
 An incremental answer has a partition iff it has records, an error, a diverging epoch, a preferred
-replica, or another high watermark or log start than the client last heard. Partitions that had
+replica, or another high watermark or log start than in the last answer. Partitions that had
 records go to the end of the session, so that a busy one cannot starve those behind it.
 
 The cache is full when it has `max_slots` sessions, as in Kafka, or when their partitions take
 `max_bytes`: how many partitions a session has is up to the client, and they need not exist. A full
-cache makes room by evicting, in this order: sessions that nobody used for `eviction_ms`; for a
-follower's fetch, a consumer's session; a smaller session that is older than `eviction_ms`. If that
-is not enough nobody is evicted, and there is no session for the newcomer. A session that grows
-needs room as a newcomer does; where there is none it is closed, and its client hears
+cache evicts, in this order: sessions that nobody used for `eviction_ms`; for a follower's fetch, a
+consumer's session; a smaller session that is older than `eviction_ms`. If that is not enough nobody
+is evicted, and there is no session for the newcomer. A session that grows counts as a newcomer
+does; where nothing can be evicted it is closed, and its client is sent
 FETCH_SESSION_ID_NOT_FOUND and asks for another with a full request, as if it had been evicted.
 
 Session ids are drawn by the shell (they should not be guessable); partitions are known by keys of
@@ -70,7 +70,7 @@ PARTITION_BYTES: Final = 320
 DEFAULT_EVICTION_MS: Final = 120_000
 """Kafka's `min.incremental.fetch.session.eviction.ms`."""
 
-_UNHEARD_OF: Final = -1
+_NEVER_ANSWERED: Final = -1
 
 
 def next_epoch(epoch: int) -> int:
@@ -84,7 +84,7 @@ def next_epoch(epoch: int) -> int:
 class FetchWanted(Generic[Key]):
     """A partition as a client asks for it: the fields of the wire's FetchPartition.
 
-    In a session it also keeps what the client last heard of the partition: sessions may have very
+    In a session it also keeps what was last answered of the partition: sessions may have very
     many, so they are one object each.
     """
 
@@ -94,30 +94,30 @@ class FetchWanted(Generic[Key]):
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
-    heard_high_watermark: int = _UNHEARD_OF
-    heard_log_start_offset: int = _UNHEARD_OF
+    answered_high_watermark: int = _NEVER_ANSWERED
+    answered_log_start_offset: int = _NEVER_ANSWERED
 
     def note(self, outcome: FetchOutcome) -> bool:
-        """Whether the client must hear of `outcome`; it then has."""
+        """Whether `outcome` belongs in the answer; it then counts as answered."""
         if outcome.error_code != ErrorCode.NONE:
-            # Whatever comes behind the error is news again.
-            self.heard_high_watermark = _UNHEARD_OF
+            # Whatever comes behind the error is answered again.
+            self.answered_high_watermark = _NEVER_ANSWERED
             return True
-        news = (
+        is_changed = (
             outcome.records_size_bytes > 0
-            or outcome.high_watermark != self.heard_high_watermark
-            or outcome.log_start_offset != self.heard_log_start_offset
+            or outcome.high_watermark != self.answered_high_watermark
+            or outcome.log_start_offset != self.answered_log_start_offset
             or outcome.has_diverging_epoch
             or outcome.has_preferred_replica
         )
-        self.heard_high_watermark = outcome.high_watermark
-        self.heard_log_start_offset = outcome.log_start_offset
-        return news
+        self.answered_high_watermark = outcome.high_watermark
+        self.answered_log_start_offset = outcome.log_start_offset
+        return is_changed
 
-    def keep_heard(self, before: FetchWanted[Key]) -> None:
-        """The client asks anew for what it asked for `before`: it knows what it knew."""
-        self.heard_high_watermark = before.heard_high_watermark
-        self.heard_log_start_offset = before.heard_log_start_offset
+    def keep_answered(self, before: FetchWanted[Key]) -> None:
+        """The client asks anew for what it asked for `before`: what was answered still counts."""
+        self.answered_high_watermark = before.answered_high_watermark
+        self.answered_log_start_offset = before.answered_log_start_offset
 
 
 class FetchOutcome(NamedTuple):
@@ -174,7 +174,7 @@ class FetchSession(Generic[Key]):
             if before is None:
                 self.size_bytes += size_of(want.key)
             else:
-                want.keep_heard(before)
+                want.keep_answered(before)
             self.entries[want.key] = want
 
 
@@ -277,7 +277,7 @@ class FetchSessions(Generic[Key]):
         if not session.entries:
             self._remove(session_id)
             return FetchContext((), _finish_without_session)
-        if session.size_bytes > before_bytes and not self._make_room(
+        if session.size_bytes > before_bytes and not self._evict_for(
             session.privileged, len(session.entries), 0, now_ms, session
         ):
             self._remove(session_id)
@@ -319,11 +319,11 @@ class FetchSessions(Generic[Key]):
         uses_topic_ids: bool,
         now_ms: int,
     ) -> Finished:
-        """Answer a full request; if there is room, its partitions become a session."""
+        """Answer a full request; its partitions become a session if the cache can take one."""
         size = len(outcomes)
         everything = range(size)
         size_bytes = sum(self._size_of(want.key) for want in wanted)
-        if size == 0 or not self._make_room(is_follower, size, size_bytes, now_ms):
+        if size == 0 or not self._evict_for(is_follower, size, size_bytes, now_ms):
             return Finished(ErrorCode.NONE, NO_SESSION_ID, everything)
         session_id = self._draw_session_id()
         while session_id in self._sessions or session_id == NO_SESSION_ID:
@@ -339,7 +339,7 @@ class FetchSessions(Generic[Key]):
         self._touch(session, now_ms)
         return Finished(ErrorCode.NONE, session_id, everything)
 
-    def _make_room(
+    def _evict_for(
         self,
         privileged: bool,
         size: int,

@@ -148,7 +148,7 @@ class FollowerFetched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionAnswered:
-    """The controller's word on the last `AlterPartition`, or the reason why there is none."""
+    """The controller's answer to the last `AlterPartition`, or the error that came instead."""
 
     error_code: int
     leader_epoch: int = -1

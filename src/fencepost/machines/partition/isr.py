@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Three sets matter (KIP-497, KIP-966):
 
-* the *committed* ISR is the controller's last word;
+* the *committed* ISR is what the controller has written;
 * the *maximal* ISR is what the controller might make of it while a request is in flight: with an
   expansion the proposed set, with a shrink still the committed one. Whoever may be elected must
   hold what we acknowledge, so the high watermark follows the maximal set;

@@ -100,8 +100,8 @@ _ANSWERED_TO_THE_END: Final = (Produce, CoordinatorAppend, AdvanceLogStart)
 _TRY_AGAIN_LATER: Final = frozenset(
     {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED}
 )
-# Answers that say our idea of the partition is out of date: news of it is under way, until then
-# the proposal counts as possibly accepted.
+# Answers that say our metadata of the partition are out of date: newer ones are on their way, until
+# then the proposal counts as possibly accepted.
 _WAIT_FOR_METADATA: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

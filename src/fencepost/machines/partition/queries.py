@@ -13,7 +13,7 @@ judges it, because the order decides which error a confused client sees (and so 
    an old epoch that asks a follower learns that its epoch is old;
 4. a follower asks that is not assigned: UNKNOWN_LEADER_EPOCH if it named an epoch (it may know a
    newer assignment than we do), else NOT_LEADER_OR_FOLLOWER; one that asks with the broker epoch of
-   a former life: NOT_LEADER_OR_FOLLOWER (KIP-903);
+   a former incarnation: NOT_LEADER_OR_FOLLOWER (KIP-903);
 5. its last fetched epoch does not end where it thinks: the answer says where our logs part;
 6. its offset is outside of the log: OFFSET_OUT_OF_RANGE.
 
