@@ -15,6 +15,7 @@ from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import ROUTES, Route
+from fencepost.runtime.cooperative import Scheduler
 from fencepost.testing import Cluster
 from fencepost.wire.api import response_class
 from fencepost.wire.frame import decode_response, encode_request
@@ -77,11 +78,13 @@ def open_door(limits: ConnectionLimits = LIMITS, node: Any = None) -> Iterator[D
     thread = LoopThread()
     try:
         parts = {MetadataCache: BareMetadata()}
-        listener = Listener(node, thread.loop, limits, BoundRoutes(ROUTES, parts))
+        scheduler = Scheduler(thread.loop)
+        routes = BoundRoutes(ROUTES, parts)
+        listener = Listener(node, thread.loop, limits, scheduler.lane(), routes)
         (bound,) = listener.bind([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
         thread.call(listener.start)
         try:
-            yield Door(thread, listener, bound.port)
+            yield Door(thread, listener, bound.port, scheduler)
         finally:
             thread.call(listener.close)
     finally:
@@ -95,6 +98,7 @@ class Door:
     thread: LoopThread
     listener: Listener
     port: int
+    scheduler: Scheduler
 
     def connect(self) -> Client:
         """A new client."""

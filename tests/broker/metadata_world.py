@@ -13,6 +13,7 @@ from fencepost.log.meta import format_log_dir
 from fencepost.machines.image import ClusterImage, ImageDelta
 from fencepost.machines.quorum import AppendRecords, QuorumConfig
 from fencepost.machines.quorum.voters import VoterSet
+from fencepost.runtime.cooperative import Scheduler
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.log import MetadataLogSettings, open_metadata
 from fencepost.runtime.metadata.snapshot_generation import SnapshotRules
@@ -91,11 +92,24 @@ class WorldClocks:
         return self._timers.wall_ms
 
 
+class WorldTurns:
+    """The turns of an event loop: timers that are due at once."""
+
+    def __init__(self, timers: WorldTimers) -> None:
+        self._timers = timers
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._timers.after(0, callback)
+
+    call_soon_threadsafe = call_soon
+
+
 class WorldPorts(MachinePorts):
     """Flushes are done at once; what is sent is kept in `sent`; work aside waits in `aside`."""
 
     def __init__(self, timers: WorldTimers) -> None:
         super().__init__(WorldClocks(timers), self._failed)
+        self.scheduler = Scheduler(WorldTurns(timers), lambda: 0.0, turn_s=0.0, first_turn_s=0.0)
         self.timers: WorldTimers = timers
         self.sent: list[tuple[Any, Any]] = []
         self.failures: list[str] = []

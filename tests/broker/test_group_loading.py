@@ -10,7 +10,6 @@ import pytest
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import build_batch
-from fencepost.broker.net import piecework
 from fencepost.broker.storage.decompression import INLINE_BYTES_MAX
 from fencepost.machines.group import GroupCoordinator
 from fencepost.runtime.coordinator import CoordinatorState
@@ -155,7 +154,7 @@ def test_a_large_batch_that_does_not_decompress_takes_the_groups_out_of_service(
 def test_a_few_bytes_that_are_many_records_are_applied_in_pieces(
     running: RunningNode, hosted: HostedPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piecework, "TURN_S", 0.0)
+    running.node.ports.scheduler.turn_s = 0.0
     count = 30 * RECORDS_PER_PIECE
     append(running, hosted, build_batch([committed(0, 1)] * count, timestamp_ms=1))
     applied = [0]

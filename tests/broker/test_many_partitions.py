@@ -10,9 +10,9 @@ import threading
 import psutil
 import pytest
 
-from fencepost.broker.net.turns import STEPS_AT_ONCE, STEPS_PER_TURN
 from fencepost.broker.node.node import StartError
 from fencepost.log.log_dir import OpenJob
+from fencepost.runtime.cooperative import PIECES_AT_ONCE
 from fencepost.testing import Cluster
 from fencepost.wire.api import ApiVersionsRequest, CreateTopicsRequest
 from fencepost.wire.api.create_topics import CreatableTopic
@@ -20,7 +20,7 @@ from fencepost.wire.api.create_topics import CreatableTopic
 from ..waiting import DEADLINE_S, eventually
 from .door import connect
 
-MANY = STEPS_AT_ONCE + 20 * STEPS_PER_TURN
+MANY = PIECES_AT_ONCE + 400
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
 
@@ -36,12 +36,13 @@ def hosted(running, name="many"):
 
 
 def settle(running):
-    running.call(running.node.broker_part.following.settled)
+    running.call(running.node.broker_part.followed)
 
 
 def test_a_topic_is_made_in_steps_between_which_others_come_to_their_turns(node_factory):
     running = node_factory()
     loop, replicas, seen = running.node.loop, running.node.replicas, []
+    running.node.ports.scheduler.turn_s = 0.0  # a turn is one piece
 
     def watch():
         seen.append(sum(1 for one in replicas.all() if one.topic == "many"))
@@ -53,7 +54,7 @@ def test_a_topic_is_made_in_steps_between_which_others_come_to_their_turns(node_
         create(client, MANY)
     eventually(lambda: seen and seen[-1] == MANY, "all are made")
     steps = [after - before for before, after in itertools.pairwise(seen)]
-    assert max(steps) <= STEPS_AT_ONCE
+    assert max(steps) <= PIECES_AT_ONCE
     assert sum(step > 0 for step in steps) >= 20
     settle(running)
     assert hosted(running) == MANY

@@ -36,6 +36,7 @@ from fencepost.machines.effects import (
     Truncate,
 )
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.cooperative import Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +101,7 @@ class MachinePorts(ABC):
     """See the module docstring. A subclass adds `send`, `request_flush` and what is abstract."""
 
     timers: TimerQueue
+    scheduler: Scheduler
 
     def __init__(self, clocks: Clocks, on_failed: Callable[[Hashable, str], None]) -> None:
         self.clocks = clocks

@@ -6,7 +6,7 @@ Theory of operation
 that lets a topic be deleted and created again under one name: first deletions, then what is to be
 led or followed, then configurations. A partition's log is opened or created when it first appears
 in the image; after that only its machine hears of changes. What concerns many partitions is done
-in steps, among which others have their turns (`WorkQueue`); until a partition's comes, it is one
+in steps, among which others have their turns (`cooperative`); until a partition's comes, it is one
 that another node may have (NOT_LEADER_OR_FOLLOWER), as it is while metadata travel between nodes.
 
 Where logs are kept and how they are opened, and what configs are in force for a topic, is the
@@ -24,7 +24,7 @@ what is on the disk is found out by recovery, at the next start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -45,6 +45,7 @@ from fencepost.machines.partition import (
     RecoveryState,
     StopReplica,
 )
+from fencepost.runtime.cooperative import InOrder, Pieces
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.errors import ErrorCode
@@ -54,22 +55,6 @@ log = logging.getLogger(__name__)
 
 OPENED_PER_STEP: Final = 50
 """How many logs are looked at in one step to see whether they need recovery."""
-
-
-Work = Generator["Future[Any] | None", None, None]
-"""Work in steps: it yields after each, or yields a future when a thread has to be waited for."""
-
-
-class WorkQueue(Protocol):
-    """Does work in steps, one after the other in the order they came."""
-
-    def add(self, work: Work) -> None:
-        """Do `work`, which handles its own errors, once everything before it is done."""
-        ...
-
-    def close(self) -> None:
-        """Leave what is not done undone."""
-        ...
 
 
 class Directory(Protocol):
@@ -218,7 +203,7 @@ class ReplicaManager:
         ports: MachinePorts,
         storage: ReplicaStorage,
         openings: LogOpenings,
-        work: WorkQueue,
+        work: InOrder,
         configs_under: Callable[[ClusterImage], TopicConfigs],
     ) -> None:
         """`storage` and `openings` have `dir_failed` called when a directory fails."""
@@ -300,7 +285,7 @@ class ReplicaManager:
         self._work.close()
         self._openings.close()
 
-    def _guarded(self, work: Work) -> Work:
+    def _guarded(self, work: Pieces[None]) -> Pieces[None]:
         """`work`; what it does not handle itself is the end, since the rest of it is not done."""
         try:
             yield from work
@@ -308,7 +293,7 @@ class ReplicaManager:
             log.exception("following the cluster's metadata failed")
             self.on_broken(f"the cluster's metadata cannot be followed: {describe(error)}")
 
-    def _changes(self, image: ClusterImage, delta: ImageDelta) -> Work:
+    def _changes(self, image: ClusterImage, delta: ImageDelta) -> Pieces[None]:
         """What `apply` has to do, in steps of one partition."""
         changes = delta.for_broker(self._broker_id)
         for change in changes.to_delete:
@@ -338,7 +323,7 @@ class ReplicaManager:
         if placed:
             self.on_placed(placed)
 
-    def _open_ahead(self, changes: LocalChanges, configs: TopicConfigs) -> Work:
+    def _open_ahead(self, changes: LocalChanges, configs: TopicConfigs) -> Pieces[None]:
         """Have threads begin with what takes long to open."""
         if not self._storage.may_need_recovery:
             return
@@ -470,7 +455,9 @@ class ReplicaManager:
         except OSError as error:
             self.dir_failed(hosted.data_dir, f"{hosted.key} could not be deleted: {error}")
 
-    def _reconfigure(self, image: ClusterImage, delta: ImageDelta, configs: TopicConfigs) -> Work:
+    def _reconfigure(
+        self, image: ClusterImage, delta: ImageDelta, configs: TopicConfigs
+    ) -> Pieces[None]:
         topics = set(delta.changed_topic_configs)
         if delta.changed_broker_configs:
             topics.update(self._hosted)

@@ -18,6 +18,7 @@ from fencepost.machines.effects import (
     Truncate,
 )
 from fencepost.machines.quorum import AppendOutcome
+from fencepost.runtime.cooperative import Scheduler
 from fencepost.runtime.ports import MachinePorts
 from fencepost.sim.oracle import Entry
 from fencepost.wire.errors import ErrorCode
@@ -92,6 +93,19 @@ class NodeTimers:
             timer.rearm()
 
 
+class NodeTurns:
+    """The turns of a node's event loop: events that are due at once, behind those that are."""
+
+    def __init__(self, node: SimNode) -> None:
+        self._node = node
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back at the same time, behind everybody else."""
+        self._node.world.schedule_in(0, "turn", callback, self._node)
+
+    call_soon_threadsafe = call_soon
+
+
 class SimPorts(MachinePorts):
     """See the module docstring."""
 
@@ -101,6 +115,7 @@ class SimPorts(MachinePorts):
         super().__init__(node.clocks, node.machine_failed)
         self._node = node
         self.timers = node.timers
+        self.scheduler = Scheduler(NodeTurns(node), lambda: 0.0, turn_s=0.0, first_turn_s=0.0)
         self._flushing = False
         self._flush_again = False
 

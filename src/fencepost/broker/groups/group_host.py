@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.log_limit import LogLimit, cut
-from fencepost.broker.net.piecework import Piecework
 from fencepost.machines.group import (
     Decision,
     GroupCodec,
@@ -69,7 +68,7 @@ class GroupHost:
             on_loaded=self._loaded,
             on_note=self._note,
         )
-        self.runtime = CoordinatorRuntime(kind, node.ports, Piecework(node.ports.loop).later)
+        self.runtime = CoordinatorRuntime(kind, node.ports, node.ports.scheduler.lane().later)
         self._closed = False
         node.metadata.on_image(self._image_changed)
 

@@ -20,6 +20,7 @@ from fencepost.broker.loop.timers import Timers
 from fencepost.machines.broker import ControllerRequest
 from fencepost.machines.effects import CONTROLLER
 from fencepost.runtime.clock import Clocks, SystemClocks
+from fencepost.runtime.cooperative import Scheduler
 from fencepost.runtime.ports import MachinePorts
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class AsyncPorts(MachinePorts):
         super().__init__(clocks or SystemClocks(), on_machine_failed)
         self.loop = loop
         self.timers = Timers(loop, self.now_ms)
+        self.scheduler = Scheduler(loop)
         self.flusher = Flusher(
             loop, self.driver.persisted, on_disk_failed, self.now_ms, before_ack=flush_before_ack
         )

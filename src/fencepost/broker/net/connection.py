@@ -25,7 +25,7 @@ So what a connection holds is at most one frame (`socket.request.max.bytes`), th
 response over the high water; `held` bounds the sum over all connections. A request may have
 `route.max_elements` array elements, because a byte on the wire can become an object here, and a
 client that has sent many requests gives the others a turn every `TURN_S`. Long frames of several
-clients are decoded one per turn of the event loop (`piecework`).
+clients are decoded one per turn of the event loop (`runtime.cooperative`).
 
 Whatever is not a well-formed request of a served version closes the connection with one log line.
 """
@@ -37,15 +37,16 @@ import logging
 import os
 import struct
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.net.disconnect_log import MIN_FRAME_BYTES, explain_length
-from fencepost.broker.net.piecework import TURN_S
 from fencepost.broker.net.registry import API_VERSIONS_KEY, Pieces
 from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.unsupported_version import unsupported_version_response
+from fencepost.runtime.cooperative import TURN_S
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.message import Message
 
@@ -407,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(answer, Message):
                 context.reply(answer)
             elif answer is not None:
-                self._at_work = not self._listener.work.begin(context, answer, self._work_done)
+                self._at_work = not self._work_on(context, answer, self._work_done)
         except Exception:
             log.exception("%s v%d from %s failed", route.name, version, self)
             context.fail()
@@ -512,8 +513,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _make(self, context: RequestContext, pieces: Pieces) -> bool:
         """Have an answer made in pieces; whether it is done."""
-        self._making = not self._listener.work.begin(context, pieces, self._made)
+        self._making = not self._work_on(context, pieces, self._made)
         return not self._making
+
+    def _work_on(
+        self, context: RequestContext, pieces: Pieces, on_done: Callable[[], None]
+    ) -> bool:
+        """Work on an answer, as long as the client is there; whether it is done already."""
+        return self._listener.work.begin(
+            context.answering(pieces), on_done, is_wanted=lambda: not context.disconnected
+        )
 
     def _made(self) -> None:
         """The answer whose turn it is has been made."""

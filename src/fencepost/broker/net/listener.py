@@ -37,8 +37,8 @@ from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.net.disconnect_log import Refusals
 from fencepost.broker.net.memory_budget import Held
-from fencepost.broker.net.piecework import Piecework
 from fencepost.broker.net.registry import ROUTES, Route
+from fencepost.runtime.cooperative import Lane
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +56,13 @@ class Listener:
         node: Any,
         loop: asyncio.AbstractEventLoop,
         limits: ConnectionLimits,
+        work: Lane,
         routes: Mapping[int, Route] = ROUTES,
         count: ConnectionCount | None = None,
         left_free: int = 0,
     ) -> None:
-        """`count` is shared by all listeners of a node; `left_free` of it is for the others."""
+        """Handlers that take long are worked on in the lane `work`. `count` is shared by all
+        listeners of a node; `left_free` of it is for the others."""
         self.node = node
         self.routes = routes
         self.loop = loop
@@ -72,7 +74,7 @@ class Listener:
         self.connections: set[Connection] = set()
         self.held = Held(loop, lambda: list(self.connections), limits.max_frame_bytes)
         self.refusals = Refusals()
-        self.work = Piecework(loop)
+        self.work = work
         self._per_host: dict[str, int] = {}
         self._sockets: list[tuple[str, socket.socket]] = []
         self._servers: list[asyncio.AbstractServer] = []

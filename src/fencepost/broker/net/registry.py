@@ -21,11 +21,12 @@ It either returns the response or returns None and answers later through the con
   ready to send it. For answers that carry log data, so that a client that asks for much and reads
   slowly holds one such answer in memory and not one per request.
 * `reply_in_pieces(pieces)`: the same for an answer that takes long to make: `pieces` is a generator
-  (see `piecework`), begun when the connection is ready to send what it returns.
+  (see `fencepost.runtime.cooperative`), begun when the connection is ready to send what it returns.
 * `no_reply()`: the protocol has no response here (Produce with acks=0).
 * `close(reason)`: the protocol says to hang up.
 
-A handler that may have much to do is a generator function, see `piecework`.
+A handler that may have much to do is a generator function, see
+`fencepost.runtime.cooperative`.
 
 Responses leave in the order of the requests, whatever the order of the answers.
 
@@ -35,16 +36,16 @@ good until the handler returns. Everything else in a request is the handler's to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import Parameter, isgeneratorfunction, signature
 from typing import Any, Final
 
+from fencepost.runtime import cooperative
 from fencepost.wire.message import Message
 
-Pieces = Generator["Future[Any] | None", None, Message | None]
+Pieces = cooperative.Pieces[Message | None]
 Handler = Callable[..., Message | Pieces | None]
 """Takes a RequestContext, the request, and parts of the node by keyword."""
 Parts = Mapping[Any, object]

@@ -206,6 +206,18 @@ class RequestContext:
         if callback is not None:
             callback()
 
+    def answering(self, pieces: Pieces) -> Pieces:
+        """`pieces`, and then the answer that they return; if they fail, that they have."""
+        try:
+            message = yield from pieces
+        except Exception:
+            log.exception("%s v%d failed", self.route.name, self.api_version)
+            self.fail()
+        else:
+            if message is not None:
+                self.reply(message)
+        return None
+
     def take_pieces(self) -> Pieces | None:
         """What has to be worked on before `take_parts`, given once; None if there is no such."""
         pieces, self._pieces = self._pieces, None

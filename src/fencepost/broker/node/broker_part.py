@@ -24,7 +24,6 @@ from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import Parts, bind_routes
-from fencepost.broker.net.turns import Turns
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.replicas.topic_configs import topic_configs_under
@@ -36,6 +35,7 @@ from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.errors import ErrorCode
@@ -52,7 +52,7 @@ _NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 class BrokerPart:
     """See the module; what is behind `bound` is there once `wire` was called."""
 
-    following: Turns
+    following: InOrder
     replicas: ReplicaManager
     fetches: FetchHost
     forwarder: Forwarder
@@ -71,6 +71,7 @@ class BrokerPart:
             node,
             node.loop,
             connection_limits(get),
+            node.ports.scheduler.lane(),
             count=node.connection_count,
             left_free=node.connection_count.most // 8 if node.config.is_controller else 0,
         )
@@ -94,7 +95,7 @@ class BrokerPart:
         """Make the parts and tell them of each other."""
         node = self._node
         ports, config = node.ports, node.config
-        self.following = Turns(node.loop)
+        self.following = InOrder(ports.scheduler.lane())
         self.replicas = ReplicaManager(
             config.node_id,
             ports,
@@ -140,9 +141,20 @@ class BrokerPart:
         await self.lifecycle.register(self.advertised)
         self._has_caught_up = True
         self._begin_to_follow(self._node.image)
-        await self.following.settled()
+        await self.followed()
         await self.lifecycle.become_unfenced()
-        await self.following.settled()
+        await self.followed()
+
+    async def followed(self) -> None:
+        """Wait until the partitions are as the metadata says that has been applied."""
+        done: asyncio.Future[None] = self._node.loop.create_future()
+
+        def tell() -> None:
+            if not done.done():  # whoever waited may have given up
+                done.set_result(None)
+
+        self.following.when_idle(tell)
+        await done
 
     async def start(self) -> None:
         """Accept clients."""

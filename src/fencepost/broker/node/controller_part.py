@@ -58,6 +58,7 @@ class ControllerPart:
             node,
             node.loop,
             connection_limits(get),
+            node.ports.scheduler.lane(),
             CONTROLLER_ROUTES,
             count=node.connection_count,
         )

@@ -1,8 +1,8 @@
 """What a node does now and then: retention, flushes, checkpoints, forgotten producers, and
 giving freed memory back.
 
-All of it runs in the event loop, one partition per turn, so that a node with thousands of
-partitions goes on serving meanwhile.
+All of it runs in the event loop, in pieces of one partition (`runtime.cooperative`), so that a node
+with thousands of partitions goes on serving meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from fencepost.broker.loop.timers import Timer
 from fencepost.broker.node.memory_trim import MemoryTrim
 from fencepost.log.configdef import LONG_MAX
 from fencepost.machines.partition import AdvanceLogStart
+from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.replicas import HostedPartition
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ log = logging.getLogger(__name__)
 
 TRIM_INTERVAL_MS = 5_000
 DELETED_FILES_INTERVAL_MS = 10_000
-REMOVED_PER_TURN = 10
-"""Directories of deleted partitions that are emptied before everybody else comes first again."""
+REMOVED_AT_A_TIME = 10
+"""Directories of deleted partitions that are emptied in one piece of work."""
 
 
 class Housekeeping:
@@ -35,6 +36,7 @@ class Housekeeping:
         self._node = node
         self._timers: dict[str, Timer] = {}
         self._running = False
+        self._work = node.ports.scheduler.lane()
         self._memory_trim = MemoryTrim()
 
     def start(self) -> None:
@@ -89,26 +91,23 @@ class Housekeeping:
         self._timers[name] = self._node.ports.timers.after(max(1, delay_ms), run)
 
     def _one_by_one(self, name: str, task: Callable[[HostedPartition], object]) -> None:
-        """Run `task` for each partition that is here now, one per turn of the loop."""
-        waiting = list(self._node.replicas.all())
-        waiting.reverse()
+        """Run `task` for each partition that is here now, in pieces."""
+        self._work.begin(self._for_each(name, task))
 
-        def run() -> None:
-            if not waiting or not self._running:
+    def _for_each(self, name: str, task: Callable[[HostedPartition], object]) -> Pieces[None]:
+        replicas = self._node.replicas
+        for hosted in list(replicas.all()):
+            if not self._running:
                 return
-            hosted = waiting.pop()
-            if self._node.replicas.get(hosted.topic, hosted.index) is hosted:
-                try:
-                    task(hosted)
-                except OSError as error:
-                    self._node.replicas.storage_failed(
-                        hosted, f"{name} of {hosted.key}: {error}", error
-                    )
-                except Exception:
-                    log.exception("%s of %s failed", name, hosted.key)
-            self._node.loop.call_soon(run)
-
-        run()
+            if replicas.get(hosted.topic, hosted.index) is not hosted:
+                continue
+            try:
+                task(hosted)
+            except OSError as error:
+                replicas.storage_failed(hosted, f"{name} of {hosted.key}: {error}", error)
+            except Exception:
+                log.exception("%s of %s failed", name, hosted.key)
+            yield None
 
     def _trim_memory(self) -> None:
         self._memory_trim.trim_if_due()
@@ -133,19 +132,15 @@ class Housekeeping:
     def _delete_files(self) -> None:
         now_ms = self._node.now_ms()
         self._one_by_one("deleting files", lambda hosted: hosted.log.delete_old_files(now_ms))
-        self._remove_deleted(now_ms)
+        self._work.begin(self._remove_deleted(now_ms))
 
-    def _remove_deleted(self, now_ms: int) -> None:
-        """Empty the directories of deleted partitions, a few per turn of the loop."""
+    def _remove_deleted(self, now_ms: int) -> Pieces[None]:
+        """Empty the directories of deleted partitions, a few at a time."""
         delay_ms = self._node.settings.get("log.segment.delete.delay.ms")
-
-        def run() -> None:
-            if self._running and self._node.storage.remove_deleted(
-                now_ms, delay_ms, REMOVED_PER_TURN
-            ):
-                self._node.loop.call_soon(run)
-
-        run()
+        while self._running and self._node.storage.remove_deleted(
+            now_ms, delay_ms, REMOVED_AT_A_TIME
+        ):
+            yield None
 
     def _expire(self) -> None:
         wall_ms = self._node.wall_ms()

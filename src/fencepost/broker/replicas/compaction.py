@@ -37,12 +37,11 @@ from fencepost.log.cleaner.offset_map import OffsetMap
 from fencepost.log.cleaner.plan import Dirt
 from fencepost.log.errors import LogError
 from fencepost.log.partition_log import PartitionLog
+from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 log = logging.getLogger(__name__)
 
-PARTITIONS_PER_TURN: Final = 32
-"""Logs that are looked at before everybody else comes first."""
 
 IO_BYTES_MIN: Final = 4096
 _WORK_S: Final = 0.001
@@ -160,6 +159,7 @@ class Compactor:
         self._calls_lock = threading.Lock()
         self._timer: Timer | None = None
         self._is_looking = False
+        self._work = ports.scheduler.lane()
         self.max_dirty_ratio = 0.0
         """Of the dirtiest log, as of the last look."""
         self.cleanings = 0
@@ -228,7 +228,7 @@ class Compactor:
             self._timer = timers.after(max(1, self._backoff_ms), self._look)
 
     def _look(self) -> None:
-        """Find the dirtiest log, some logs per turn, and have it cleaned; then again."""
+        """Find the dirtiest log, in pieces, and have it cleaned; then again."""
         if self._is_looking or self._closing.is_set() or self._faults.failure is not None:
             return
         if len(self._at_work) >= self._threads_max:
@@ -242,23 +242,20 @@ class Compactor:
         waiting = [hosted for hosted in waiting if hosted.log not in passed_over]
         found: list[tuple[float, HostedPartition]] = []
         self.max_dirty_ratio = 0.0
-        self._measure(waiting, found)
+        self._work.begin(self._measure(waiting, found))
 
     def _measure(
         self, waiting: list[HostedPartition], found: list[tuple[float, HostedPartition]]
-    ) -> None:
-        if self._closing.is_set():
-            return
-        for _ in range(min(PARTITIONS_PER_TURN, len(waiting))):
-            hosted = waiting.pop()
+    ) -> Pieces[None]:
+        for hosted in waiting:
+            if self._closing.is_set():
+                return
             dirt = self._guarded(hosted, partial(self._dirt_of, hosted))
             if dirt is not None:
                 self.max_dirty_ratio = max(self.max_dirty_ratio, dirt.ratio)
                 if dirt.is_due(hosted.log.config.min_cleanable_dirty_ratio):
                     found.append((dirt.ratio, hosted))
-        if waiting:
-            self._ports.loop.call_soon(self._measure, waiting, found)
-            return
+            yield None
         self._is_looking = False
         # A log whose last cleaning has changed nothing must not keep the others from their turn.
         found.sort(key=lambda item: (item[1].log in self._without_progress, -item[0]))

@@ -8,8 +8,8 @@ of output, which costs less than another thread would. What turns out larger is 
 * beyond that by another, so that what is meant to take long waits for its like alone.
 
 Both do what they are given in the order it comes. A connection waits for its batch before it gives
-the next (`piecework`), so connections take turns. The codecs, CRC-32C and the kernels that walk
-over records release the interpreter's lock, so the event loop goes on meanwhile.
+the next (`runtime.cooperative`), so connections take turns. The codecs, CRC-32C and the kernels
+that walk over records release the interpreter's lock, so the event loop goes on meanwhile.
 
 Memory: two batches are decompressed at a time. Those that wait are copies of what was sent, since
 receive buffers are used again, and `QUEUED_BYTES_MAX` bounds their sum.

@@ -36,7 +36,7 @@ from fencepost.runtime.coordinator.coordinator import (
     CoordinatorState,
     OnReply,
 )
-from fencepost.runtime.coordinator.loader import Decompress, Pieces, RecordCodec
+from fencepost.runtime.coordinator.loader import Decompress, RecordCodec
 from fencepost.runtime.coordinator.partition import LedPartition
 from fencepost.runtime.coordinator.runtime import CoordinatorRuntime
 
@@ -49,6 +49,5 @@ __all__ = [
     "Decompress",
     "LedPartition",
     "OnReply",
-    "Pieces",
     "RecordCodec",
 ]

@@ -43,8 +43,9 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.records import build_batch
 from fencepost.log.errors import LogError
 from fencepost.machines.coordinator import CoordinatorMachine, Decision, TimerName
+from fencepost.runtime.cooperative import Pieces
 from fencepost.runtime.coordinator.held import NO_TOKEN, HeldAnswers
-from fencepost.runtime.coordinator.loader import Decompress, Pieces, RecordCodec, load_pieces
+from fencepost.runtime.coordinator.loader import Decompress, RecordCodec, load_pieces
 from fencepost.runtime.coordinator.partition import LedPartition
 from fencepost.runtime.coordinator.timers import NamedTimers
 from fencepost.runtime.ports import TimerQueue

@@ -12,8 +12,7 @@ be left over from a newer version. A record that is known and makes no sense is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -22,6 +21,7 @@ from fencepost.batch.header import MAGIC, BatchHeader
 from fencepost.batch.records import Row, read_batch, read_payload, read_rows_in_parts
 from fencepost.log.partition_log import PartitionLog
 from fencepost.machines.coordinator import CoordinatorMachine
+from fencepost.runtime.cooperative import Pieces
 from fencepost.wire.records.control import ControlType
 
 log = logging.getLogger(__name__)
@@ -37,9 +37,6 @@ BYTES_PER_READ: Final = 1024 * 1024
 
 RECORDS_PER_PIECE: Final = 100
 """Records applied at a time: some milliseconds."""
-
-Pieces = Generator["Future[Any] | None", None, T]
-"""Work in pieces: yields None between two, or the future of a thread that it waits for."""
 
 
 class Decompress(Protocol):

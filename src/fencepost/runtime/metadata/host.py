@@ -54,7 +54,7 @@ from fencepost.machines.quorum.inputs import (
 from fencepost.runtime.metadata.replay import Replay, newer_snapshot, no_collections
 from fencepost.runtime.metadata.snapshot_fetching import SnapshotKeeper
 from fencepost.runtime.metadata.snapshot_generation import SnapshotRules, SnapshotTaker, header_at
-from fencepost.runtime.ports import ArmedTimer, MachinePorts
+from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message
 
@@ -119,7 +119,9 @@ class MetadataHost:
         self._invalid_reported = -1
         self._broken = False
         self._catching_up = False
-        self._next_piece: ArmedTimer | None = None
+        self._work = ports.scheduler.lane()
+        self._waits_for_turn = False  # a piece is replayed, and others come first now
+        self._closed = False
 
     def on_image(self, callback: OnImage) -> None:
         """Call back with every new image and its difference from the one before."""
@@ -147,8 +149,7 @@ class MetadataHost:
 
     def close(self) -> None:
         """Stop; the log stays open for whoever opened it."""
-        if self._next_piece is not None:
-            self._next_piece.cancel()
+        self._closed = True
         self._taker.close()
         self._keeper.close()
         self._ports.unhost(METADATA_KEY)
@@ -167,7 +168,7 @@ class MetadataHost:
         if self._broken or self._catching_up or self._applied >= high_watermark:
             return
         leads = self.machine.role is Role.LEADER
-        if self._waits_for_repair() or (self._next_piece is not None and not leads):
+        if self._waits_for_repair() or (self._waits_for_turn and not leads):
             return
         snapshot = newer_snapshot(self.snapshots, self._applied)
         if snapshot is not None and snapshot.end_offset > high_watermark:
@@ -178,7 +179,8 @@ class MetadataHost:
             replay = Replay(self.log, self.snapshots, self._applied, high_watermark, piece)
             self._apply(replay)
             if replay.is_cut:
-                self._next_piece = self._ports.timers.after(0, self._go_on)
+                self._waits_for_turn = True
+                self._work.later(self._go_on)
         except Exception as error:  # noqa: BLE001 - whatever it is, others would miss the image
             self._break(error)
         finally:
@@ -186,8 +188,9 @@ class MetadataHost:
 
     def _go_on(self) -> None:
         """Others have had their turn."""
-        self._next_piece = None
-        self.catch_up()
+        self._waits_for_turn = False
+        if not self._closed:
+            self.catch_up()
 
     def _apply(self, replay: Replay) -> None:
         """Take over what is committed; everybody hears of it."""
