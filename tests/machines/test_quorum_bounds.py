@@ -26,7 +26,7 @@ from fencepost.wire.types import Uuid
 
 from .quorum_fixtures import CONFIG, EPOCH, NODE, Bench, follower
 from .quorum_log import ListLog
-from .voters_stage import STAGES, add, ask, update
+from .quorum_stages import STAGES, add, ask, update
 
 
 def directory(number: int) -> Uuid:

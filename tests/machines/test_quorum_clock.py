@@ -11,7 +11,7 @@ from fencepost.machines.quorum import FetchBounds, Role, inputs, received
 from fencepost.wire.errors import ErrorCode
 
 from .quorum_fixtures import CONFIG, EPOCH, ROLES, Bench, describe, fetch_request, leader
-from .voters_stage import asking
+from .quorum_stages import asking
 
 HOUR_MS = 3_600_000
 JUMPS_MS = (HOUR_MS, -HOUR_MS, 1, -1)
@@ -79,8 +79,7 @@ def test_when_replicas_were_heard_of_is_told_by_the_new_clock() -> None:
 
 def test_whoever_waits_for_a_change_of_the_voters_waits_no_longer() -> None:
     world = asking()
-    left_ms = world.nodes[1].timers[inputs.VOTER_CHANGE] - world.now_ms
-    world.wall_ahead_ms += HOUR_MS
-    world.driver(1).feed("metadata", Persisted(0))
-    assert world.nodes[1].timers[inputs.VOTER_CHANGE] - world.now_ms == left_ms
+    left_ms = world.timers(1)[inputs.VOTER_CHANGE]
+    world.node(1).change_clocks(jump_ms=HOUR_MS)
+    assert world.timers(1)[inputs.VOTER_CHANGE] == left_ms
     assert world.changes == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,14 +22,15 @@ from fencepost.machines.quorum import (
     messages,
 )
 from fencepost.machines.quorum.draft import Draft
+from fencepost.sim.oracle import Violation
+from fencepost.sim.rules import Rules
 from fencepost.wire.draft.fetch_quorum_records import (
     FetchQuorumRecordsRequest,
     FetchQuorumRecordsResponse,
 )
 from fencepost.wire.errors import ErrorCode
 
-from .quorum_checks import Violation
-from .quorum_world import World
+from .quorum_stages import quorum
 from .snapshot_fixtures import CONFIG, DROPPED, END, EPOCH, LATER, WHOLE, Bench, leader, take, works
 
 BARE: dict[str, Any] = {"epochs": (1, 1, 2, 3, 3)}
@@ -347,29 +348,34 @@ def test_an_answer_of_a_later_epoch_is_followed() -> None:
 # -- both together -------------------------------------------------------------------------------
 
 
+def drafts(
+    versions: Mapping[int, int], machine_class: type[QuorumMachine] = QuorumMachine
+) -> Rules:
+    """These nodes follow with that version of the draft."""
+    return Rules(machine=machine_class, draft_versions=versions)
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_follower_of_the_draft_keeps_up_with_a_quorum_that_speaks_fetch(version: int) -> None:
-    world = World(3, observers=1, drafts={3: version, 4: version})
-    for id_ in world.nodes:
-        world.start(id_)
+    world = quorum(3, observers=1, rules=drafts({3: version, 4: version}))
+    world.start()
     world.fire(1, "election")
     world.run(world.has_converged)
     for number in range(20):
         world.append(1, f"record {number};")
     world.run(world.has_converged)
-    assert len(world.nodes[4].log.entries) == len(world.nodes[3].log.entries) == 21
+    assert len(world.entries(4)) == len(world.entries(3)) == 21
     world.crash(2)
     world.append(1, "needs node 3;")
     world.run(lambda: "needs node 3;" in world.outcomes)
     assert world.outcomes["needs node 3;"].error is ErrorCode.NONE
-    world.check_promises()
+    world.check()
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_follower_of_the_draft_leads_if_it_must(version: int) -> None:
-    world = World(3, drafts={3: version})
-    for id_ in world.nodes:
-        world.start(id_)
+    world = quorum(3, rules=drafts({3: version}))
+    world.start()
     world.fire(1, "election")
     world.append(1, "first;")
     world.run(lambda: world.leader() == 1 and world.has_converged())
@@ -380,8 +386,7 @@ def test_a_follower_of_the_draft_leads_if_it_must(version: int) -> None:
     assert world.leader() == 3, "its election timeout is the next to come"
     world.start(1)
     world.run(world.has_converged)
-    world.check_logs()
-    world.check_promises()
+    world.check()
 
 
 class TakesZeroForNotSet(QuorumMachine):
@@ -396,40 +401,38 @@ class TakesZeroForNotSet(QuorumMachine):
 @pytest.mark.parametrize("machine_class", [QuorumMachine, TakesZeroForNotSet])
 def test_a_log_that_must_be_cut_to_nothing(machine_class: type[QuorumMachine]) -> None:
     """Node 3 led epoch 1 alone; nodes 1 and 2 know nothing of it."""
-    world = World(3, drafts={3: 1}, machine_class=machine_class)
-    for id_ in world.nodes:
-        world.start(id_)
+    world = quorum(3, rules=drafts({3: 1}, machine_class))
+    world.start()
     world.fire(3, "election")
     for _ in range(4):
-        for flight in [f for f in world.flights if {f.source, f.target} == {2, 3}]:
+        for flight in [f for f in world.flights() if {f.source, f.target} == {2, 3}]:
             if world.leader() is None:
                 world.deliver(flight)
     assert world.leader() == 3
     world.flush(3)
     world.crash(3)
-    world.flights.clear()
+    world.drop_all()
     world.run(lambda: world.leader() in (1, 2))
     world.append(world.leader() or 0, "second;")
     world.run(lambda: "second;" in world.outcomes)
     world.start(3)
     if machine_class is QuorumMachine:
         world.run(world.has_converged)
-        assert world.nodes[3].log.entries == world.nodes[1].log.entries
+        assert world.entries(3) == world.entries(1)
     else:
         with pytest.raises(Violation, match="I24"):
             world.run(world.has_converged)
 
 
 def test_snapshots_do_not_trouble_a_follower_of_the_draft_while_the_log_is_whole() -> None:
-    world = World(3, observers=1, drafts={4: 1})
-    for id_ in (1, 2, 3):
-        world.start(id_)
+    world = quorum(3, observers=1, rules=drafts({4: 1}))
+    world.start(1, 2, 3)
     world.fire(1, "election")
     world.run(world.has_converged)
     world.append(1, "one;")
     world.run(world.has_converged)
-    world.take_snapshot(1)
-    assert world.nodes[1].log.snapshots.latest() == SnapshotId(2, 1)
+    world.node(1).take_snapshot()
+    assert world.node(1).metadata.snapshots.latest() == SnapshotId(2, 1)
     world.start(4)
     world.run(world.has_converged)
-    assert len(world.nodes[4].log.entries) == 2
+    assert len(world.entries(4)) == 2

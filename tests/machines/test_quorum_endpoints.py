@@ -24,6 +24,8 @@ from fencepost.machines.quorum.rules import RULES, QuorumRules
 from fencepost.machines.quorum.versions import fit
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import Endpoint, VoterSet
+from fencepost.sim.by_hand import ByHand
+from fencepost.sim.rules import Rules
 from fencepost.wire.api.begin_quorum_epoch import LeaderEndpoint
 from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import EncodeError
@@ -31,9 +33,7 @@ from fencepost.wire.message import Message
 
 from .quorum_fixtures import describe
 from .quorum_log import ListLog
-from .quorum_world import KEY
-from .voters_stage import ask, describe_request, follower, led
-from .voters_world import VotersWorld
+from .quorum_stages import ask, describe_request, follower, led
 
 ELSEWHERE = Endpoint("CONTROLLER", "elsewhere", 1234)
 
@@ -41,7 +41,7 @@ ELSEWHERE = Endpoint("CONTROLLER", "elsewhere", 1234)
 # -- whoever names a leader says where it is ---------------------------------------------------
 
 
-def requests_to(world: VotersWorld) -> list[Any]:
+def requests_to(world: ByHand) -> list[Any]:
     """One request of each kind that node 1 can be sent by node 2 at this moment."""
     config = world.machine(2)._config
     state = QuorumState(world.machine(1).epoch, world.machine(1).leader_id)
@@ -64,7 +64,7 @@ def test_answers_name_the_leaders_address(role: str, index: int) -> None:
     (node,) = response.node_endpoints
     assert (node.node_id, node.host, node.port) == (
         leader_id,
-        f"node{leader_id}",
+        "simulated",
         9000 + leader_id,
     )
     assert leader_in(response, leader_id, "CONTROLLER") == world.voter(leader_id).endpoints
@@ -89,17 +89,17 @@ def test_leaders_say_where_they_are() -> None:
         messages.end_request(config, state, ()),
     ):
         (said,) = request.leader_endpoints
-        assert (said.name, said.host, said.port) == ("CONTROLLER", "node1", 9001)
+        assert (said.name, said.host, said.port) == ("CONTROLLER", "simulated", 9001)
 
 
 def test_voters_are_addressed_with_the_disk_that_is_meant() -> None:
     world = led()
     world.crash(1)
     world.fire(2, inputs.FETCH)
-    asked = [f.request for f in world.flights if f.source == 2 and f.target == 3]
+    asked = [f.request for f in world.flights() if f.source == 2 and f.target == 3]
     partition = asked[-1].topics[0].partitions[0]  # type: ignore[attr-defined]
-    assert partition.voter_directory_id == world.directory(3)
-    assert partition.replica_directory_id == world.directory(2)
+    assert partition.voter_directory_id == world.voter(3).key.directory_id
+    assert partition.replica_directory_id == world.voter(2).key.directory_id
 
 
 # -- what a version cannot carry ---------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_without_fitting_old_versions_cannot_carry_them(index: int) -> None:
 def test_a_voter_is_reached_where_its_set_says() -> None:
     world = led()
     machine = world.machine(2)
-    assert machine.address_of(3) == Endpoint("CONTROLLER", "node3", 9003)
+    assert machine.address_of(3) == Endpoint("CONTROLLER", "simulated", 9003)
     assert machine.address_of(9) is None and machine.address_of(-2) is None
     assert machine.leader_endpoints == world.voter(1).endpoints
     assert world.machine(1).leader_endpoints == world.voter(1).endpoints
@@ -152,10 +152,10 @@ def test_a_leaders_own_word_counts_more_than_the_set() -> None:
         LeaderEndpoint(name="OTHER", host="o", port=1),
         LeaderEndpoint(name=ELSEWHERE.name, host=ELSEWHERE.host, port=ELSEWHERE.port),
     ]
-    world.driver(2).feed(KEY, received(lambda _: None, request))
+    world.feed(2, received(lambda _: None, request))
     assert machine.leader_id == 3
     assert machine.address_of(3) == ELSEWHERE
-    assert machine.address_of(1) == Endpoint("CONTROLLER", "node1", 9001)
+    assert machine.address_of(1) == Endpoint("CONTROLLER", "simulated", 9001)
 
 
 def test_more_that_is_said_of_the_same_leader_counts_too() -> None:
@@ -163,11 +163,11 @@ def test_more_that_is_said_of_the_same_leader_counts_too() -> None:
     machine = world.machine(2)
     request = messages.begin_request(machine._config, 2, QuorumState(1, 1))
     request.leader_endpoints = [LeaderEndpoint(name="CONTROLLER", host="elsewhere", port=1234)]
-    world.driver(2).feed(KEY, received(lambda _: None, request))
+    world.feed(2, received(lambda _: None, request))
     assert machine.role is Role.FOLLOWER
     assert machine.address_of(1) == ELSEWHERE
     request.leader_endpoints = []
-    world.driver(2).feed(KEY, received(lambda _: None, request))
+    world.feed(2, received(lambda _: None, request))
     assert machine.address_of(1) == ELSEWHERE, "saying nothing takes nothing back"
 
 
@@ -177,7 +177,7 @@ def test_a_leader_that_no_voter_set_knows_is_followed_at_the_address_it_gives() 
     request = messages.begin_request(machine._config, 2, QuorumState(2, 77))
     request.leader_endpoints = [LeaderEndpoint(name="CONTROLLER", host="elsewhere", port=1234)]
     answers: list[Any] = []
-    world.driver(2).feed(KEY, received(answers.append, request))
+    world.feed(2, received(answers.append, request))
     assert answers[0].topics[0].partitions[0].error_code == 0
     assert machine.leader_id == 77 and machine.address_of(77) == ELSEWHERE
 
@@ -249,8 +249,8 @@ class KeepsAskingItsLeader(QuorumRules):
 def test_an_observer_whose_leader_does_not_answer_asks_others_in_between(
     rules: QuorumRules, leader_id: int
 ) -> None:
-    world = led(rules=rules)
-    world.driver(1).feed(KEY, inputs.Resign())
+    world = led(rules=Rules(quorum=rules))
+    world.feed(1, inputs.Resign())
     world.settle()
     assert world.machine(2).role is Role.LEADER
     world.crash(1)
@@ -262,7 +262,7 @@ def test_a_bootstrap_server_that_is_the_leader_is_not_fetched_from() -> None:
     """It answers as a leader does, under a name that says nothing; see the next fetch's target."""
     world = led()
     world.append(1, "lost on its way;")
-    world.drop(next(f for f in world.flights if f.target == 4))
+    world.drop(next(f for f in world.flights() if f.target == 4))
     world.wait(5_000)
     assert world.has_converged()
 
@@ -289,10 +289,10 @@ def test_a_request_that_nobody_answers_counts_as_failed_in_time(leads: bool) -> 
 def test_a_leader_that_answers_is_asked_alone() -> None:
     world = led()
     world.append(1, "lost on its way;")
-    world.drop(next(f for f in world.flights if f.target == 4))
+    world.drop(next(f for f in world.flights() if f.target == 4))
     asked = set()
     for _ in range(400):
-        asked |= {f.target for f in world.flights if (f.source, f.kind) == (4, "request")}
+        asked |= {f.target for f in world.flights() if (f.source, f.kind) == (4, "request")}
         world.tick()
     assert 1 in asked and len(asked) == 2, "and one other, once"
 

@@ -12,29 +12,28 @@ from fencepost.wire.errors import ErrorCode
 
 from .quorum_fixtures import CONFIG
 from .quorum_log import ListLog
-from .quorum_world import World
+from .quorum_stages import quorum
 
 
 def test_a_refused_write_ends_it_without_a_promise() -> None:
-    world = World(1)
-    world.start(1)
+    world = quorum(1)
+    world.start()
     world.settle()
-    world.nodes[1].refuses_disk = "no space left"
+    world.refuse(1, "write", ".log")
     world.append(1, "never")
-    assert world.nodes[1].failed == "the disk failed: no space left"
+    assert "the simulated disk refuses" in (world.node(1).gave_up or "")
     assert world.outcomes["never"].error is ErrorCode.KAFKA_STORAGE_ERROR
     world.append(1, "later")
     assert world.outcomes["later"].error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_vote_that_cannot_be_written_is_not_told() -> None:
-    world = World(3)
-    for id_ in world.nodes:
-        world.start(id_)
-    world.nodes[3].refuses_disk = "I/O error"
+    world = quorum(3)
+    world.start()
+    world.refuse(3, "write", "quorum-state")
     world.fire(1, "election")
     world.settle()
-    assert world.nodes[3].failed and world.leader() == 1
+    assert world.node(3).gave_up and world.leader() == 1
     assert world.machine(1)._body.followers[3].end_offset == -1
 
 

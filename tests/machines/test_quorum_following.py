@@ -31,7 +31,7 @@ from fencepost.wire.api import end_quorum_epoch
 from fencepost.wire.errors import ErrorCode
 
 from .quorum_fixtures import CONFIG, EPOCH, FETCH_TIMEOUT_MS, FOUR, Bench, answer_to_fetch, follower
-from .quorum_world import World
+from .quorum_stages import quorum
 
 # -- following ---------------------------------------------------------------------------------
 
@@ -180,16 +180,15 @@ def test_the_old_form_of_the_list_of_successors_is_read_too() -> None:
 
 
 def test_an_observer_asks_the_voters_in_turn_and_follows() -> None:
-    world = World(3, observers=1)
+    world = quorum(3, observers=1)
     world.start(4)
     targets = []
     while len(targets) < 6:
-        if world.flights and world.flights[0].kind == "request":
-            targets.append(world.flights[0].target)
+        asked = [flight.target for flight in world.flights() if flight.kind == "request"]
+        targets += asked[:1]
         world.tick()
     assert targets == [2, 3, 1, 2, 3, 1]
-    for id_ in (1, 2, 3):
-        world.start(id_)
+    world.start(1, 2, 3)
     world.run(lambda: world.leader() is not None and world.has_converged())
     assert world.machine(4).role is Role.FOLLOWER
     leader_id = world.leader()

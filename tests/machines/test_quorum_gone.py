@@ -7,9 +7,10 @@ import pytest
 from fencepost.machines.effects import Reply, SetTimer, TimerFired
 from fencepost.machines.quorum import RequestFailed, Role, inputs, messages, received
 from fencepost.machines.quorum.transitions import SUCCESSION_STEP_MS
+from fencepost.sim.by_hand import ByHand
 
 from .quorum_fixtures import CONFIG, EPOCH, NODE, Bench, fetched, follower
-from .quorum_world import World
+from .quorum_stages import quorum
 
 LEADER = 2
 
@@ -75,16 +76,22 @@ def test_no_two_voters_have_the_same_place(leader_id: int) -> None:
     assert places == {0, 1}
 
 
-def fire_what_is_due(world: World, latency_ms: int = 5) -> None:
+def fire_what_is_due(world: ByHand, latency_ms: int = 5) -> None:
     """The next timers, all that are due before a message can get from one node to another."""
+    began_ms = world.world.now_ms
+
+    def due_ms(node_id: int, name: str) -> int:
+        left_ms = world.timers(node_id).get(name)
+        return -1 if left_ms is None else world.world.now_ms + left_ms
+
     timers = sorted(
-        (deadline, id_, name)
+        (began_ms + left_ms, id_, name)
         for id_ in world.alive()
-        for name, deadline in world.nodes[id_].timers.items()
+        for name, left_ms in world.timers(id_).items()
     )
-    for deadline, id_, name in timers:
-        is_still_set = world.nodes[id_].timers.get(name) == deadline
-        if deadline <= timers[0][0] + latency_ms and is_still_set:
+    for deadline_ms, id_, name in timers:
+        is_still_set = due_ms(id_, name) == deadline_ms
+        if deadline_ms <= timers[0][0] + latency_ms and is_still_set:
             world.fire(id_, name)
 
 
@@ -92,13 +99,12 @@ def fire_what_is_due(world: World, latency_ms: int = 5) -> None:
 def test_one_election_is_enough_when_a_leader_falls_silent(voters: int) -> None:
     """Its last words reach all in the same moment; if all stood in the same moment, none would
     win before the next election timeouts, which are random."""
-    world = World(voters)
-    for id_ in world.nodes:
-        world.start(id_)
+    world = quorum(voters)
+    world.start()
     world.run(world.has_converged)
     old = world.leader()
     assert old is not None
-    epoch, silent_since_ms = world.machine(old).epoch, world.now_ms
+    epoch, silent_since_ms = world.machine(old).epoch, world.world.now_ms
     world.crash(old)  # and no connection is refused
     while world.leader() is None:
         fire_what_is_due(world)
@@ -106,4 +112,4 @@ def test_one_election_is_enough_when_a_leader_falls_silent(voters: int) -> None:
     new = world.leader()
     assert new is not None and world.machine(new).epoch == epoch + 1
     turns = (voters - 1) * SUCCESSION_STEP_MS
-    assert world.now_ms <= silent_since_ms + CONFIG.fetch_timeout_ms + turns
+    assert world.world.now_ms <= silent_since_ms + CONFIG.fetch_timeout_ms + turns

@@ -1,6 +1,6 @@
 """What voters say of themselves: in the first batch of an epoch, after a move, to join.
 
-`voters_stage` says who is who.
+`quorum_stages` says who is who.
 """
 
 from __future__ import annotations
@@ -9,14 +9,22 @@ from dataclasses import replace
 
 import pytest
 
-from fencepost.machines.quorum import QuorumState, Role, inputs
+from fencepost.machines.effects import SetTimer
+from fencepost.machines.quorum import (
+    QuorumConfig,
+    QuorumMachine,
+    QuorumState,
+    Role,
+    Start,
+    inputs,
+)
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import Endpoint, VoterSet
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 from fencepost.wire.records.control import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 
-from .voters_stage import follower, led, records_of, static
-from .voters_world import VotersWorld
+from .quorum_log import ListLog
+from .quorum_stages import dynamic, follower, led, records_of, static
 
 # -- the epoch's first batch -------------------------------------------------------------------
 
@@ -43,7 +51,7 @@ def test_a_leader_at_another_address_says_so_in_its_first_batch() -> None:
     world = led(voters=1)
     world.crash(1)
     moved = replace(world.voter(1), endpoints=(Endpoint("CONTROLLER", "elsewhere", 1),))
-    world.moved[1] = moved.endpoints
+    world.odd.endpoints[1] = moved.endpoints
     world.start(1)
     assert world.machine(1).role is Role.LEADER
     world.wait(5_000)
@@ -56,10 +64,10 @@ def test_a_leader_at_another_address_says_so_in_its_first_batch() -> None:
 def test_a_voter_that_moved_tells_its_leader() -> None:
     world = led()
     world.crash(2)
-    world.moved[2] = (Endpoint("CONTROLLER", "elsewhere", 1),)
+    world.odd.endpoints[2] = (Endpoint("CONTROLLER", "elsewhere", 1),)
     world.start(2)
     world.wait(6_000)
-    for id_ in world.nodes:
+    for id_ in world.ids:
         assert world.machine(id_).voter_set.get(2) == world.voter(2)
     changes = [batch for batch in records_of(world, 1) if isinstance(batch[0], VotersRecord)]
     assert len(changes) == 1, "once is enough"
@@ -78,22 +86,24 @@ def test_what_a_leader_of_kafkas_has_written_is_no_news(
 ) -> None:
     """It writes listeners in any order, with names in capitals: telling it again every other
     second would write a voter set each time."""
-    world = VotersWorld(3)
-    world.moved[2] = (Endpoint("CONTROLLER", "a", 1), Endpoint("inner", "b", 2))
+    world = dynamic(3)
     history = VoterHistory(VoterSet())
     others = tuple(replace(world.voter(id_), endpoints=written) for id_ in (1, 2, 3))
     history.note_kraft_version(-1, 1)
     history.note_voters(-1, VoterSet(others))
-    world.history = lambda node: history  # type: ignore[method-assign]
-    world.nodes[2].state = QuorumState(1, leader_id=1)
-    world.start(2)
-    assert (inputs.INTRODUCTION in world.nodes[2].timers) is tells
+    config = QuorumConfig(
+        directory_id=world.voter(2).key.directory_id,
+        endpoints=(Endpoint("CONTROLLER", "a", 1), Endpoint("inner", "b", 2)),
+    )
+    machine = QuorumMachine(2, history, ListLog(), QuorumState(1, leader_id=1), config)
+    armed = [e.name for e in machine.step(Start([0]), 0, 0) if isinstance(e, SetTimer)]
+    assert (inputs.INTRODUCTION in armed) is tells
 
 
 def test_voters_that_are_well_known_say_nothing() -> None:
     world = led()
     world.wait(10_000)
-    assert all(inputs.INTRODUCTION not in node.timers for node in world.nodes.values())
+    assert all(inputs.INTRODUCTION not in world.timers(id_) for id_ in world.ids)
     assert len(records_of(world, 1)) == 1
 
 
@@ -103,18 +113,17 @@ def test_voters_that_are_well_known_say_nothing() -> None:
 def test_a_controller_joins_on_its_own() -> None:
     world = led(joins=True)
     world.wait(10_000)
-    assert [world.machine(id_).voters for id_ in world.nodes] == [(1, 2, 3, 4)] * 4
+    assert [world.machine(id_).voters for id_ in world.ids] == [(1, 2, 3, 4)] * 4
 
 
 def test_a_controller_that_asks_in_vain_to_join_keeps_its_leader() -> None:
     """Its leader gets no answer from it, and it does not fetch until the leader has given up."""
-    world = VotersWorld(3, others=1, joins=True)
-    for id_ in world.nodes:
-        world.start(id_)
+    world = dynamic(3, others=1, joins=True)
+    world.start()
     world.run(lambda: world.leader() is not None and world.machine(4).leader_id >= 0)
-    asked, end_ms = 0, world.now_ms + 20_000
-    while world.now_ms < end_ms:
-        for flight in [f for f in world.flights if isinstance(f.message, ApiVersionsRequest)]:
+    asked, end_ms = 0, world.world.now_ms + 20_000
+    while world.world.now_ms < end_ms:
+        for flight in [f for f in world.flights() if isinstance(f.message, ApiVersionsRequest)]:
             world.drop(flight, told=False)
             asked += 1
         world.tick()

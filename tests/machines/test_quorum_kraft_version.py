@@ -1,6 +1,6 @@
 """From static voters to dynamic ones: kraft.version is raised.
 
-`voters_stage` says who is who.
+`quorum_stages` says who is who.
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ from fencepost.machines.quorum.voters import ReplicaKey
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-from .quorum_world import KEY
-from .voters_stage import led
-from .voters_world import VotersWorld
+from .quorum_stages import dynamic, led
 
 
 def test_static_voters_become_dynamic_ones() -> None:
-    world = VotersWorld(3, static=True)
-    for id_ in world.nodes:
-        world.start(id_)
+    world = dynamic(3, static=True)
+    world.start()
     world.fire(1, inputs.ELECTION)
     world.settle()
     world.upgrade(1)
@@ -33,7 +30,7 @@ def test_static_voters_become_dynamic_ones() -> None:
     world.upgrade(1)
     world.settle()
     assert world.changes == {"upgrade 1": ErrorCode.NONE}
-    assert [world.machine(id_).kraft_version for id_ in world.nodes] == [1, 1, 1]
+    assert [world.machine(id_).kraft_version for id_ in world.ids] == [1, 1, 1]
     assert world.machine(3).voter_set.voters == tuple(world.voter(id_) for id_ in (1, 2, 3))
     world.remove_voter(1, world.voter(3).key)
     world.settle()
@@ -59,10 +56,9 @@ def test_kraft_version_neither_falls_nor_leaves_anybody_behind(
 
 
 def test_a_voter_that_cannot_run_the_level_holds_up_the_upgrade() -> None:
-    world = VotersWorld(3, static=True)
-    world.versions[3] = (0, 0)
-    for id_ in world.nodes:
-        world.start(id_)
+    world = dynamic(3, static=True)
+    world.odd.kraft_versions[3] = (0, 0)
+    world.start()
     world.fire(1, inputs.ELECTION)
     world.settle()
     world.wait(3_000)
@@ -76,9 +72,8 @@ def test_an_upgrade_that_is_only_tried_writes_nothing() -> None:
     outcomes: list[Any] = []
     end_offset = world.machine(1).end_offset
     for level in (1, 2):
-        world.driver(1).feed(
-            KEY, inputs.UpgradeKRaftVersion(outcomes.append, level, 1, is_dry_run=True)
-        )
+        asked = inputs.UpgradeKRaftVersion(outcomes.append, level, 1, is_dry_run=True)
+        world.feed(1, asked)
     assert [outcome.error for outcome in outcomes] == [
         ErrorCode.NONE,
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -90,8 +85,8 @@ def test_the_disks_that_static_voters_have_are_those_that_count_after_the_upgrad
     """What a disk had fetched that is gone by now is not taken over with its node's id."""
     world = led(static=True, others=0)
     world.wait(3_000)
-    world.flights.clear()
-    world.blocked |= {(1, 3), (3, 1)}
+    world.drop_all()
+    world.cut((1, 3), (3, 1))
     progress = world.machine(1)._body.followers[3]  # type: ignore[union-attr]
     progress.key = ReplicaKey(3, Uuid(bytes(15) + b"\x63"))
     world.upgrade(1)

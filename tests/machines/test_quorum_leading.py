@@ -37,7 +37,7 @@ from .quorum_fixtures import (
     reply_to,
     resigned,
 )
-from .quorum_world import World
+from .quorum_stages import quorum
 
 # -- fetching from a leader --------------------------------------------------------------------
 
@@ -254,15 +254,14 @@ def test_a_resigned_leader_tells_until_it_is_heard() -> None:
 
 
 def test_a_handover_is_quick() -> None:
-    world = World(3)
-    for id_ in world.nodes:
-        world.start(id_)
+    world = quorum(3)
+    world.start()
     world.run(lambda: world.leader() is not None and world.has_converged())
-    old, before_ms = world.leader(), world.now_ms
+    old, before_ms = world.leader(), world.world.now_ms
     assert old is not None
-    world.driver(old).feed("metadata", inputs.Resign())
+    world.feed(old, inputs.Resign())
     world.run(lambda: world.leader() not in (None, old))
-    assert world.now_ms - before_ms < CONFIG.election_timeout_ms
+    assert world.world.now_ms - before_ms < CONFIG.election_timeout_ms
 
 
 def test_a_leader_reminds_those_that_do_not_fetch() -> None:

@@ -40,7 +40,7 @@ from .quorum_fixtures import (
     unattached,
     vote,
 )
-from .quorum_world import KEY, World
+from .quorum_stages import quorum
 
 # -- who is said to lead -----------------------------------------------------------------------
 
@@ -284,20 +284,20 @@ def test_the_vote_stays_given_when_the_leader_on_record_turns_out_to_be_none() -
 def test_one_message_in_the_wrong_moment_stops_nobody(named: int) -> None:
     """2 has given its vote to 1 and is told, before it hears of 1, that another leads: 3, which
     does not, or 4, which is not even there."""
-    world = World(3, observers=1)
+    world = quorum(3, observers=1)
     for id_ in (1, 2, 3):
         world.start(id_)
     world.fire(1, inputs.ELECTION)
     while world.machine(1).role is not Role.LEADER:
-        world.deliver(world.flights[0])
+        world.deliver(world.flights()[0])
     epoch = world.machine(1).epoch
     lie = messages.begin_request(replace(CONFIG, cluster_id=None), 2, QuorumState(epoch, named))
-    world.driver(2).feed(KEY, received(lambda value: None, lie))
+    world.feed(2, received(lambda value: None, lie))
     assert world.machine(2).leader_id == named
     world.run(world.has_converged)
     world.wait(10_000)
     assert (world.leader(), world.machine(2).leader_id) == (1, 1)
-    assert [node.failed for node in world.nodes.values()] == [None] * 4
+    assert [world.node(id_).gave_up for id_ in world.ids] == [None] * 4
     if named == 3:
         assert world.machine(1).epoch == epoch, "3 itself says who leads"
 

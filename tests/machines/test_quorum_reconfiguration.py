@@ -1,6 +1,6 @@
 """Adding, removing and updating voters: what a change brings about, and what may come between.
 
-`voters_stage` says who is who.
+`quorum_stages` says who is who.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from itertools import pairwise
 
 import pytest
 
-from fencepost.machines.quorum import QuorumState, Role, answered, inputs, membership
+from fencepost.log.quorum_state import QuorumStateFile
+from fencepost.machines.quorum import Role, answered, inputs, membership
 from fencepost.machines.quorum.roles import NEVER_MS
 from fencepost.machines.quorum.voters import Endpoint
+from fencepost.sim.damage import DIRECTORY
 from fencepost.wire.api.api_versions import ApiVersionsResponse, SupportedFeatureKey
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.control import VotersRecord
 
-from .quorum_world import KEY
-from .voters_stage import (
+from .quorum_stages import (
     add,
     ask,
     asking,
@@ -35,12 +36,12 @@ from .voters_stage import (
 def test_a_voter_is_added_when_the_new_set_is_committed() -> None:
     world = led()
     world.add_voter(1, 4)
-    assert world.machine(1).address_of(4) == Endpoint("CONTROLLER", "node4", 9004)
+    assert world.machine(1).address_of(4) == Endpoint("CONTROLLER", "simulated", 9004)
     assert world.changes == {} and world.machine(1).voters == (1, 2, 3)
     world.settle()
     assert world.changes == {"add 4": ErrorCode.NONE}
-    assert [world.machine(id_).voters for id_ in world.nodes] == [(1, 2, 3, 4)] * 4
-    assert all(world.machine(id_).is_voter for id_ in world.nodes)
+    assert [world.machine(id_).voters for id_ in world.ids] == [(1, 2, 3, 4)] * 4
+    assert all(world.machine(id_).is_voter for id_ in world.ids)
     assert world.machine(1).voter_set.get(4) == world.voter(4), "with what it said it can run"
 
 
@@ -48,15 +49,15 @@ def test_the_new_set_decides_about_itself() -> None:
     """Of two voters one is a majority of the old set; with a third, two are needed."""
     world = led(voters=1, others=1)
     world.add_voter(1, 2)
-    world.deliver(world.flights[-1])
-    answer = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsResponse")
+    world.deliver(world.flights()[-1])
+    answer = next(f for f in world.flights() if type(f.message).__name__ == "ApiVersionsResponse")
     world.deliver(answer)
     assert world.machine(1).voters == (1, 2)
-    world.blocked |= {(1, 2), (2, 1)}
+    world.cut((1, 2), (2, 1))
     world.flush(1)
     assert world.machine(1).high_watermark < world.machine(1).end_offset
     assert world.changes == {}
-    world.blocked.clear()
+    world.mend()
     world.wait(1_000)
     assert world.changes == {"add 2": ErrorCode.NONE}
 
@@ -64,15 +65,15 @@ def test_the_new_set_decides_about_itself() -> None:
 def test_without_waiting_the_answer_comes_with_the_append() -> None:
     world = led()
     answers = ask(world, add(world))
-    world.deliver(world.flights[-1])
+    world.deliver(world.flights()[-1])
     world.deliver(
-        next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsResponse")
+        next(f for f in world.flights() if type(f.message).__name__ == "ApiVersionsResponse")
     )
     machine = world.machine(1)
     assert [answer.error_code for answer in answers] == [0]
     assert machine.voters == (1, 2, 3, 4) and machine.high_watermark < machine.end_offset
     assert ask(world, remove(world))[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    world.driver(1).feed(KEY, inputs.Resign())
+    world.feed(1, inputs.Resign())
     world.settle()
     assert len(answers) == 1, "nobody is answered twice"
 
@@ -87,9 +88,12 @@ def test_a_new_voter_that_does_not_answer_is_not_added() -> None:
 
 
 def test_a_new_voter_that_cannot_run_the_level_is_not_added() -> None:
-    world = led()
-    world.versions[4] = (0, 0)
-    world.add_voter(1, 4)
+    world = asking()
+    asked = next(f for f in world.flights() if type(f.message).__name__ == "ApiVersionsRequest")
+    world.drop(asked, told=False)
+    feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=0)
+    answer = ApiVersionsResponse(supported_features=[feature])
+    world.feed(1, answered(4, asked.request, answer))
     world.settle()
     assert world.changes == {"add 4": ErrorCode.INVALID_REQUEST}
     assert world.machine(1).voters == (1, 2, 3)
@@ -97,7 +101,7 @@ def test_a_new_voter_that_cannot_run_the_level_is_not_added() -> None:
 
 def test_a_new_voter_that_never_fetched_is_not_added() -> None:
     world = led(others=2)
-    world.blocked |= {(5, id_) for id_ in (1, 2, 3)}
+    world.cut((5, 1), (5, 2), (5, 3))
     world.crash(5)
     world.wipe(5)
     world.start(5)
@@ -112,12 +116,12 @@ def test_a_new_voter_that_was_behind_all_along_is_not_added() -> None:
     observers = world.machine(1)._body.observers  # type: ignore[union-attr]
     progress = next(p for key, p in observers.items() if key.id == 4)
     progress.last_caught_up_ms = NEVER_MS
-    world.blocked.add((4, 1))
+    world.cut((4, 1))
     world.add_voter(1, 4)
-    world.blocked.clear()
-    versions = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest")
+    world.mend()
+    versions = next(f for f in world.flights() if type(f.message).__name__ == "ApiVersionsRequest")
     world.deliver(versions)
-    world.deliver(world.flights[-1])
+    world.deliver(world.flights()[-1])
     assert world.changes == {"add 4": ErrorCode.REQUEST_TIMED_OUT}
 
 
@@ -127,7 +131,7 @@ def test_a_new_voter_that_was_behind_all_along_is_not_added() -> None:
 def test_whoever_adds_a_voter_waits_as_long_as_it_said(timeout_ms: int, waits_ms: int) -> None:
     world = led()
     world.add_voter(1, 4, timeout_ms=timeout_ms)
-    assert world.nodes[1].timers[inputs.VOTER_CHANGE] == world.now_ms + waits_ms
+    assert world.timers(1)[inputs.VOTER_CHANGE] == waits_ms
 
 
 def test_a_change_that_took_too_long_may_be_committed_yet() -> None:
@@ -144,7 +148,7 @@ def test_a_change_that_took_too_long_may_be_committed_yet() -> None:
 
 def test_a_leader_that_is_deposed_answers_whoever_waits_for_a_change() -> None:
     world = asking()
-    world.driver(1).feed(KEY, inputs.Resign())
+    world.feed(1, inputs.Resign())
     assert world.changes == {"add 4": ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
@@ -173,7 +177,11 @@ def test_a_voter_that_slept_until_nobody_it_knew_is_there_finds_the_others(
     world = led(others=2)
     world.crash(3)
     if not has_followed:
-        world.nodes[3].state = QuorumState(world.nodes[3].state.epoch)
+        file = QuorumStateFile(world.node(3).disk, DIRECTORY)
+        stored = file.read()
+        assert stored is not None
+        stored.state.leader_id = -1
+        file.write(stored)
     changes: list[Callable[[int], None]] = [
         lambda leader: world.remove_voter(leader, world.voter(3).key),
         lambda leader: world.add_voter(leader, 4),
@@ -221,12 +229,12 @@ def test_a_voter_whose_removal_nobody_else_has_can_still_lead() -> None:
     world = led(voters=4, others=0)
     world.remove_voter(1, world.voter(2).key)
     world.flush(1)
-    world.blocked |= {(1, 3), (1, 4)}
+    world.cut((1, 3), (1, 4))
     while world.machine(2).voters != (1, 3, 4):
         world.tick()
     world.flush(2)
     world.crash(1)
-    world.blocked.clear()
+    world.mend()
     assert [world.machine(id_).voters for id_ in (3, 4)] == [(1, 2, 3, 4)] * 2
     world.run(lambda: world.machine(3).voters == (1, 3, 4) and world.has_converged())
     assert world.leader() in (3, 4), "it committed its removal, and left"
@@ -237,14 +245,14 @@ def test_a_voter_whose_removal_nobody_else_has_can_still_lead() -> None:
 
 def test_a_set_that_is_truncated_is_in_force_no_longer() -> None:
     world = led()
-    world.blocked |= {(1, 2), (2, 1), (1, 3), (3, 1)}
+    world.cut((1, 2), (2, 1), (1, 3), (3, 1))
     world.remove_voter(1, world.voter(3).key)
     world.flush(1)
     assert world.machine(1).voters == (1, 2)
     world.run(lambda: world.leader() in (2, 3))
-    world.blocked.clear()
+    world.mend()
     world.run(world.has_converged)
-    assert [world.machine(id_).voters for id_ in world.nodes] == [(1, 2, 3)] * 4
+    assert [world.machine(id_).voters for id_ in world.ids] == [(1, 2, 3)] * 4
     assert world.changes["remove 3"] in (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REQUEST_TIMED_OUT,
@@ -267,14 +275,14 @@ def test_a_leader_that_removed_itself_does_not_lead_after_a_restart() -> None:
 
 def test_a_new_voter_that_is_behind_does_not_take_back_what_is_committed() -> None:
     world = led()
-    world.blocked.add((1, 4))
+    world.cut((1, 4))
     for name in ("a;", "b;", "c;"):
         world.append(1, name)
         world.settle()
     machine = world.machine(1)
     before = machine.high_watermark
     voters = machine.voter_set.with_voter(world.voter(4))
-    world.blocked.clear()
+    world.mend()
     world.add_voter(1, 4)
     while machine.voter_set != voters:
         world.tick()
@@ -286,7 +294,7 @@ def test_a_new_voter_that_is_behind_does_not_take_back_what_is_committed() -> No
 def test_without_the_slowest_voter_more_is_committed() -> None:
     """Of 1, 2 and 3 two must have a batch; of 1 and 2 as well, but 3 is in the way no more."""
     world = led(voters=4, others=0)
-    world.blocked |= {(1, 3), (1, 4)}
+    world.cut((1, 3), (1, 4))
     world.append(1, "waits;")
     world.settle()
     assert "waits;" not in world.outcomes, "two of four are no majority"
@@ -322,14 +330,14 @@ def test_a_lone_voter_watches_over_those_that_join_it() -> None:
 
 def test_an_answer_about_versions_that_nobody_waits_for_adds_nobody() -> None:
     world = asking()
-    asked = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest")
+    asked = next(f for f in world.flights() if type(f.message).__name__ == "ApiVersionsRequest")
     response = ApiVersionsResponse(
         supported_features=[SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)]
     )
     for source, request in ((2, asked.request), (4, membership.versions_request())):
-        world.driver(1).feed(KEY, answered(source, request, response))
+        world.feed(1, answered(source, request, response))
     assert world.machine(1).voters == (1, 2, 3) and world.changes == {}
-    world.driver(1).feed(KEY, answered(4, asked.request, response))
+    world.feed(1, answered(4, asked.request, response))
     assert world.machine(1).voters == (1, 2, 3, 4)
 
 
@@ -337,32 +345,32 @@ def test_a_late_answer_about_versions_is_not_taken_for_the_next_voters() -> None
     """The first was asked at a wrong address; the operator corrects it and tries again."""
     world = led()
     world.add_voter(1, 4, timeout_ms=500)
-    (first,) = [f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest"]
-    world.flights.clear()
+    (first,) = [f for f in world.flights() if type(f.message).__name__ == "ApiVersionsRequest"]
+    world.drop_all()
     world.fire(1, inputs.VOTER_CHANGE)
-    world.moved[4] = (Endpoint("CONTROLLER", "elsewhere", 4),)
+    world.odd.endpoints[4] = (Endpoint("CONTROLLER", "elsewhere", 4),)
     world.add_voter(1, 4, name="again", timeout_ms=60_000)
-    (second,) = [f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest"]
+    (second,) = [f for f in world.flights() if type(f.message).__name__ == "ApiVersionsRequest"]
     feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
     answer = ApiVersionsResponse(supported_features=[feature])
-    world.driver(1).feed(KEY, answered(4, first.request, answer))
+    world.feed(1, answered(4, first.request, answer))
     assert world.machine(1).voters == (1, 2, 3)
-    world.driver(1).feed(KEY, answered(4, second.request, answer))
+    world.feed(1, answered(4, second.request, answer))
     assert world.machine(1).voter_set.get(4) == world.voter(4)
 
 
 def test_a_voter_that_says_nothing_of_the_level_can_run_none_but_the_first() -> None:
     world = asking()
-    asked = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest")
-    world.driver(1).feed(KEY, answered(4, asked.request, ApiVersionsResponse()))
+    asked = next(f for f in world.flights() if type(f.message).__name__ == "ApiVersionsRequest")
+    world.feed(1, answered(4, asked.request, ApiVersionsResponse()))
     assert world.changes == {"add 4": ErrorCode.INVALID_REQUEST}
 
 
 def test_a_voter_that_refuses_to_say_its_versions_is_not_added() -> None:
     world = asking()
-    asked = next(f for f in world.flights if type(f.message).__name__ == "ApiVersionsRequest")
+    asked = next(f for f in world.flights() if type(f.message).__name__ == "ApiVersionsRequest")
     refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    world.driver(1).feed(KEY, answered(4, asked.request, refusal))
+    world.feed(1, answered(4, asked.request, refusal))
     assert world.changes == {"add 4": ErrorCode.REQUEST_TIMED_OUT}
 
 
@@ -380,7 +388,7 @@ def test_the_quorum_is_described_with_disks_and_addresses() -> None:
         world.voter(4).key
     ]
     assert [(n.node_id, n.listeners[0].host, n.listeners[0].port) for n in response.nodes] == [
-        (id_, f"node{id_}", 9000 + id_) for id_ in (1, 2, 3)
+        (id_, "simulated", 9000 + id_) for id_ in (1, 2, 3)
     ]
 
 
@@ -395,7 +403,7 @@ def test_a_voters_id_with_another_disk_is_an_observer_beside_it() -> None:
         world.voter(3).key
     ]
     voter = partition.current_voters[2]
-    assert voter.replica_directory_id != world.directory(3)
+    assert voter.replica_directory_id != world.voter(3).key.directory_id
     before = world.machine(1).high_watermark
     world.crash(2)
     world.append(1, "lonely;")

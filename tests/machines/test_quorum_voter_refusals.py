@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from fencepost.sim.by_hand import ByHand
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
-from .voters_stage import STAGES, add, ask, follower, remove, update
-from .voters_world import VotersWorld
+from .quorum_stages import STAGES, add, ask, follower, remove, update
 
 
-def changed(make: Callable[[VotersWorld], Any], **fields: Any) -> Callable[[VotersWorld], Any]:
+def changed(make: Callable[[ByHand], Any], **fields: Any) -> Callable[[ByHand], Any]:
     """The request with other values in some fields."""
 
-    def request(world: VotersWorld) -> Any:
+    def request(world: ByHand) -> Any:
         made = make(world)
         for name, value in fields.items():
             setattr(made, name, value)
@@ -27,15 +27,15 @@ def changed(make: Callable[[VotersWorld], Any], **fields: Any) -> Callable[[Vote
     return request
 
 
-def runs(low: int, high: int) -> Callable[[VotersWorld], Any]:
+def runs(low: int, high: int) -> Callable[[ByHand], Any]:
     """Node 3 says that it can run these levels."""
     return lambda world: update(
         world, replace(world.voter(3), min_kraft_version=low, max_kraft_version=high)
     )
 
 
-def other_epoch(step: int) -> Callable[[VotersWorld], Any]:
-    def request(world: VotersWorld) -> Any:
+def other_epoch(step: int) -> Callable[[ByHand], Any]:
+    def request(world: ByHand) -> Any:
         made = update(world)
         made.current_leader_epoch += step
         return made
@@ -49,7 +49,7 @@ MEANT_FOR_OTHERS = {"cluster_id": "other"}
 
 # (stage, request, error; None is no answer yet). In each group the earlier check wins: a request
 # that is wrong in several ways gets the first error of the table in `reconfiguration.py`.
-REFUSALS: list[tuple[str, Callable[[VotersWorld], Any], ErrorCode | None]] = [
+REFUSALS: list[tuple[str, Callable[[ByHand], Any], ErrorCode | None]] = [
     ("follower", changed(add, **MEANT_FOR_OTHERS), ErrorCode.INCONSISTENT_CLUSTER_ID),
     ("follower", changed(remove, **MEANT_FOR_OTHERS), ErrorCode.INCONSISTENT_CLUSTER_ID),
     ("follower", changed(update, **MEANT_FOR_OTHERS), ErrorCode.INCONSISTENT_CLUSTER_ID),
@@ -143,4 +143,4 @@ def test_an_update_says_who_leads_whatever_its_error() -> None:
     (answer,) = ask(world, other_epoch(-1)(world))
     said = answer.current_leader
     assert (said.leader_id, said.leader_epoch) == (2, world.machine(2).epoch)
-    assert (said.host, said.port) == ("node2", 9002)
+    assert (said.host, said.port) == ("simulated", 9002)

@@ -106,6 +106,7 @@ def open_node(node: SimNode) -> MetadataHost:
             can_become_voter=options.is_dynamic or node.id in options.voter_ids,
             auto_join=options.joins,
             bootstrap_servers=len(options.node_ids) if options.is_dynamic else 0,
+            draft_version=world.rules.draft_versions.get(node.id, -1),
         ),
         MetadataLogSettings(
             replace(LOG_CONFIG, internal_segment_bytes=options.segment_bytes),

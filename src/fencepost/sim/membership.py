@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.machines.quorum import AppendOutcome, received
 from fencepost.machines.quorum.endpoints import listeners
 from fencepost.machines.quorum.inputs import UpgradeKRaftVersion
-from fencepost.machines.quorum.voters import ReplicaKey
+from fencepost.machines.quorum.voters import Endpoint, ReplicaKey
 from fencepost.sim.boot import CLUSTER_ID, endpoint_of
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, Listener
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
@@ -21,14 +21,20 @@ if TYPE_CHECKING:
 OnError = Callable[[ErrorCode], None]
 
 
-def add_voter(leader: SimNode, joining: SimNode, then: OnError, timeout_ms: int = 0) -> None:
-    """Ask `leader` to add a node, with the disk that it has now."""
+def add_voter(
+    leader: SimNode,
+    joining: SimNode,
+    then: OnError,
+    timeout_ms: int = 0,
+    endpoints: Sequence[Endpoint] = (),
+) -> None:
+    """Ask `leader` to add a node, with the disk that it has now, at its own or other endpoints."""
     request = AddRaftVoterRequest(
         cluster_id=CLUSTER_ID,
         timeout_ms=timeout_ms,
         voter_id=joining.id,
         voter_directory_id=joining.directory_id,
-        listeners=listeners(Listener, (endpoint_of(joining.id),)),
+        listeners=listeners(Listener, endpoints or (endpoint_of(joining.id),)),
     )
     _ask(leader, request, then)
 

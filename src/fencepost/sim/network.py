@@ -17,10 +17,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.machines.probes import probe
-from fencepost.machines.quorum import RequestFailed, answered, received
+from fencepost.machines.quorum import (
+    QuorumRecordsReceived,
+    RequestFailed,
+    answered,
+    received,
+)
 from fencepost.sim.answers import of_the_shell
 from fencepost.sim.wire_mode import Travel
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -220,7 +226,14 @@ class Network:
         if own is not None:
             reply(own)
         else:
-            target.feed(received(reply, call.message))
+            target.feed(self._input_of(call, reply))
+
+    def _input_of(self, call: Call, reply: Callable[[Any], None]) -> Any:
+        """What the target's machine is told; only of the draft it is told the version, too."""
+        if isinstance(call.message, FetchQuorumRecordsRequest):
+            version = self._world.rules.draft_versions[call.source.id]
+            return QuorumRecordsReceived(reply, call.message, version)
+        return received(reply, call.message)
 
     def _answer(self, call: Call, value: Any) -> None:
         response = call.target.compose(value)

@@ -6,9 +6,9 @@ set of the same names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -27,10 +27,12 @@ class Rules:
     """
 
     quorum: QuorumRules = RULES
-    machine: type[QuorumMachine] = QuorumMachine
+    machine: MachineMaker = QuorumMachine
     controller_host: type[ControllerHost] = ControllerHost
     controller: type[Controller] = Controller
     patches: tuple[tuple[Any, str, Any], ...] = ()
+    draft_versions: Mapping[int, int] = field(default_factory=dict)
+    """The nodes that follow with the draft FetchQuorumRecords, and with which version of it."""
 
     @property
     def make_machine(self) -> MachineMaker:

@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fencepost.sim.by_hand import ByHand
 from fencepost.sim.disk_snapshots import Earlier
 from fencepost.sim.naming import unknown
 from fencepost.sim.network import Call
@@ -34,10 +35,8 @@ from fencepost.sim.product_log import unforeseen_errors_fail
 from fencepost.sim.queue import Event
 from fencepost.sim.render import describe, ends_of, kind_of
 from fencepost.sim.rules import Rules
-from fencepost.sim.tape import Tape
 from fencepost.sim.world import World
 
-MESSAGES = ("request", "response", "failure")
 _ABLATION = re.compile(r"#!\s*([a-z0-9-]+)\s*->\s*(.+?)\s*$", re.MULTILINE)
 
 
@@ -81,7 +80,7 @@ class Script:
         """What became of changes of the voters, by name."""
         self.earlier: dict[str, Earlier] = {}
         """Copies of disks, by the words that name their nodes."""
-        self._world: World | None = None
+        self._hand: ByHand | None = None
         self._seen: dict[int, str] = {}
         self._shown: set[Event] = set()
         self._is_over = False
@@ -89,19 +88,24 @@ class Script:
     @property
     def world(self) -> World:
         """The world, once it is there."""
-        if self._world is None:
+        return self.hand.world
+
+    @property
+    def hand(self) -> ByHand:
+        """What moves the world, once it is there."""
+        if self._hand is None:
             raise ScriptError("a scenario begins with `> voters N`")
-        return self._world
+        return self._hand
 
     def make_world(self, options: Options) -> None:
         """Begin the world."""
-        if self._world is not None:
+        if self._hand is not None:
             raise ScriptError("there is a world already")
         if not 1 <= options.voters <= MOST_NODES or not 0 <= options.observers <= MOST_NODES:
             raise ScriptError(
                 f"a world has 1 to {MOST_NODES} voters, and {MOST_NODES} others at most"
             )
-        self._world = World(Tape(recorded={}), options, rules=self.rules)
+        self._hand = ByHand(options, self.rules)
 
     def lines(self, text: str) -> Iterator[str]:
         """The lines of the scenario, outputs replaced."""
@@ -143,7 +147,7 @@ class Script:
 
     def flights(self) -> list[Event]:
         """The messages on their way, those that were sent first first."""
-        return [event for event in self.world.queue.in_order() if event.kind in MESSAGES]
+        return [flight.event for flight in self.hand.flights()]
 
     def flight(self, words: list[str]) -> Event:
         """The first message on the named way, of the named kind if one is named."""
@@ -157,16 +161,11 @@ class Script:
         there = [describe(event.about, event.kind) for event in self.flights()]
         raise Violation("script", f"no message {way}; there are {there}")
 
-    def happen(self, event: Event) -> None:
-        """Let this event happen now."""
-        self.world.queue.take(event)
-        self.world.happen(event)
-
     # -- output --------------------------------------------------------------------------------
 
     def _news(self) -> Iterator[str]:
         """Nodes that look different from when they were last seen, and new messages."""
-        if self._world is None:
+        if self._hand is None:
             return
         for id_ in self.world.nodes:
             shown = self.show(id_)

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import fields
 from typing import Any
 
-from fencepost.batch.records import build_batch
-from fencepost.machines.quorum import AppendOutcome, AppendRecords
+from fencepost.machines.quorum import AppendOutcome
 from fencepost.machines.quorum.inputs import Resign
-from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.sim.by_hand import MESSAGES, RUN_MOST_MS, Flight
 from fencepost.sim.clock import PAR
 from fencepost.sim.damage import DIRECTORY, flip_batch, flip_snapshot
 from fencepost.sim.disk import Crash
 from fencepost.sim.disk_snapshots import Earlier
 from fencepost.sim.options import Options
 from fencepost.sim.oracle import Violation
-from fencepost.sim.script import MESSAGES, Script, ScriptError
+from fencepost.sim.script import Script, ScriptError
 from fencepost.sim.script_table import command, node_of, options_of
 from fencepost.sim.workload import Asked
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.metadata import ConfigRecord, encode_record
 
-_QUIET = (*MESSAGES, "flush", "flushed", "exit")
-"""Events that need no time to pass."""
-_SETTLE_MOST = 5_000
-_RUN_MOST_MS = 60_000
 _WAIT_MOST_MS = 3_600_000
 _RATE_LEAST, _RATE_MOST = 0.001, 1_000
 _JUMP_MOST_MS = 10**13
@@ -49,7 +42,6 @@ def voters(script: Script, words: list[str]) -> None:
     script.make_world(
         Options(
             voters=int(words[0]),
-            by_hand=True,
             has_controller=has_controller,
             is_dynamic=is_dynamic,
             **sizes,
@@ -61,8 +53,7 @@ def voters(script: Script, words: list[str]) -> None:
 def start(script: Script, words: list[str]) -> None:
     """`start N...`: boot nodes, for the first time or again, on what their disks hold."""
     for word in words:
-        node = node_of(script, word)
-        script.world.guard(node.start, node)
+        script.hand.start(node_of(script, word).id)
 
 
 @command
@@ -70,16 +61,7 @@ def settle(script: Script, words: list[str]) -> None:
     """`settle [except A->B...]`: flush and deliver all, until only time could pass; what is on the
     ways that are named stays there."""
     held = set(words[1:])
-    for _ in range(_SETTLE_MOST):
-        ready = [
-            event
-            for event in script.world.queue.in_order()
-            if event.kind in _QUIET and not (held and _way(event) in held)
-        ]
-        if not ready:
-            return
-        script.happen(ready[0])
-    raise Violation("script", f"messages without end: {script.world.describe()}")
+    script.hand.settle(lambda event: bool(held) and _way(event) in held)
 
 
 def _way(event: Any) -> str:
@@ -93,10 +75,10 @@ def _way(event: Any) -> str:
 @command
 def wait(script: Script, words: list[str]) -> None:
     """`wait MS`: let time pass, and everything happen that it brings."""
-    world, wait_ms = script.world, int(words[0])
+    wait_ms = int(words[0])
     if not 0 <= wait_ms <= _WAIT_MOST_MS:
         raise ScriptError(f"a wait is 0 to {_WAIT_MOST_MS} ms")
-    world.run_until(world.now_us + wait_ms * 1_000)
+    script.hand.wait(wait_ms)
 
 
 @command
@@ -118,9 +100,9 @@ def run(script: Script, words: list[str]) -> list[str]:
 
     if words[:1] != ["until"] or words[1] not in ("leader", "converged"):
         raise ScriptError("`run until leader [N]` or `run until converged`")
-    limit_us = began_us + _RUN_MOST_MS * 1_000
+    limit_us = began_us + RUN_MOST_MS * 1_000
     if not world.run_while(lambda: not is_there(), limit_us):
-        raise Violation("liveness", f"no {what} within {_RUN_MOST_MS} ms: {world.describe()}")
+        raise Violation("liveness", f"no {what} within {RUN_MOST_MS} ms: {world.describe()}")
     return [f"after {(world.now_us - began_us) // 1_000} ms"]
 
 
@@ -131,7 +113,7 @@ def run(script: Script, words: list[str]) -> list[str]:
 def deliver(script: Script, words: list[str]) -> None:
     """`deliver A->B [Kind]`: the first such message arrives (Vote, PreVote, Fetch, FetchAnswer,
     FetchFailure, ...)."""
-    script.happen(script.flight(words))
+    script.hand.happen(script.flight(words))
 
 
 @command
@@ -139,15 +121,13 @@ def _pass(script: Script, words: list[str]) -> None:
     """`pass A->B`: whatever is on that way now arrives, if anything is."""
     for event in script.flights():
         if _way(event) == words[0]:
-            script.happen(event)
+            script.hand.happen(event)
 
 
 @command
 def drop(script: Script, words: list[str]) -> None:
     """`drop A->B [Kind]`: it is lost, and its sender hears so."""
-    event = script.flight(words)
-    script.world.queue.take(event)
-    script.world.network.lose(event.about)
+    script.hand.drop(Flight(script.flight(words)))
 
 
 @command
@@ -161,25 +141,14 @@ def repeat(script: Script, words: list[str]) -> None:
 def flush(script: Script, words: list[str]) -> None:
     """`flush N...`: what these nodes have appended is durable."""
     for word in words:
-        node = node_of(script, word)
-        for event in script.world.queue.in_order():
-            if event.node is node and event.kind == "flush":
-                script.happen(event)
-                break
-        else:
-            raise Violation("script", f"node {word} has nothing to flush")
+        script.hand.flush(node_of(script, word).id)
 
 
 @command
 def fire(script: Script, words: list[str]) -> None:
     """`fire N TIMER`: let time pass until that timer of N's machine is due (election, fetch, retry,
     fetch-wait, check-quorum, begin-quorum, ...), and have only it fire."""
-    node = node_of(script, words[0])
-    timer = node.ports.timer(METADATA_KEY, words[1])
-    if timer is None:
-        armed = ", ".join(sorted(node.ports.timer_names(METADATA_KEY)))
-        raise Violation("script", f"no timer {words[1]} of {node.id}; armed are {armed}")
-    script.happen(timer.event)
+    script.hand.fire(node_of(script, words[0]).id, words[1])
 
 
 # -- trouble ---------------------------------------------------------------------------------------
@@ -259,17 +228,7 @@ def die_at(script: Script, words: list[str]) -> None:
 def refuse(script: Script, words: list[str]) -> None:
     """`refuse N OPERATION [FILE]`: the next such operation (sync, write, read, create, rename) on a
     file with that in its path fails, and N may give up."""
-    node, operation = node_of(script, words[0]), words[1]
-    name = words[2] if len(words) > 2 else ""
-    node.is_excused = True
-
-    def fault(done: str, path: str, count: int) -> OSError | None:
-        if done != operation or name not in path:
-            return None
-        node.disk.fault = None
-        return OSError(errno.EIO, "the simulated disk refuses", path)
-
-    node.disk.fault = fault
+    script.hand.refuse(node_of(script, words[0]).id, words[1], words[2] if len(words) > 2 else "")
 
 
 @command
@@ -369,16 +328,13 @@ def append(script: Script, words: list[str]) -> None:
     `outcomes`."""
     node = node_of(script, words[0])
     for name in words[1:]:
-        record = ConfigRecord(resource_type=4, resource_name="", name=name, value=name)
-        batch = build_batch([(None, encode_record(record))], timestamp_ms=node.clocks.wall_ms())
 
         def told(outcome: AppendOutcome, name: str = name) -> None:
             at = f" at {outcome.base_offset}" if outcome.base_offset >= 0 else ""
             script.outcomes[name] = f"{ErrorCode(outcome.error).name}{at}"
 
         script.outcomes[name] = "waits"
-        input_ = AppendRecords([batch], told, node.machine.epoch)
-        script.world.guard(lambda input_=input_: node.feed(input_), node)  # type: ignore[misc]
+        script.hand.append(node.id, name, told)
 
 
 @command
@@ -401,8 +357,7 @@ def write(script: Script, words: list[str]) -> None:
 @command
 def resign(script: Script, words: list[str]) -> None:
     """`resign N`: N is about to stop and hands over, if it leads."""
-    node = node_of(script, words[0])
-    script.world.guard(lambda: node.feed(Resign()), node)
+    script.hand.feed(node_of(script, words[0]).id, Resign())
 
 
 @command

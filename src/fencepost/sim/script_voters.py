@@ -26,7 +26,6 @@ def dynamic(script: Script, words: list[str]) -> None:
             joins=given.get("joins", "0") != "0",
             begins_static=given.get("static", "0") != "0",
             is_dynamic=True,
-            by_hand=True,
             has_controller=given.get("controller", "0") != "0",
         )
     )
