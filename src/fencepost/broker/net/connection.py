@@ -11,7 +11,8 @@ has not been sent.
 Out. Every request has a place in `_waiting`, in the order of arrival. An answer whose turn has come
 moves to `_out`; one that comes early waits in its place, which is what keeps responses in order
 while a long poll is parked in front of them. Small output leaves as one concatenated write, large
-output as a vector of the parts themselves (`os.writev`), so log data is not copied on its way out.
+output as the parts themselves. How bytes reach the socket is the `writer`'s to know, and nobody
+else writes to it: a layer that encrypts may stand between.
 
 Bounds. Dispatching stops, and reading with it, while any of these is reached:
 
@@ -34,7 +35,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -46,6 +46,7 @@ from fencepost.broker.net.registry import API_VERSIONS_KEY, Pieces
 from fencepost.broker.net.remembered_headers import RememberedHeaders
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.net.unsupported_version import unsupported_version_response
+from fencepost.broker.net.writer import Writer, writer_for
 from fencepost.runtime.cooperative import TURN_S
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.message import Message
@@ -69,9 +70,6 @@ RETAINED_BUFFER_BYTES = 2 * 1024 * 1024
 PRODUCE_KEY = 0
 SMALL_OUTPUT_BYTES = 32 * 1024
 """Below this, one concatenated write is cheaper than a vector."""
-TRANSPORT_CHUNK_BYTES = 64 * 1024
-"""What the transport is given, to be told when the socket takes bytes again."""
-WRITEV_PARTS = 512
 YOUNGEST_FRAME_S = 0.1
 """A frame's rate is not told before it is so old."""
 
@@ -92,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = self.accepted = False
         self.last_activity = 0.0
         self._transport: Any = None
+        self._writer: Writer
         self._fd = -1
         # in
         self._scratch = listener.scratch
@@ -127,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = str(peer[0]), int(peer[1])
         sock = transport.get_extra_info("socket")
         self._fd = sock.fileno() if sock is not None else -1
-        self._transport.set_write_buffer_limits(high=TRANSPORT_CHUNK_BYTES // 2, low=0)
+        self._writer = writer_for(transport)
         self.last_activity = self._listener.loop.time()
         self.accepted = self._listener.connected(self)
         if not self.accepted:
@@ -559,28 +558,19 @@ class Connection(asyncio.BufferedProtocol):
             if self._out_bytes <= SMALL_OUTPUT_BYTES:
                 data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
                 self._drop_out()
-                self._transport.write(data)
+                self._writer.write(data)
             else:
                 self._write_large()
             if self._waiting and self._waiting[0].answered:
                 self._drain()
 
     def _write_large(self) -> None:
-        """A vector straight to the socket while it takes it, then a chunk for the transport."""
-        if self._transport.get_write_buffer_size() == 0 and self._fd >= 0:
-            parts = [self._out[i] for i in range(min(len(self._out), WRITEV_PARTS))]
-            try:
-                self._sent(os.writev(self._fd, parts))
-                return
-            except (BlockingIOError, InterruptedError):
-                pass  # the socket is full: let the transport wait for it
-            except OSError:
-                self._drop_out()  # the transport will find out, and why, by itself
-                self._transport.abort()
-                return
-        chunk = memoryview(self._out[0])[:TRANSPORT_CHUNK_BYTES]
-        self._sent(len(chunk))
-        self._transport.write(chunk)
+        """As much as the writer takes now."""
+        try:
+            self._sent(self._writer.write_some(self._out))
+        except OSError:
+            self._drop_out()  # the transport will find out, and why, by itself
+            self._transport.abort()
 
     def _sent(self, count_bytes: int) -> None:
         """Drop `count_bytes` from the front of the output."""

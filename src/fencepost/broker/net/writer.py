@@ -1,0 +1,87 @@
+"""How a connection's output reaches its client: the one place that knows what is under it.
+
+A connection gives small output to `write`, whole, and large output to `write_some`, which takes
+what it can from the front. What is under it decides how:
+
+* `TransportWriter` gives everything to the asyncio transport, in chunks, so that it says when the
+  socket takes bytes again. That is right for every transport, also for one that encrypts.
+* `SocketWriter` is for a transport that passes bytes on as they are. It writes a vector straight to
+  the socket while the transport has nothing left to write, so that log data is not copied on its
+  way out. Behind a layer that encrypts that would put plain bytes among its records.
+
+`writer_for` chooses: straight to the socket only where nothing stands between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+CHUNK_BYTES: Final = 64 * 1024
+"""What the transport is given, to be told when the socket takes bytes again."""
+VECTOR_PARTS: Final = 512
+"""Parts of one vector; systems allow 1024."""
+
+
+class Writer(Protocol):
+    """What takes a connection's output."""
+
+    write: Callable[[Buffer], None]
+    """Takes all of a small output."""
+
+    def write_some(self, parts: deque[Buffer]) -> int:
+        """Take what it can from the front of `parts`, which stay as they are; how many bytes.
+
+        OSError if the connection is broken.
+        """
+        ...
+
+
+class TransportWriter:
+    """Over any asyncio transport."""
+
+    __slots__ = ("_transport", "write")
+
+    def __init__(self, transport: Any) -> None:
+        transport.set_write_buffer_limits(high=CHUNK_BYTES // 2, low=0)
+        self._transport = transport
+        self.write: Callable[[Buffer], None] = transport.write
+
+    def write_some(self, parts: deque[Buffer]) -> int:
+        """Give the transport a chunk, after which it pauses the connection's writing."""
+        chunk = memoryview(parts[0])[:CHUNK_BYTES]
+        self._transport.write(chunk)
+        return len(chunk)
+
+
+class SocketWriter(TransportWriter):
+    """Over a transport that passes bytes on as they are to the socket `fd`."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, transport: Any, fd: int) -> None:
+        super().__init__(transport)
+        self._fd = fd
+
+    def write_some(self, parts: deque[Buffer]) -> int:
+        """Give a vector to the socket; if that is full, a chunk to the transport, which waits."""
+        if self._transport.get_write_buffer_size() == 0:
+            vector = [parts[i] for i in range(min(len(parts), VECTOR_PARTS))]
+            try:
+                return os.writev(self._fd, vector)
+            except (BlockingIOError, InterruptedError):
+                pass
+        return super().write_some(parts)
+
+
+def writer_for(transport: asyncio.BaseTransport) -> Writer:
+    """The writer that suits what is under the connection."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or transport.get_extra_info("sslcontext") is not None:
+        return TransportWriter(transport)
+    return SocketWriter(transport, sock.fileno())
