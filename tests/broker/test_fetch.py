@@ -6,6 +6,7 @@ from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import read_records
 from fencepost.machines.effects import Persisted
+from fencepost.machines.partition import BecomeFollower
 from fencepost.wire.api import (
     DeleteRecordsRequest,
     DeleteTopicsRequest,
@@ -213,6 +214,21 @@ def test_retention_that_deletes_the_records_a_fetch_waits_at_ends_the_wait(node,
     _, response = client.receive(1, 12)
     (part,) = response.responses[0].partitions
     assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(("version", "error"), [(10, 6), (12, 74)])
+def test_losing_the_leadership_ends_the_wait(node, client, version, error):
+    """Whenever the machine takes the metadata in: it may do so after who told it has gone on."""
+    topic = make_topic(client)
+    hosted = node.call(node.node.replicas.get, topic.name, 0)
+    epoch = hosted.machine.leader_epoch
+    asked = {"current_leader_epoch": epoch} if version >= 12 else {}
+    client.send(fetch_request(topic, 0, version=version, max_wait_ms=FOR_DAYS_MS, **asked), version)
+    eventually(lambda: waiting_fetches(node) == 1, "the fetch waits")
+    another = BecomeFollower(2, epoch + 1, 1 << 20, (1, 2), (1, 2))
+    node.call(node.node.driver.feed, hosted.key, another)
+    _, response = client.receive(1, version)
+    assert response.responses[0].partitions[0].error_code == error
 
 
 def test_a_client_that_leaves_stops_waiting(node, topic):

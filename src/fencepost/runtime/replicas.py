@@ -40,6 +40,7 @@ from fencepost.machines.partition import (
     BecomeLeader,
     BrokersChanged,
     ConfigChanged,
+    FetchState,
     Partition,
     PartitionConfig,
     RecoveryState,
@@ -176,8 +177,10 @@ class HostedPartition:
     machine: Partition
     data_dir: Any
     """The `Directory` that its log is in."""
-    offsets: tuple[int, int, int] = (-1, -1, -1)
-    """High watermark, log start and log end as of the last look, to notice when one moves."""
+    seen: FetchState | None = None
+    """What fetches depend on, as of the last step of the machine, to notice when it moves."""
+    log_end_offset: int = -1
+    """The same for the log's end, on which replicas' fetches depend alone."""
     on_high_watermark: Callable[[], None] | None = None
     """Who coordinates something by its records wants to know when they are committed."""
 
@@ -222,8 +225,8 @@ class ReplicaManager:
         """Why no log directory can be used any more; None while that is not so."""
         self.watchers: list[ReplicaWatcher] = []
         self.on_moved: Callable[[HostedPartition, bool], None] = _ignore
-        """Called when an offset or the role of a partition may have changed, and with whether that
-        is the end of its log alone."""
+        """Called when an offset or the role of a partition has changed, and with whether that is
+        the end of its log alone."""
         self.on_gone: Callable[[HostedPartition], None] = _ignore
         """Called when a partition is hosted here no longer."""
         self.on_offline: Callable[[str], None] = _ignore
@@ -360,7 +363,6 @@ class ReplicaManager:
                 recovery_state=RecoveryState(new.leader_recovery_state),
             ),
         )
-        self.on_moved(hosted, False)
         if change.is_new_leader_epoch:
             for watcher in self.watchers:
                 watcher.became_leader(hosted, new.leader_epoch)
@@ -382,7 +384,6 @@ class ReplicaManager:
         if led:
             for watcher in self.watchers:
                 watcher.lost_leadership(hosted, new.leader_epoch)
-        self.on_moved(hosted, False)
 
     def _ensure(self, change: PartitionDelta, configs: TopicConfigs) -> HostedPartition | None:
         """The hosted partition; its log is opened or created if it is not there yet.
@@ -471,13 +472,18 @@ class ReplicaManager:
     # -- what machines and disks report ------------------------------------------------------
 
     def _stepped(self, hosted: HostedPartition) -> None:
-        machine, before = hosted.machine, hosted.offsets
-        offsets = machine.high_watermark, machine.log_start_offset, machine.log_end_offset
-        if offsets != before:
-            hosted.offsets = offsets
-            self.on_moved(hosted, offsets[:2] == before[:2])
-            if hosted.on_high_watermark is not None and offsets[0] != before[0]:
+        state, before = hosted.machine.fetch_state, hosted.seen
+        log_end = hosted.machine.log_end_offset
+        if state != before:
+            hosted.seen, hosted.log_end_offset = state, log_end
+            self.on_moved(hosted, False)
+            if hosted.on_high_watermark is not None and (
+                before is None or state.high_watermark != before.high_watermark
+            ):
                 hosted.on_high_watermark()
+        elif log_end != hosted.log_end_offset:
+            hosted.log_end_offset = log_end
+            self.on_moved(hosted, True)
 
     def disk_failed(self, key: Hashable, reason: str) -> None:
         """The log of the machine under `key` has failed."""
@@ -520,7 +526,6 @@ class ReplicaManager:
         """The disk has taken a partition from us."""
         led = hosted.machine.is_leader
         self._ports.driver.disk_failed(hosted.key, reason)
-        self.on_moved(hosted, False)
         if led and self.offline_reason is None:
             for watcher in self.watchers:
                 watcher.lost_leadership(hosted, None)

@@ -222,6 +222,19 @@ class AlterPartition(NamedTuple):
     recovery_state: RecoveryState
 
 
+class FetchState(NamedTuple):
+    """What the answer to a fetch depends on, but for the log's end, which only replicas see.
+
+    The last stable offset moves with the high watermark.
+    """
+
+    high_watermark: int
+    log_start_offset: int
+    leader_epoch: int
+    is_leader: bool
+    has_ended: bool
+
+
 class FetchBounds(NamedTuple):
     """What a fetch may read: [its offset, `upper_bound`), unless its log `diverging`s from ours.
 

@@ -33,6 +33,7 @@ from fencepost.machines.partition.inputs import (
     ANY_BROKER_EPOCH,
     NOT_LISTED,
     FetchBounds,
+    FetchState,
     Isolation,
     ListedOffset,
     TimestampLookup,
@@ -96,6 +97,18 @@ class PartitionQueries:
     def is_leader(self) -> bool:
         """Whether this replica leads, its log works, and it has not been stopped."""
         return self._leader_state is not None and self._closed is None
+
+    @property
+    def fetch_state(self) -> FetchState:
+        """What has to change for a fetch that waits to be answered otherwise."""
+        has_ended = self._closed is not None
+        return FetchState(
+            self.high_watermark,
+            self._log.start_offset,
+            self.leader_epoch,
+            self._leader_state is not None and not has_ended,
+            has_ended,
+        )
 
     @property
     def has_ended(self) -> bool:
