@@ -8,6 +8,7 @@ from typing import Any
 
 from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC
 from fencepost.machines.group import GroupCoordinator
+from fencepost.runtime.cooperative import Lane
 from fencepost.runtime.coordinator import Coordinator, CoordinatorState
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api import (
@@ -193,28 +194,31 @@ def reload(running: RunningNode, group: str) -> None:
     loaded(running, group)
 
 
+class _HeldLane:
+    """A lane in which nothing begins until it is let go."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self.begin = lane.begin
+        self._held: list[Callable[[], None]] = []
+
+    def later(self, callback: Callable[[], None], after: Any = None) -> None:
+        self._held.append(callback)
+
+    def let_go(self) -> None:
+        for callback in self._held:
+            self._lane.later(callback)
+
+
 @contextlib.contextmanager
 def held_loading(running: RunningNode, group: str) -> Iterator[None]:
     """The group's coordinator is being loaded, and gets no further until the end of this."""
     runtime = running.node.groups.runtime
-    later = runtime._later
-    held: list[Callable[[], None]] | None = []
-
-    def hold(callback: Callable[[], None], future: Any) -> None:
-        if held is None:
-            later(callback, future)
-        else:
-            held.append(callback)
-
-    def go_on() -> None:
-        nonlocal held
-        callbacks, held = held or [], None
-        for callback in callbacks:
-            later(callback, None)
-
-    runtime._later = hold
+    lane = runtime._lane
+    held = _HeldLane(lane)
+    runtime._lane = held  # type: ignore[assignment]
     begin_load(running, group)
     yield
-    runtime._later = later
-    running.call(go_on)
+    runtime._lane = lane
+    running.call(held.let_go)
     loaded(running, group)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
 from typing import Any
 
 from fencepost.batch.record_batch import RecordBatch
@@ -23,6 +22,7 @@ from fencepost.machines.partition import (
     Partition,
     PartitionConfig,
 )
+from fencepost.runtime.cooperative import Scheduler
 from fencepost.runtime.coordinator import (
     Coordinator,
     CoordinatorKind,
@@ -111,7 +111,7 @@ class CoordinatorWorld:
         self.ports.host(KEY, self.machine, self.log, self._stepped)
         self.partition = LedPartition(self.ports.driver, KEY, self.machine, self.log)
         self.turns: deque[Callable[[], None]] = deque()
-        self.futures: list[Future[Any]] = []
+        self.scheduler = Scheduler(self, lambda: 0.0, 0.0, 0.0)  # a piece in each turn
         self.replies: dict[int, tuple[ErrorCode, Any]] = {}
         self.order: list[int] = []
         self.sent: list[tuple[Any, int]] = []
@@ -126,18 +126,18 @@ class CoordinatorWorld:
             on_note=self.notes.append,
             **kind,
         )
-        self.runtime = CoordinatorRuntime(self.kind, self.ports, self._later)
+        self.runtime = CoordinatorRuntime(self.kind, self.ports, self.scheduler.lane())
 
     def _make_machine(self) -> Toy:
         self.machines.append(Toy())
         return self.machines[-1]
 
-    def _later(self, callback: Callable[[], None], future: Future[Any] | None) -> None:
-        if future is None:
-            self.turns.append(callback)
-        else:
-            self.futures.append(future)
-            future.add_done_callback(lambda _: self.turns.append(callback))
+    # What the scheduler needs of an event loop
+
+    def call_soon(self, callback: Callable[[], None], /) -> None:
+        self.turns.append(callback)
+
+    call_soon_threadsafe = call_soon
 
     def _stepped(self, machine: Partition) -> None:
         self.runtime.high_watermark_moved(INDEX)
@@ -225,9 +225,9 @@ class CoordinatorWorld:
         token = self.last_token
 
         def on_reply(error: ErrorCode, reply: Any) -> None:
+            self.order.append(token)
             assert token not in self.replies, f"{token} is answered twice"
             self.replies[token] = error, reply
-            self.order.append(token)
 
         self.runtime.submit(INDEX, decide, on_reply)
         return token

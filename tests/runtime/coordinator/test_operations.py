@@ -147,7 +147,7 @@ def test_what_follows_from_a_refused_append_is_decided_before_what_waits(
 
 def test_a_request_is_answered_once(world: CoordinatorWorld) -> None:
     token = world.ask(lambda toy, token: Decision(replies=[(token, "first"), (token, "second")]))
-    assert world.replies == {token: (NONE, "first")}
+    assert world.replies == {token: (NONE, "first")} and world.order == [token]
 
 
 # Refused appends
@@ -186,6 +186,22 @@ def test_what_was_appended_before_a_refused_append_stays(world: CoordinatorWorld
     world.set_in_sync(1, 2)
     world.commit()
     assert world.replies == {first: (NONE, "set"), second: (NOT_AVAILABLE, None)}
+
+
+def test_a_log_that_takes_nothing_is_told_of_once(
+    world: CoordinatorWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", logger="fencepost.runtime.coordinator")
+    world.set_in_sync(1)
+    for _ in range(50):
+        world.set("a", "1")
+    world.set_in_sync(1, 2)
+    world.set("a", "1")
+    world.set("a", "2")
+    assert [record.getMessage() for record in caplog.records] == [
+        "__toy-3: a write was refused: NOT_ENOUGH_REPLICAS",
+        "__toy-3: writes are taken again, 50 were not",
+    ]
 
 
 def test_a_refused_append_sets_no_timer(world: CoordinatorWorld) -> None:
@@ -382,6 +398,20 @@ def test_a_write_that_is_not_committed_in_time_is_answered_and_stays(
     world.commit()
     assert world.replies == {early: (NOT_AVAILABLE, None), late: (NONE, "set")}
     assert [message for message, _ in world.sent] == [("was set", ("a",)), ("was set", ("b",))]
+
+
+def test_every_write_has_a_time_of_its_own(world: CoordinatorWorld) -> None:
+    tokens = []
+    for _ in range(3):
+        tokens.append(world.set("a", "1"))
+        world.advance(2_000)
+    assert world.order == tokens[:1], "after 5 s of 6"
+    world.advance(1_000)
+    assert world.order == tokens[:2]
+    world.advance(2_000)
+    assert world.order == tokens
+    world.advance(60_000)
+    assert world.order == tokens
 
 
 def test_only_so_many_answers_may_wait() -> None:

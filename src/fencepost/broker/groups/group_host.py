@@ -68,7 +68,7 @@ class GroupHost:
             on_loaded=self._loaded,
             on_note=self._note,
         )
-        self.runtime = CoordinatorRuntime(kind, node.ports, node.ports.scheduler.lane().later)
+        self.runtime = CoordinatorRuntime(kind, node.ports, node.ports.scheduler.lane())
         self._closed = False
         node.metadata.on_image(self._image_changed)
 

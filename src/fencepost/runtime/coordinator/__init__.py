@@ -11,11 +11,11 @@ How to drive it
 The broker and the simulator do the same, over a driver that hosts the partition's machine:
 
     kind = CoordinatorKind(make_machine, codec, write_timeout_ms=5_000)
-    runtime = CoordinatorRuntime(kind, ports, later)
+    runtime = CoordinatorRuntime(kind, ports, scheduler.lane())
 
 `ports` has `timers.at(deadline_ms, callback)`, `now_ms()` (monotonic) and `wall_ms()`, as
-`runtime.ports.MachinePorts` has; `later(callback, future)` calls back on a later turn (the future
-is None unless `kind.decompress` uses threads; the default decompresses at once).
+`runtime.ports.MachinePorts` has. Partitions are loaded in the lane of a `cooperative.Scheduler`;
+`kind.decompress` may use threads, the default decompresses at once.
 
 * When the node leads a partition of the topic, in a new epoch or for the first time:
   `runtime.load(index, LedPartition(driver, key, machine, log), leader_epoch)`, after the machine

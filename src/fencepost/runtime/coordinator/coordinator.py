@@ -33,17 +33,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
 from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.errors import BatchError
 from fencepost.batch.records import build_batch
 from fencepost.log.errors import LogError
 from fencepost.machines.coordinator import CoordinatorMachine, Decision, TimerName
-from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.cooperative import Lane, Pieces
 from fencepost.runtime.coordinator.held import NO_TOKEN, HeldAnswers
 from fencepost.runtime.coordinator.loader import Decompress, RecordCodec, load_pieces
 from fencepost.runtime.coordinator.partition import LedPartition
@@ -98,8 +98,6 @@ class CoordinatorPorts(Protocol):
 
 def _inline(work: Callable[[int], Any]) -> Pieces[Any]:
     """Decompress here, however much it is."""
-    from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
-
     yield from ()
     return work(DECOMPRESSED_BYTES_MAX)
 
@@ -149,10 +147,6 @@ class _Chunk(NamedTuple):
     records: list[Any]
 
 
-Later = Callable[[Callable[[], None], "Future[Any] | None"], None]
-"""Calls back when it is the turn of what comes now, or when the future is done."""
-
-
 class Coordinator(Generic[M]):
     """See the module docstring. Everything happens on the thread that runs the node."""
 
@@ -160,13 +154,13 @@ class Coordinator(Generic[M]):
         self,
         kind: CoordinatorKind[M],
         ports: CoordinatorPorts,
-        later: Later,
+        lane: Lane,
         partition: LedPartition,
         leader_epoch: int,
     ) -> None:
         self._kind = kind
         self._ports = ports
-        self._later = later
+        self._lane = lane
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.machine = kind.make_machine()
@@ -184,32 +178,27 @@ class Coordinator(Generic[M]):
         self._uncommitted: deque[tuple[int, int]] = deque()  # (offset behind a batch, its bytes)
         self._uncommitted_bytes = 0
         self._last_retry = 0
+        self._refused_count = 0  # since a write was last taken
 
     # -- loading ---------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Begin to load, when it is its turn."""
-        self._later(self._load_on, None)
+        """Begin to load when it is its turn: by then the partition's machine knows its role."""
+        self._lane.later(self._begin_load)
 
-    def _load_on(self) -> None:
-        self._load_piece(
-            load_pieces(
-                self.partition.log,
-                self._next_offset,
-                self.machine,
-                self._kind.codec,
-                self._kind.decompress,
-            )
-        )
+    def _begin_load(self) -> None:
+        if self._is_loading():
+            self._lane.begin(self._load(), is_wanted=self._is_loading)
 
-    def _load_piece(self, pieces: Pieces[int]) -> None:
-        if self.state is not CoordinatorState.LOADING:
-            return
+    def _is_loading(self) -> bool:
+        return self.state is CoordinatorState.LOADING
+
+    def _load(self) -> Pieces[None]:
+        source, kind = self.partition.log, self._kind
         try:
-            future = next(pieces)
-        except StopIteration as done:
-            self._next_offset, self._is_read = done.value, True
-            self.high_watermark_moved()
+            self._next_offset = yield from load_pieces(
+                source, self._next_offset, self.machine, kind.codec, kind.decompress
+            )
         except (LogError, BatchError, DecodeError, OSError) as error:
             log.error("%s cannot be loaded: %s", self.partition, error)
             self._end(CoordinatorState.FAILED)
@@ -217,7 +206,8 @@ class Coordinator(Generic[M]):
             log.exception("%s cannot be loaded", self.partition)
             self._end(CoordinatorState.FAILED)
         else:
-            self._later(lambda: self._load_piece(pieces), future)
+            self._is_read = True
+            self.high_watermark_moved()
 
     def _activate(self) -> None:
         self.state = CoordinatorState.ACTIVE
@@ -328,8 +318,10 @@ class Coordinator(Generic[M]):
 
     def _chunks_of(self, decision: Decision[Any]) -> deque[_Chunk]:
         """The batches of a decision: one, or as many as it needs if it may be split."""
-        wall_ms = self._ports.wall_ms()
         end = decision.transaction_end
+        if end is None and not decision.records:
+            return deque()
+        wall_ms = self._ports.wall_ms()
         if end is not None:
             assert not decision.records, "a marker is written alone"
             marker = build_end_txn_marker(
@@ -421,6 +413,7 @@ class Coordinator(Generic[M]):
                 self._refuse(operation, decision, error)
                 return
             self.machine.undo_log.commit()
+            self._note_taken()
             self._appended_offset = next_offset
             self._uncommitted.append((next_offset, len(chunk.batch)))
             self._uncommitted_bytes += len(chunk.batch)
@@ -450,7 +443,7 @@ class Coordinator(Generic[M]):
         """It has not happened. Whoever asked is told; what nobody asked for is tried again."""
         if self.machine.undo_log.is_open:
             self.machine.undo_log.revert()
-        log.error("%s: a write was refused: %s", self.partition, error.name)
+        self._note_refused(error)
         for_clients = FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
         if decision.on_refused is not None:
             on_refused = decision.on_refused
@@ -461,6 +454,19 @@ class Coordinator(Generic[M]):
         self._is_writing = False
         self._answer(operation.token, for_clients, None)
         self._decide_next()
+
+    def _note_refused(self, error: ErrorCode) -> None:
+        """The first of many is logged: as long as the log takes nothing, every request is one."""
+        if not self._refused_count:
+            log.error("%s: a write was refused: %s", self.partition, error.name)
+        self._refused_count += 1
+
+    def _note_taken(self) -> None:
+        if self._refused_count > 1:
+            log.warning(
+                "%s: writes are taken again, %d were not", self.partition, self._refused_count
+            )
+        self._refused_count = 0
 
     # -- timers ----------------------------------------------------------------------------
 

@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from fencepost.machines.coordinator import CoordinatorMachine, Decision
+from fencepost.runtime.cooperative import Lane
 from fencepost.runtime.coordinator.coordinator import (
     Coordinator,
     CoordinatorKind,
     CoordinatorPorts,
     CoordinatorState,
-    Later,
     OnReply,
 )
 from fencepost.runtime.coordinator.partition import LedPartition
@@ -41,10 +41,10 @@ M = TypeVar("M", bound="CoordinatorMachine[Any]")
 class CoordinatorRuntime(Generic[M]):
     """See the module docstring."""
 
-    def __init__(self, kind: CoordinatorKind[M], ports: CoordinatorPorts, later: Later) -> None:
+    def __init__(self, kind: CoordinatorKind[M], ports: CoordinatorPorts, lane: Lane) -> None:
         self._kind = kind
         self._ports = ports
-        self._later = later
+        self._lane = lane
         self._coordinators: dict[int, Coordinator[M]] = {}
         self._ended: dict[int, int] = {}  # partition -> the last epoch that ended our leadership
 
@@ -62,7 +62,7 @@ class CoordinatorRuntime(Generic[M]):
                 present.led_on(leader_epoch)
                 return
             self._close(index)
-        coordinator = Coordinator(self._kind, self._ports, self._later, partition, leader_epoch)
+        coordinator = Coordinator(self._kind, self._ports, self._lane, partition, leader_epoch)
         self._coordinators[index] = coordinator
         coordinator.load()
 

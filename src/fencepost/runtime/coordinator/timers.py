@@ -68,6 +68,6 @@ class NamedTimers:
     def _fired(self, name: Hashable, timer: _Timer) -> None:
         if timer.fires_ms < timer.deadline_ms:
             self._arm(name, timer)
-        elif self._timers.get(name) is timer:
+        else:
             del self._timers[name]
             timer.callback()
