@@ -10,7 +10,7 @@ import sys
 import pytest
 
 IS_BUILT = importlib.util.find_spec("fencepost.batch._kernels") is not None
-BROKER_SIDE = ["header", "validate", "records", "control", "compression", "partitioner"]
+BROKER_SIDE = ["header", "produced", "records", "control", "compression", "partitioner"]
 
 
 def run(code: str, **environment: str) -> str:

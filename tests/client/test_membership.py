@@ -352,15 +352,15 @@ class World:
         self.check()
 
     def _decide(self, request: Request[Any]) -> Callable[[int], Decision]:
-        coordinator, now, wall = self.group.coordinator, self.group.now, self.group.wall
+        coordinator, wall = self.group.coordinator, self.group.wall
         if isinstance(request, JoinGroupRequest):
             return lambda token: coordinator.decide_join_group(
-                request, Caller(token, 9, "c", "/127.0.0.1", f"u{token}"), now, wall
+                request, Caller(token, 9, "c", "/127.0.0.1", f"u{token}"), wall
             )
         if isinstance(request, SyncGroupRequest):
-            return lambda token: coordinator.decide_sync_group(request, Caller(token, 5), now, wall)
+            return lambda token: coordinator.decide_sync_group(request, Caller(token, 5), wall)
         assert isinstance(request, HeartbeatRequest)
-        return lambda token: coordinator.decide_heartbeat(request, Caller(token, 4), now)
+        return lambda token: coordinator.decide_heartbeat(request, Caller(token, 4))
 
     def _fault(self, node: Node) -> None:
         what = self.random.choice(["lost", "lost", "restart", "pause", "new", "crash"])
