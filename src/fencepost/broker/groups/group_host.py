@@ -41,7 +41,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
+    from fencepost.broker.node.core import NodeCore
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ Decide = Callable[[GroupCoordinator, Any], Decision]
 class GroupHost:
     """See the module."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeCore) -> None:
         self._node = node
         self._log_limit = LogLimit()
         self.memory = GroupMemory(node.config.get("fencepost.groups.max.bytes"))

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from fencepost.broker.node.core import NodeCore
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -40,9 +41,6 @@ from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
-
 log = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_S: Final = 60.0
@@ -62,92 +60,92 @@ class BrokerPart:
     groups: GroupHost
     compactor: Compactor
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, core: NodeCore) -> None:
+        self._core = core
         self.bound: list[Endpoint] = []
         """Where clients are listened for."""
-        get = node.settings.get
+        get = core.settings.get
         self.listener = Listener(
-            node,
-            node.loop,
+            core,
+            core.loop,
             connection_limits(get),
-            node.ports.scheduler.lane(),
-            count=node.connection_count,
-            left_free=node.connection_count.most // 8 if node.config.is_controller else 0,
+            core.ports.scheduler.lane(),
+            count=core.connection_count,
+            left_free=core.connection_count.most // 8 if core.config.is_controller else 0,
         )
-        node.settings.watch(CONNECTION_KEYS, self._set_limits)
+        core.settings.watch(CONNECTION_KEYS, self._set_limits)
         self.decompression = Decompression()
         self._has_caught_up = False
 
     @property
     def advertised(self) -> list[Endpoint]:
         """Where clients are told to connect to, once bound."""
-        return self._node.config.advertised_endpoints(self.bound)
+        return self._core.config.advertised_endpoints(self.bound)
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
-        self.bound = self.listener.bind(self._node.config.listeners)
+        self.bound = self.listener.bind(self._core.config.listeners)
 
     def _set_limits(self) -> None:
-        self.listener.limits = connection_limits(self._node.settings.get)
+        self.listener.limits = connection_limits(self._core.settings.get)
 
     def wire(self) -> None:
         """Make the parts and tell them of each other."""
-        node = self._node
-        ports, config = node.ports, node.config
+        core = self._core
+        ports, config = core.ports, core.config
         self.following = InOrder(ports.scheduler.lane())
         self.replicas = ReplicaManager(
             config.node_id,
             ports,
-            node.storage,
-            Openings(node.storage, lambda: node.settings.get("num.recovery.threads.per.data.dir")),
+            core.storage,
+            Openings(core.storage, lambda: core.settings.get("num.recovery.threads.per.data.dir")),
             self.following,
             lambda image: topic_configs_under(config, image),
         )
-        node.storage.on_failed = self.replicas.dir_failed
+        core.storage.on_failed = self.replicas.dir_failed
         self.fetches = FetchHost(
             ports.timers,
-            node.now_ms,
+            core.now_ms,
             config.get("max.incremental.fetch.session.cache.slots"),
             config.get("fencepost.fetch.session.cache.max.bytes"),
         )
         self.replicas.on_moved = self.fetches.moved
         self.replicas.on_gone = self.fetches.gone
-        self.replicas.on_offline = lambda reason: node.fail(f"the log directory failed: {reason}")
-        self.replicas.on_broken = node.fail
+        self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
+        self.replicas.on_broken = core.fail
         self.replicas.on_dir_offline = lambda one: self.lifecycle.log_dir_failed(one.directory_id)
         self.replicas.on_placed = lambda placed: self.lifecycle.replicas_placed(placed)
-        node.metadata.on_image(self._image_changed)
-        self.forwarder = Forwarder(node.channel)
-        self.topic_creation = AutoTopicCreation(config, node.channel, node.now_ms)
-        self.lifecycle = LifecycleHandle(config, node.storage, ports.driver, node.registrations)
+        core.metadata.on_image(self._image_changed)
+        self.forwarder = Forwarder(core.channel)
+        self.topic_creation = AutoTopicCreation(config, core.channel, core.now_ms)
+        self.lifecycle = LifecycleHandle(config, core.storage, ports.driver, core.registrations)
         ports.to_controller = AlterPartitions(
             ports.driver,
-            node.channel,
+            core.channel,
             self.replicas,
             config.node_id,
             lambda: self.lifecycle.broker_epoch,
         ).submit
         self.producer_ids = ProducerIds(
-            block_source(node.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
+            block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         )
-        self.groups = GroupHost(node)
+        self.groups = GroupHost(core)
         self.replicas.watchers.append(self.groups)
-        self.compactor = Compactor(self.replicas, node.settings, ports, node)
-        node.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
+        self.compactor = Compactor(self.replicas, core.settings, ports, core)
+        core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
 
     async def join(self) -> None:
         """Register, open the partitions, and be unfenced. RegistrationError."""
         await self.lifecycle.register(self.advertised)
         self._has_caught_up = True
-        self._begin_to_follow(self._node.image)
+        self._begin_to_follow(self._core.image)
         await self.followed()
         await self.lifecycle.become_unfenced()
         await self.followed()
 
     async def followed(self) -> None:
         """Wait until the partitions are as the metadata says that has been applied."""
-        done: asyncio.Future[None] = self._node.loop.create_future()
+        done: asyncio.Future[None] = self._core.loop.create_future()
 
         def tell() -> None:
             if not done.done():  # whoever waited may have given up
@@ -158,7 +156,7 @@ class BrokerPart:
 
     async def start(self) -> None:
         """Accept clients."""
-        self._node.storage.rename_strays()
+        self._core.storage.rename_strays()
         self.groups.start()
         self.compactor.start()
         self.listener.routes = bind_routes(self.listener.routes, self._parts())
@@ -166,22 +164,22 @@ class BrokerPart:
 
     def _parts(self) -> Parts:
         """What handlers of clients' requests may ask for."""
-        node = self._node
+        core = self._core
         return {
             AutoTopicCreation: self.topic_creation,
-            BrokerConfig: node.config,
-            ClientWarnings: node.client_warnings,
-            Clocks: node.ports,
+            BrokerConfig: core.config,
+            ClientWarnings: core.client_warnings,
+            Clocks: core.ports,
             Decompression: self.decompression,
-            Driver: node.driver,
+            Driver: core.driver,
             FetchHost: self.fetches,
             Forwarder: self.forwarder,
             GroupHost: self.groups,
-            MetadataCache: MetadataCache(node.metadata, node.cluster_id),
+            MetadataCache: MetadataCache(core.metadata, core.cluster_id),
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,
-            Settings: node.settings,
-            Storage: node.storage,
+            Settings: core.settings,
+            Storage: core.storage,
         }
 
     def close(self) -> None:
@@ -193,7 +191,7 @@ class BrokerPart:
 
     async def leave(self) -> None:
         """Shut down with the controller's consent; a broken broker just stops."""
-        if self._node.failure is not None:
+        if self._core.failure is not None:
             return
         try:
             await asyncio.wait_for(self.lifecycle.shut_down(), SHUTDOWN_TIMEOUT_S)
@@ -210,7 +208,7 @@ class BrokerPart:
             self.replicas.apply(image, diff(ClusterImage(), image))
         except Exception as error:
             log.exception("following the metadata log failed")
-            self._node.fail(f"the metadata log cannot be followed: {describe(error)}")
+            self._core.fail(f"the metadata log cannot be followed: {describe(error)}")
 
     def _image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if self._has_caught_up:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fencepost.broker.cluster.broker_lifecycle import registered_listeners, supported_features
 from fencepost.broker.cluster.controller_service import ControllerService
@@ -24,6 +24,7 @@ from fencepost.broker.config.keys import BROKER_CONFIGS
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, Parts, bind_routes
+from fencepost.broker.node.core import NodeCore
 from fencepost.machines.broker import ControllerRegistration, Registration
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.driver import Driver
@@ -32,9 +33,6 @@ from fencepost.machines.quorum import Resign, Role, received
 from fencepost.runtime.controller_host import ControllerHost, Periods
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.wire.types import Uuid
-
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -48,38 +46,38 @@ class ControllerPart:
     host: ControllerHost
     service: ControllerService
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, core: NodeCore) -> None:
+        self._core = core
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
         self._is_voter = False
-        get = node.settings.get
+        get = core.settings.get
         self.listener = Listener(
-            node,
-            node.loop,
+            core,
+            core.loop,
             connection_limits(get),
             node.ports.scheduler.lane(),
             CONTROLLER_ROUTES,
-            count=node.connection_count,
+            count=core.connection_count,
         )
-        node.settings.watch(CONNECTION_KEYS, self._set_limits)
+        core.settings.watch(CONNECTION_KEYS, self._set_limits)
 
     def bind(self) -> None:
         """Bind the sockets. BindError."""
-        drafts = draft_routes(self._node.config.get(DRAFT_KEY))
+        drafts = draft_routes(self._core.config.get(DRAFT_KEY))
         self.listener.routes = {**CONTROLLER_ROUTES, **drafts}
-        self.bound = self.listener.bind(self._node.config.controller_listeners)
+        self.bound = self.listener.bind(self._core.config.controller_listeners)
 
     def _set_limits(self) -> None:
-        self.listener.limits = connection_limits(self._node.settings.get)
+        self.listener.limits = connection_limits(self._core.settings.get)
 
     def wire(self) -> None:
         """Make the controller behind the node's metadata log."""
-        node = self._node
-        get = node.config.get
+        core = self._core
+        get = core.config.get
         self.host = ControllerHost(
-            node.ports,
-            node.metadata,
+            core.ports,
+            core.metadata,
             self._make_controller,
             periods=Periods(
                 unclean_election_ms=get("unclean.leader.election.interval.ms"),
@@ -87,30 +85,30 @@ class ControllerPart:
             ),
         )
         self.host.on_unfit = self._unfit
-        self._is_voter = node.metadata.machine.is_voter
-        node.metadata.on_step(self._note_vote)
+        self._is_voter = core.metadata.machine.is_voter
+        core.metadata.on_step(self._note_vote)
         self.service = ControllerService(
             self.host,
-            node.now_ms,
-            lambda request, reply: fill_in_configs(node.config, node.image, request, reply),
-            lambda request, on_response: node.driver.feed(
+            core.now_ms,
+            lambda request, reply: fill_in_configs(core.config, core.image, request, reply),
+            lambda request, on_response: core.driver.feed(
                 METADATA_KEY, received(on_response, request)
             ),
-            node.metadata.machine,
+            core.metadata.machine,
         )
 
     def wire_registration(self) -> None:
         """Have this controller register, over the node's channel to the active one."""
-        node = self._node
-        told = node.config.advertised_controllers(self.bound)
+        core = self._core
+        told = core.config.advertised_controllers(self.bound)
         registration = Registration(
-            broker_id=node.config.node_id,
-            cluster_id=node.cluster_id,
+            broker_id=core.config.node_id,
+            cluster_id=core.cluster_id,
             incarnation_id=Uuid.random(),
             listeners=tuple(registered_listeners(told)),
             features=supported_features(),
         )
-        node.registrations.host_controller(ControllerRegistration(registration))
+        core.registrations.host_controller(ControllerRegistration(registration))
 
     async def start(self) -> None:
         """Accept the quorum's connections."""
@@ -119,14 +117,14 @@ class ControllerPart:
 
     def _parts(self) -> Parts:
         """What handlers of the quorum's and forwarded requests may ask for."""
-        node = self._node
+        core = self._core
         return {
-            BrokerConfig: node.config,
+            BrokerConfig: core.config,
             ControllerService: self.service,
-            Driver: node.driver,
-            FaultHandler: node,
-            MetadataCache: MetadataCache(node.metadata, node.cluster_id),
-            MetadataHost: node.metadata,
+            Driver: core.driver,
+            FaultHandler: core,
+            MetadataCache: MetadataCache(core.metadata, core.cluster_id),
+            MetadataHost: core.metadata,
         }
 
     async def hand_over(self) -> None:
@@ -135,15 +133,15 @@ class ControllerPart:
         Waits until one is known, at most for an election timeout: then the others have to find out
         by themselves.
         """
-        node = self._node
-        machine = node.metadata.machine
-        if machine.role is not Role.LEADER or machine.voters == (node.config.node_id,):
+        core = self._core
+        machine = core.metadata.machine
+        if machine.role is not Role.LEADER or machine.voters == (core.config.node_id,):
             return
         log.info("handing over to another controller")
         done = asyncio.Event()
-        node.metadata.on_step(lambda: None if machine.role is Role.RESIGNED else done.set())
-        node.driver.feed(METADATA_KEY, Resign())
-        wait_s = node.config.get("controller.quorum.election.timeout.ms") / 1000
+        core.metadata.on_step(lambda: None if machine.role is Role.RESIGNED else done.set())
+        core.driver.feed(METADATA_KEY, Resign())
+        wait_s = core.config.get("controller.quorum.election.timeout.ms") / 1000
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(done.wait(), wait_s)
 
@@ -155,7 +153,7 @@ class ControllerPart:
 
     def _note_vote(self) -> None:
         """Say when this controller becomes a voter, or ceases to be one."""
-        is_voter = self._node.metadata.machine.is_voter
+        is_voter = self._core.metadata.machine.is_voter
         if is_voter == self._is_voter:
             return
         self._is_voter = is_voter
@@ -166,27 +164,27 @@ class ControllerPart:
 
     def _unfit(self, reason: str) -> None:
         """Without another controller nobody could ever decide anything."""
-        if self._node.metadata.machine.voters == (self._node.config.node_id,):
-            self._node.fail(f"this node cannot be the active controller: {reason}")
+        if self._core.metadata.machine.voters == (self._core.config.node_id,):
+            self._core.fail(f"this node cannot be the active controller: {reason}")
 
     def _make_controller(self, image: ClusterImage) -> Controller:
-        node = self._node
-        get = node.config.get
+        core = self._core
+        get = core.config.get
         return Controller.from_image(
             image,
             ControllerConfig(
-                cluster_id=node.cluster_id,
-                node_id=node.config.node_id,
+                cluster_id=core.cluster_id,
+                node_id=core.config.node_id,
                 max_replication_factor=MAX_REPLICATION_FACTOR,
                 num_partitions=get("num.partitions"),
                 default_replication_factor=get("default.replication.factor"),
                 broker_session_timeout_ms=get("broker.session.timeout.ms"),
-                topic_defaults=node.config.topic_defaults,
+                topic_defaults=core.config.topic_defaults,
                 resource_configs={RESOURCE_BROKER: BROKER_CONFIGS},
                 supported_features={
                     feature.name: (feature.min_level, feature.max_level)
                     for feature in SUPPORTED_FEATURES
                 },
             ),
-            node.now_ms(),
+            core.now_ms(),
         )

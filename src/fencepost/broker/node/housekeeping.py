@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from fencepost.broker.node.broker_part import BrokerPart
+from fencepost.broker.node.core import NodeCore
 from fencepost.broker.loop.timers import Timer
 from fencepost.broker.node.memory_trim import MemoryTrim
 from fencepost.log.configdef import LONG_MAX
 from fencepost.machines.partition import AdvanceLogStart
 from fencepost.runtime.cooperative import Pieces
-from fencepost.runtime.replicas import HostedPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.node.node import Node
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 log = logging.getLogger(__name__)
 
@@ -32,33 +30,39 @@ REMOVED_AT_A_TIME = 10
 class Housekeeping:
     """The periodic tasks of a node."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, core: NodeCore, broker: BrokerPart | None) -> None:
+        self._core = core
+        self._broker = broker
         self._timers: dict[str, Timer] = {}
         self._running = False
-        self._work = node.ports.scheduler.lane()
+        self._work = core.ports.scheduler.lane()
         self._memory_trim = MemoryTrim()
+
+    @property
+    def _replicas(self) -> ReplicaManager:
+        assert self._broker is not None, "only brokers have partitions"
+        return self._broker.replicas
 
     def start(self) -> None:
         """Arm everything; on a node without partitions, what the metadata log needs."""
-        get = self._node.config.get
+        get = self._core.config.get
         self._running = True
         self._every(
             "recovery points", get("log.flush.offset.checkpoint.interval.ms"), self._checkpoint
         )
         self._every("memory", TRIM_INTERVAL_MS, self._trim_memory)
-        if self._node.broker is not None:
+        if self._broker is not None:
             self._start_for_partitions()
 
     def _start_for_partitions(self) -> None:
-        get = self._node.config.get
+        get = self._core.config.get
         initial_ms = get("log.initial.task.delay.ms")
         self._every("retention", get("log.retention.check.interval.ms"), self.retain, initial_ms)
         self._every("flush", get("log.flush.scheduler.interval.ms"), self._flush_due)
         self._every(
             "start offsets",
             get("log.flush.start.offset.checkpoint.interval.ms"),
-            self._node.storage.checkpoint_start_offsets,
+            self._core.storage.checkpoint_start_offsets,
         )
         self._every(
             "high watermarks",
@@ -82,20 +86,20 @@ class Housekeeping:
             return
 
         def run() -> None:
-            if not self._running or self._node.failure is not None:
+            if not self._running or self._core.failure is not None:
                 return
             task()
-            self._timers[name] = self._node.ports.timers.after(max(1, interval_ms), run)
+            self._timers[name] = self._core.ports.timers.after(max(1, interval_ms), run)
 
         delay_ms = interval_ms if first_ms is None else first_ms
-        self._timers[name] = self._node.ports.timers.after(max(1, delay_ms), run)
+        self._timers[name] = self._core.ports.timers.after(max(1, delay_ms), run)
 
     def _one_by_one(self, name: str, task: Callable[[HostedPartition], object]) -> None:
         """Run `task` for each partition that is here now, in pieces."""
         self._work.begin(self._for_each(name, task))
 
     def _for_each(self, name: str, task: Callable[[HostedPartition], object]) -> Pieces[None]:
-        replicas = self._node.replicas
+        replicas = self._replicas
         for hosted in list(replicas.all()):
             if not self._running:
                 return
@@ -114,7 +118,7 @@ class Housekeeping:
 
     def retain(self) -> None:
         """Have every partition delete the segments that its topic's retention does not keep."""
-        wall_ms = self._node.wall_ms()
+        wall_ms = self._core.wall_ms()
 
         def retain(hosted: HostedPartition) -> None:
             expired = hosted.log.expired_segments(wall_ms, hosted.machine.high_watermark)
@@ -125,46 +129,46 @@ class Housekeeping:
                     hosted.key,
                     expired.end_offset,
                 )
-                self._node.ports.driver.feed(hosted.key, AdvanceLogStart(expired.end_offset))
+                self._core.ports.driver.feed(hosted.key, AdvanceLogStart(expired.end_offset))
 
         self._one_by_one("retention", retain)
 
     def _delete_files(self) -> None:
-        now_ms = self._node.now_ms()
+        now_ms = self._core.now_ms()
         self._one_by_one("deleting files", lambda hosted: hosted.log.delete_old_files(now_ms))
         self._work.begin(self._remove_deleted(now_ms))
 
     def _remove_deleted(self, now_ms: int) -> Pieces[None]:
         """Empty the directories of deleted partitions, a few at a time."""
-        delay_ms = self._node.settings.get("log.segment.delete.delay.ms")
-        while self._running and self._node.storage.remove_deleted(
+        delay_ms = self._core.settings.get("log.segment.delete.delay.ms")
+        while self._running and self._core.storage.remove_deleted(
             now_ms, delay_ms, REMOVED_AT_A_TIME
         ):
             yield None
 
     def _expire(self) -> None:
-        wall_ms = self._node.wall_ms()
-        after_ms = self._node.settings.get("producer.id.expiration.ms")
+        wall_ms = self._core.wall_ms()
+        after_ms = self._core.settings.get("producer.id.expiration.ms")
         self._one_by_one(
             "producer expiry", lambda hosted: hosted.log.producers.remove_expired(wall_ms, after_ms)
         )
 
     def _flush_due(self) -> None:
         """Flush what has waited for longer than its topic's `flush.ms`."""
-        node = self._node
-        now_ms = node.now_ms()
-        for hosted in node.replicas.all():
-            since_ms = node.ports.flusher.unflushed_since_ms(hosted.key)
+        core = self._core
+        now_ms = core.now_ms()
+        for hosted in self._replicas.all():
+            since_ms = core.ports.flusher.unflushed_since_ms(hosted.key)
             if since_ms is not None and now_ms - since_ms >= hosted.log.config.flush_ms:
-                node.ports.flusher.flush_quietly(hosted.key, hosted.log)
+                core.ports.flusher.flush_quietly(hosted.key, hosted.log)
 
     def _checkpoint(self) -> None:
         """Flush what is dirty in the background, and write down how far everything is durable."""
-        node = self._node
-        for hosted in node.replicas.all() if node.broker is not None else ():
+        core = self._core
+        for hosted in self._replicas.all() if self._broker is not None else ():
             if hosted.log.recovery_point < hosted.log.end_offset:
-                node.ports.flusher.flush_quietly(hosted.key, hosted.log)
-        node.storage.checkpoint_recovery_points()
+                core.ports.flusher.flush_quietly(hosted.key, hosted.log)
+        core.storage.checkpoint_recovery_points()
 
     def _checkpoint_high_watermarks(self) -> None:
-        self._node.storage.checkpoint_high_watermarks(self._node.replicas.high_watermarks())
+        self._core.storage.checkpoint_high_watermarks(self._replicas.high_watermarks())

@@ -27,28 +27,21 @@ from typing import Final, TypeVar
 from fencepost.broker import apis
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.controller_channel import ControllerChannel
-from fencepost.broker.cluster.controller_service import ControllerService
-from fencepost.broker.cluster.peers import Peers
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import BindError, Endpoint
-from fencepost.broker.config.file_limit import FileShares, file_limit, share_files
-from fencepost.broker.config.settings import Settings
+from fencepost.broker.config.file_limit import FileShares
 from fencepost.broker.groups.group_host import GroupHost
-from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.listener import Listener
-from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.controller_part import ControllerPart
+from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.housekeeping import Housekeeping
 from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage, open_storage
-from fencepost.log.errors import with_advice
-from fencepost.machines.driver import Driver
-from fencepost.machines.image import ClusterImage
 from fencepost.runtime.controller_host import ControllerHost
-from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
+from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 from fencepost.runtime.replicas import ReplicaManager
 
@@ -58,26 +51,18 @@ T = TypeVar("T")
 
 STOP_PATIENCE_S: Final = 10.0
 """How long a stop waits for a file descriptor, before it leaves something undone."""
-FAILURE_NOTICE_S: Final = 0.5
-"""How long clients have to read that the storage failed, before the node stops."""
 
 
 class StartError(Exception):
     """The node cannot start; the message says why."""
 
 
-class Node:
+class Node(NodeCore):
     """One node; see the module docstring. Everything runs in one event loop.
 
     What belongs to one role is in `broker` or `controller_part`, which are None without the role.
     The properties behind them are for handlers, which are only reached by listeners of the role.
     """
-
-    ports: AsyncPorts
-    storage: Storage
-    metadata: MetadataHost
-    channel: ControllerChannel
-    registrations: Registrations
 
     def __init__(
         self,
@@ -85,36 +70,19 @@ class Node:
         loop: asyncio.AbstractEventLoop,
         files: FileShares | None = None,
     ) -> None:
-        self.config = config
-        self.settings = Settings(config)
-        """The configs in force; `config` is what the node was started with."""
-        self.loop = loop
-        self.client_warnings = ClientWarnings()
-        """Tells once of each client that wants what is not offered."""
-        self.files = share_files(config, file_limit()) if files is None else files
-        self.connection_count = self.files.connection_count()
-        self.failure: str | None = None
-        """Why the node cannot go on; None as long as it can."""
-        self._thread_id = threading.get_ident()
-        self._stop_reason: asyncio.Future[tuple[str, int]] = loop.create_future()
-        self._storage: Storage | None = None
-        self._wired = False
-        self._started = False
-        self.ports = AsyncPorts(
+        super().__init__(
+            config,
             loop,
-            flush_before_ack=config.flush_before_ack,
+            files,
             on_disk_failed=self._disk_failed,
             on_machine_failed=self._machine_failed,
         )
-        self.peers = Peers(
-            loop,
-            f"fencepost-node-{config.node_id}",
-            max_response_bytes=config.get("socket.request.max.bytes"),
-            backoff_ms=config.get("controller.quorum.retry.backoff.ms"),
-        )
+        self._thread_id = threading.get_ident()
+        self._storage: Storage | None = None
+        self._wired = False
         self.broker = BrokerPart(self) if config.is_broker else None
         self.controller_part = ControllerPart(self) if config.is_controller else None
-        self.housekeeping = Housekeeping(self)
+        self.housekeeping = Housekeeping(self, self.broker)
 
     # -- for handlers ----------------------------------------------------------------------
 
@@ -169,44 +137,9 @@ class Node:
         return self.controller_part.host
 
     @property
-    def service(self) -> ControllerService | None:
-        """What the controller serves; None on a node that is no controller."""
-        return None if self.controller_part is None else self.controller_part.service
-
-    @property
-    def image(self) -> ClusterImage:
-        """The cluster as far as it is committed."""
-        return self.metadata.image
-
-    @property
-    def driver(self) -> Driver:
-        """Steps the machines."""
-        return self.ports.driver
-
-    @property
-    def cluster_id(self) -> str:
-        """The cluster this node belongs to."""
-        return self.storage.cluster_id
-
-    @property
     def advertised(self) -> list[Endpoint]:
         """Where clients are told to connect to, once bound."""
         return self.broker_part.advertised
-
-    def now_ms(self) -> int:
-        """Milliseconds of the monotonic clock: for whatever is waited for."""
-        return self.ports.now_ms()
-
-    def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch: for timestamps and their age."""
-        return self.ports.wall_ms()
-
-    def fail(self, reason: str) -> None:
-        """The node cannot go on."""
-        if self.failure is None:
-            self.failure = reason = with_advice(reason)
-            log.critical("%s", reason)
-            self.loop.call_later(FAILURE_NOTICE_S if self._started else 0, self._end, reason, 1)
 
     # -- life ------------------------------------------------------------------------------
 
@@ -234,7 +167,7 @@ class Node:
             except RegistrationError as error:
                 raise StartError(str(error)) from error
         self._check_going_on()
-        self._started = True
+        self.is_started = True
         self.housekeeping.start()
         if self.broker is not None:
             await self.broker.start()
@@ -263,18 +196,10 @@ class Node:
         self.peers.close()
         self.ports.close()
         return self.storage.close(
-            clean=self.failure is None and self._started,
+            clean=self.failure is None and self.is_started,
             broker_epoch=-1 if self.broker is None else self.lifecycle.broker_epoch,
             high_watermarks={} if self.broker is None else self.replicas.high_watermarks(),
         )
-
-    def request_stop(self, reason: str) -> None:
-        """Ask for an orderly stop."""
-        self._end(reason, 0)
-
-    async def stop_requested(self) -> tuple[str, int]:
-        """Wait until somebody wants the node to stop; the reason and the exit code."""
-        return await self._stop_reason
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -311,7 +236,11 @@ class Node:
         if self.controller_part is not None:
             self.controller_part.wire()
         self.channel = ControllerChannel(
-            self.service, self.metadata.machine, ports.timers, self.now_ms, self.peers
+            None if self.controller_part is None else self.controller_part.service,
+            self.metadata.machine,
+            ports.timers,
+            self.now_ms,
+            self.peers,
         )
         # Behind the controller's own: what waits for a leader must find it active.
         self.metadata.on_step(self.channel.note_leader)
@@ -382,10 +311,6 @@ class Node:
         else:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(self.storage.close_idle_files)
-
-    def _end(self, reason: str, code: int) -> None:
-        if not self._stop_reason.done():
-            self._stop_reason.set_result((reason, code))
 
     def _say_where(self) -> None:
         told = {} if self.broker is None else {one.name: one for one in self.advertised}
