@@ -50,7 +50,7 @@ class Follower:
     @property
     def asks(self) -> Any:
         """The request that waits for an answer; None while it pauses."""
-        waiting = self.machine._in_flight.get(2)
+        waiting = self.machine.requests.in_flight.get(2)
         return None if waiting is None else waiting[0]
 
     def commit(self, batches: list[bytes], high_watermark: int) -> None:

@@ -86,7 +86,7 @@ def test_what_does_not_begin_like_a_snapshot_is_not_fetched(lie, caplog):
     )
     assert refused(caplog), "after its first piece"
     assert follower.world.checkpoints() == [], "and nothing of it is left"
-    assert not follower.machine.is_electable or follower.machine._installing is None
+    assert not follower.machine.is_electable or follower.machine.log.installing is None
     if follower.asks is not None:  # the next piece was asked for before it was looked at
         follower.give(data, size_bytes)
     assert follower.asks is None, "the leader is not asked again at once"

@@ -12,6 +12,7 @@ from fencepost.log.errors import CorruptFileError
 from fencepost.log.quorum_state import QuorumStateFile
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotId, SnapshotStore
 from fencepost.machines.quorum import QuorumState
+from fencepost.machines.quorum.draft import DraftAdapter
 from fencepost.machines.quorum.inputs import LogDamaged
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -322,7 +323,8 @@ def test_the_image_is_told_from_the_first_offset_on():
     world.start()
     world.create_topic()
     assert world.host.image.offset == world.host.machine.high_watermark - 1
-    assert world.ports.driver.machine(METADATA_KEY) is world.host.machine
+    hosted = world.ports.driver.machine(METADATA_KEY)
+    assert isinstance(hosted, DraftAdapter) and hosted.machine is world.host.machine
 
 
 def test_damage_behind_the_image_is_replaced_by_a_snapshot():

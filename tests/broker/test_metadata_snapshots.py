@@ -247,7 +247,7 @@ def test_the_image_after_it_is_the_snapshots_and_everybody_hears_what_changed():
     heard(world)
     fetch(world)
     world.host._keeper.install(InstallSnapshot(SNAPSHOT_ID))
-    world.host.machine._high_watermark = SNAPSHOT_ID.end_offset
+    world.host.machine.log.high_watermark = SNAPSHOT_ID.end_offset
     world.host.catch_up()
     assert world.host.image.offset == SNAPSHOT_ID.end_offset - 1
     assert world.host.image.epoch == SNAPSHOT_ID.epoch
@@ -336,7 +336,7 @@ def test_a_snapshot_that_was_taken_over_is_read_once(monkeypatch):
     fetch(world)
     world.host._keeper.install(InstallSnapshot(SNAPSHOT_ID))
     monkeypatch.setattr(world.host.snapshots, "open", None)
-    world.host.machine._high_watermark = SNAPSHOT_ID.end_offset
+    world.host.machine.log.high_watermark = SNAPSHOT_ID.end_offset
     world.host.catch_up()
     assert world.topics_in_image > 30 and not world.broken
 

@@ -26,6 +26,7 @@ from fencepost.machines.effects import (
 from fencepost.machines.quorum import (
     AppendOutcome,
     AppendRecords,
+    DraftAdapter,
     DraftBounds,
     FetchBounds,
     QuorumConfig,
@@ -41,7 +42,7 @@ from fencepost.machines.quorum import (
     messages,
     received,
 )
-from fencepost.machines.quorum.transitions import SUCCESSION_STEP_MS
+from fencepost.machines.quorum.role_changes import SUCCESSION_STEP_MS
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter
 from fencepost.wire.api.add_raft_voter import AddRaftVoterResponse
 from fencepost.wire.api.describe_quorum import (
@@ -83,6 +84,7 @@ class Bench:
         self.log.append(Append(batches, leader_epoch=4))
         self.log.durable_offset = 2
         self.machine = QuorumMachine(NODE, voters, self.log, state, CONFIG)
+        self._adapter = DraftAdapter(self.machine, self.log)
         self.now_ms = -7_000
         self.wall_ahead_ms = 1_700_000_000_000
         self.step(Start([0]))
@@ -95,7 +97,7 @@ class Bench:
     def step(self, input_: Any, after_ms: int = 0) -> list[Effect]:
         """Step and carry out what concerns the log."""
         self.now_ms += after_ms
-        effects = self.machine.step(input_, self.now_ms, self.wall_ms)
+        effects = self._adapter.step(input_, self.now_ms, self.wall_ms)
         for effect in effects:
             if isinstance(effect, Persist) and isinstance(effect.work, Append):
                 self.log.append(effect.work)
@@ -199,7 +201,7 @@ def answer_to_vote(bench: Bench, granted: bool, epoch: int = EPOCH, leader_id: i
 
 def answer_to_fetch(bench: Bench, bounds: FetchBounds) -> Any:
     """The leader's answer to the fetch that the node has sent last, if it has sent one."""
-    waiting = bench.machine._in_flight.get(2)
+    waiting = bench.machine.requests.in_flight.get(2)
     asked = waiting[0] if waiting else None
     if not isinstance(asked, FetchRequest):
         asked = fetch_request(EPOCH, replica=NODE)

@@ -145,7 +145,7 @@ STAGES: dict[str, Callable[[], ByHand]] = {
 
 
 def config_of(world: ByHand) -> Any:
-    return world.machine(1)._config
+    return world.machine(1).node.config
 
 
 def add(world: ByHand, voter: Voter | None = None) -> AddRaftVoterRequest:

@@ -26,6 +26,7 @@ from fencepost.machines.effects import (
     Truncate,
 )
 from fencepost.machines.quorum import (
+    DraftAdapter,
     FetchBounds,
     QuorumConfig,
     QuorumMachine,
@@ -41,6 +42,7 @@ from fencepost.machines.quorum import (
     messages,
     received,
 )
+from fencepost.machines.quorum.draft import NOT_SPOKEN
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotResponse
 from fencepost.wire.errors import ErrorCode
@@ -71,6 +73,7 @@ class Bench:
         state: QuorumState | None = None,
         voters: tuple[int, ...] = (1, 2, 3),
         config: QuorumConfig = CONFIG,
+        follows_with: int = NOT_SPOKEN,
     ) -> None:
         self.log = ListLog()
         for epoch in epochs:
@@ -84,6 +87,7 @@ class Bench:
         self.machine = QuorumMachine(
             NODE, voters, self.log, state or QuorumState(EPOCH, leader_id=2), config
         )
+        self.adapter = DraftAdapter(self.machine, self.log, follows_with)
         self.now_ms = 1_000
         self.wall_ahead_ms = 600_000
         self.effects = self.step(Start([0]))
@@ -95,7 +99,7 @@ class Bench:
 
     def step(self, input_: Any, after_ms: int = 0) -> list[Effect]:
         self.now_ms += after_ms
-        effects = self.machine.step(input_, self.now_ms, self.wall_ms)
+        effects = self.adapter.step(input_, self.now_ms, self.wall_ms)
         for work in works(effects):
             if isinstance(work, Append):
                 self.log.append(work)
@@ -181,7 +185,7 @@ DATA = OTHER.log.snapshots.files[OFFERED]
 
 def offer(bench: Bench, snapshot_id: tuple[int, int] = OFFERED, epoch: int = EPOCH) -> list[Effect]:
     """The leader answers the fetch that is under way with a snapshot's id."""
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.machine.requests.in_flight[2][0]
     bounds = FetchBounds(ErrorCode.NONE, 2, epoch, 5, 5, 9, 9, snapshot_id=SnapshotId(*snapshot_id))
     return bench.step(answered(2, asked, fetch_response(bounds)))
 
@@ -200,7 +204,7 @@ def piece(
 
 def give(bench: Bench, response: FetchSnapshotResponse) -> list[Effect]:
     """The leader's answer to the request that is under way."""
-    return bench.step(answered(2, bench.machine._in_flight[2][0], response))
+    return bench.step(answered(2, bench.machine.requests.in_flight[2][0], response))
 
 
 def loading(bench: Bench | None = None) -> Bench:

@@ -49,7 +49,7 @@ TOO_MUCH = {
 def fetched(bench: Bench, kind: ControlType, value: Any) -> list[Any]:
     """The leader sends the record in a batch; what the follower does."""
     batch = build_control_batch([(kind, value)], base_offset=2, leader_epoch=EPOCH, timestamp_ms=0)
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.machine.requests.in_flight[2][0]
     response = fetch_response(FetchBounds(ErrorCode.NONE, 2, EPOCH, 2, 3, 1, 0), batch)
     return bench.step(answered(2, asked, response))
 

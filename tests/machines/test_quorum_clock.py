@@ -25,7 +25,7 @@ def set_clock(bench: Bench, by_ms: int) -> None:
 
 def deadlines(bench: Bench) -> dict[str, int]:
     """How long until each timer is due."""
-    armed = bench.machine._deadlines
+    armed = bench.machine.timers.deadlines
     return {name: deadline - bench.now_ms for name, deadline in armed.items()}
 
 

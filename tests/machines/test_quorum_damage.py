@@ -134,7 +134,7 @@ def test_a_fetched_batch_with_a_wrong_checksum_is_fetched_again() -> None:
     bench = Bench()
     batch = build_batch([(None, b"new")], base_offset=5, leader_epoch=5)
     batch[-1] ^= 1
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.machine.requests.in_flight[2][0]
     bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 5, 6, 5)
     effects = bench.step(answered(2, asked, fetch_response(bounds, batch)))
     assert not works(effects) and bench.machine.end_offset == 5
@@ -146,7 +146,7 @@ def test_a_damaged_batch_is_replaced_by_the_same_batch_and_by_nothing_else() -> 
 
     def give(batch: bytes) -> list[Any]:
         bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 5, 6, 5)
-        asked = bench.machine._in_flight[2][0]
+        asked = bench.machine.requests.in_flight[2][0]
         return works(bench.step(answered(2, asked, fetch_response(bounds, batch))))
 
     give(b"")
@@ -182,7 +182,7 @@ def test_what_cannot_be_read_is_answered_with_an_error() -> None:
 def test_a_fetch_that_waited_for_what_is_cut_is_sent_anew() -> None:
     """It is held back until the batch is on disk, which it will never be."""
     bench = Bench()
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.machine.requests.in_flight[2][0]
     batch = build_batch([(None, b"new")], base_offset=5, leader_epoch=5)
     bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 5, 6, 0)
     held = bench.step(answered(2, asked, fetch_response(bounds, batch)))

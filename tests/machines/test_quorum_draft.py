@@ -21,9 +21,9 @@ from fencepost.machines.quorum import (
     inputs,
     messages,
 )
-from fencepost.machines.quorum.draft import Draft
 from fencepost.sim.oracle import Violation
 from fencepost.sim.rules import Rules
+from fencepost.wire.api.fetch import EpochEndOffset
 from fencepost.wire.draft.fetch_quorum_records import (
     FetchQuorumRecordsRequest,
     FetchQuorumRecordsResponse,
@@ -158,7 +158,7 @@ def test_the_place_where_logs_part_takes_as_many_rounds_as_it_takes() -> None:
     ours, theirs = leader(epochs=(2, 4)), speaking(1, epochs=(1,) * 6 + (3,) * 3)
     places = []
     for _ in range(3):
-        asked = theirs.machine._in_flight[2][0]
+        asked = theirs.adapter.asked[2]
         assert isinstance(asked, FetchQuorumRecordsRequest)
         bounds = reply(ours, draft(asked.fetch_offset, asked.last_fetched_epoch))
         places.append((bounds.next_fetch_offset_epoch, bounds.next_fetch_offset))
@@ -235,14 +235,15 @@ def test_drafts_that_wait_hear_of_the_end_of_a_leadership() -> None:
 
 
 def speaking(version: int, **options: Any) -> Bench:
-    return Bench(config=replace(CONFIG, draft_version=version), **options)
+    config = replace(CONFIG, can_load_snapshots=False)
+    return Bench(config=config, follows_with=version, **options)
 
 
 def says(
     bench: Bench, error: ErrorCode = ErrorCode.NONE, records: bytes = b"", **fields: Any
 ) -> list[Effect]:
     """The leader's answer to the draft that is under way."""
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.adapter.asked[2]
     assert isinstance(asked, FetchQuorumRecordsRequest)
     response = FetchQuorumRecordsResponse(
         error_code=error, leader_id=2, leader_epoch=EPOCH, records=records
@@ -259,7 +260,7 @@ def new_batch(offset: int = 5) -> bytes:
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_follower_asks_in_the_drafts_words(version: int) -> None:
     bench = speaking(version)
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.adapter.asked[2]
     assert isinstance(asked, FetchQuorumRecordsRequest)
     assert (asked.replica_id, asked.leader_epoch) == (1, EPOCH)
     assert (asked.fetch_offset, asked.last_fetched_epoch) == (5, 3)
@@ -275,8 +276,9 @@ def test_a_follower_asks_in_the_drafts_words(version: int) -> None:
     [("17", 17), ("-3", -3), ("2147483648", -1), ("world", -1), ("٣", -1), ("", -1)],
 )
 def test_the_first_draft_knows_clusters_by_number(cluster_id: str, number: int) -> None:
-    bench = Bench(config=replace(CONFIG, draft_version=0, cluster_id=cluster_id))
-    assert bench.machine._in_flight[2][0].cluster_number == number  # type: ignore[attr-defined]
+    config = replace(CONFIG, can_load_snapshots=False, cluster_id=cluster_id)
+    bench = Bench(config=config, follows_with=0)
+    assert bench.adapter.asked[2].cluster_number == number
 
 
 def test_a_follower_appends_and_fetches_on_when_that_is_on_disk() -> None:
@@ -298,7 +300,7 @@ def test_a_follower_cuts_its_log_also_to_nothing(
     says(bench, error, next_fetch_offset=cut, next_fetch_offset_epoch=epoch)
     assert bench.machine.end_offset == cut
     if version == 1:
-        asked = bench.machine._in_flight[2][0]
+        asked = bench.adapter.asked[2]
         assert asked.fetch_offset == cut  # type: ignore[attr-defined]
 
 
@@ -326,9 +328,10 @@ def test_a_voter_that_is_told_that_it_is_none_steps_down_and_keeps_the_records()
 def test_a_follower_of_the_first_draft_does_not_ask_without_pause() -> None:
     bench = speaking(0)
     says(bench, high_watermark=5)
-    assert 2 not in bench.machine._in_flight
+    says(bench, high_watermark=5)
+    assert 2 not in bench.machine.requests.in_flight
     bench.step(TimerFired(inputs.RETRY), CONFIG.retry_backoff_ms)
-    assert 2 in bench.machine._in_flight
+    assert 2 in bench.machine.requests.in_flight
 
 
 def test_half_an_order_to_cut_is_no_order() -> None:
@@ -336,7 +339,7 @@ def test_half_an_order_to_cut_is_no_order() -> None:
     says(bench, next_fetch_offset=2, next_fetch_offset_epoch=-1)
     assert bench.machine.end_offset == 5 and bench.machine.role is Role.FOLLOWER
     bench.step(TimerFired(inputs.RETRY), CONFIG.retry_backoff_ms)
-    assert 2 in bench.machine._in_flight
+    assert 2 in bench.machine.requests.in_flight
 
 
 def test_an_answer_of_a_later_epoch_is_followed() -> None:
@@ -392,10 +395,12 @@ def test_a_follower_of_the_draft_leads_if_it_must(version: int) -> None:
 class TakesZeroForNotSet(QuorumMachine):
     """As followers of the branch did: only offsets above 0 are an order to cut."""
 
-    def _in_words_of_fetch(self, draft: FetchQuorumRecordsResponse) -> Any:
-        if draft.next_fetch_offset == 0:
-            draft.next_fetch_offset = draft.next_fetch_offset_epoch = -1
-        return Draft._in_words_of_fetch(self, draft)
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+        if isinstance(input_, inputs.FetchAnswered) and input_.response.responses:
+            said = input_.response.responses[0].partitions[0]
+            if said.diverging_epoch.end_offset == 0:
+                said.diverging_epoch = EpochEndOffset()
+        return super().step(input_, now_ms, wall_ms)
 
 
 @pytest.mark.parametrize("machine_class", [QuorumMachine, TakesZeroForNotSet])

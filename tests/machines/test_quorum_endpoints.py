@@ -43,7 +43,7 @@ ELSEWHERE = Endpoint("CONTROLLER", "elsewhere", 1234)
 
 def requests_to(world: ByHand) -> list[Any]:
     """One request of each kind that node 1 can be sent by node 2 at this moment."""
-    config = world.machine(2)._config
+    config = world.machine(2).node.config
     state = QuorumState(world.machine(1).epoch, world.machine(1).leader_id)
     epoch = state.epoch
     return [
@@ -83,7 +83,7 @@ def test_requests_that_are_refused_whole_name_nobody() -> None:
 def test_leaders_say_where_they_are() -> None:
     world = led()
     state = QuorumState(1, 1)
-    config = world.machine(1)._config
+    config = world.machine(1).node.config
     for request in (
         messages.begin_request(config, 2, state),
         messages.end_request(config, state, ()),
@@ -147,7 +147,7 @@ def test_a_voter_is_reached_where_its_set_says() -> None:
 def test_a_leaders_own_word_counts_more_than_the_set() -> None:
     world = led()
     machine = world.machine(2)
-    request = messages.begin_request(machine._config, 2, QuorumState(2, 3))
+    request = messages.begin_request(machine.node.config, 2, QuorumState(2, 3))
     request.leader_endpoints = [
         LeaderEndpoint(name="OTHER", host="o", port=1),
         LeaderEndpoint(name=ELSEWHERE.name, host=ELSEWHERE.host, port=ELSEWHERE.port),
@@ -161,7 +161,7 @@ def test_a_leaders_own_word_counts_more_than_the_set() -> None:
 def test_more_that_is_said_of_the_same_leader_counts_too() -> None:
     world = led()
     machine = world.machine(2)
-    request = messages.begin_request(machine._config, 2, QuorumState(1, 1))
+    request = messages.begin_request(machine.node.config, 2, QuorumState(1, 1))
     request.leader_endpoints = [LeaderEndpoint(name="CONTROLLER", host="elsewhere", port=1234)]
     world.feed(2, received(lambda _: None, request))
     assert machine.role is Role.FOLLOWER
@@ -174,7 +174,7 @@ def test_more_that_is_said_of_the_same_leader_counts_too() -> None:
 def test_a_leader_that_no_voter_set_knows_is_followed_at_the_address_it_gives() -> None:
     world = led()
     machine = world.machine(2)
-    request = messages.begin_request(machine._config, 2, QuorumState(2, 77))
+    request = messages.begin_request(machine.node.config, 2, QuorumState(2, 77))
     request.leader_endpoints = [LeaderEndpoint(name="CONTROLLER", host="elsewhere", port=1234)]
     answers: list[Any] = []
     world.feed(2, received(answers.append, request))

@@ -34,7 +34,7 @@ def test_a_vote_that_cannot_be_written_is_not_told() -> None:
     world.fire(1, "election")
     world.settle()
     assert world.node(3).gave_up and world.leader() == 1
-    assert world.machine(1)._body.followers[3].end_offset == -1
+    assert world.machine(1).node.role_state.tracker.voters[3].end_offset == -1
 
 
 def test_our_own_mistakes_are_asserted() -> None:

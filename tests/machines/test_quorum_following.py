@@ -164,7 +164,7 @@ def test_who_stands_next_is_a_matter_of_place() -> None:
         bench.step(received("t", request))
         if bench.machine.role is Role.PROSPECTIVE:
             return 0
-        return bench.machine._deadlines[inputs.FETCH] - bench.now_ms
+        return bench.machine.timers.deadlines[inputs.FETCH] - bench.now_ms
 
     most = CONFIG.election_backoff_max_ms
     assert backoff((1, 3)) == 0

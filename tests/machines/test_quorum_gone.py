@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.machines.effects import Reply, SetTimer, TimerFired
 from fencepost.machines.quorum import RequestFailed, Role, inputs, messages, received
-from fencepost.machines.quorum.transitions import SUCCESSION_STEP_MS
+from fencepost.machines.quorum.role_changes import SUCCESSION_STEP_MS, place_behind
 from fencepost.sim.by_hand import ByHand
 
 from .quorum_fixtures import CONFIG, EPOCH, NODE, Bench, fetched, follower
@@ -17,7 +17,7 @@ LEADER = 2
 
 def refuse(bench: Bench, *, is_refused: bool = True) -> list[int | None]:
     """The fetch from the leader fails; what the fetch timer is set to by it, relative to now."""
-    asked = bench.machine._in_flight[LEADER][0]
+    asked = bench.machine.requests.in_flight[LEADER][0]
     effects = bench.step(RequestFailed(LEADER, asked, is_refused))
     return [
         None if e.deadline_ms is None else e.deadline_ms - bench.now_ms
@@ -67,13 +67,8 @@ def granted(bench: Bench) -> bool:
 
 @pytest.mark.parametrize("leader_id", [1, 2, 3])
 def test_no_two_voters_have_the_same_place(leader_id: int) -> None:
-    places = set()
-    for node_id in (1, 2, 3):
-        if node_id != leader_id:
-            bench = follower()
-            bench.machine._node_id = node_id
-            places.add(bench.machine._place_behind(leader_id))
-    assert places == {0, 1}
+    others = {1, 2, 3} - {leader_id}
+    assert {place_behind(leader_id, node_id, (1, 2, 3)) for node_id in others} == {0, 1}
 
 
 def fire_what_is_due(world: ByHand, latency_ms: int = 5) -> None:

@@ -97,13 +97,13 @@ def test_what_a_leader_of_kafkas_has_written_is_no_news(
     )
     machine = QuorumMachine(2, history, ListLog(), QuorumState(1, leader_id=1), config)
     armed = [e.name for e in machine.step(Start([0]), 0, 0) if isinstance(e, SetTimer)]
-    assert (inputs.INTRODUCTION in armed) is tells
+    assert (inputs.VOTER_REQUEST in armed) is tells
 
 
 def test_voters_that_are_well_known_say_nothing() -> None:
     world = led()
     world.wait(10_000)
-    assert all(inputs.INTRODUCTION not in world.timers(id_) for id_ in world.ids)
+    assert all(inputs.VOTER_REQUEST not in world.timers(id_) for id_ in world.ids)
     assert len(records_of(world, 1)) == 1
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fencepost.machines.quorum import inputs
+from fencepost.machines.quorum.roles import Leader
 from fencepost.machines.quorum.voters import ReplicaKey
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -87,8 +88,10 @@ def test_the_disks_that_static_voters_have_are_those_that_count_after_the_upgrad
     world.wait(3_000)
     world.drop_all()
     world.cut((1, 3), (3, 1))
-    progress = world.machine(1)._body.followers[3]  # type: ignore[union-attr]
+    leader = world.machine(1).node.role_state
+    assert isinstance(leader, Leader)
+    progress = leader.tracker.voters[3]
     progress.key = ReplicaKey(3, Uuid(bytes(15) + b"\x63"))
     world.upgrade(1)
-    assert world.machine(1)._body.followers[3].end_offset == -1  # type: ignore[union-attr]
-    assert world.machine(1)._body.followers[2].end_offset > 0  # type: ignore[union-attr]
+    assert leader.tracker.voters[3].end_offset == -1
+    assert leader.tracker.voters[2].end_offset > 0

@@ -11,7 +11,6 @@ from fencepost.machines.effects import Persist, Persisted, Reply, TimerFired
 from fencepost.machines.quorum import (
     AppendRecords,
     FetchBounds,
-    QuorumMachine,
     QuorumState,
     answered,
     config as limits,
@@ -20,7 +19,8 @@ from fencepost.machines.quorum import (
     messages,
     received,
 )
-from fencepost.machines.quorum.roles import ParkedFetch
+from fencepost.machines.quorum.serving import Serving
+from fencepost.machines.quorum.waiting_fetches import WaitingFetch
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -105,7 +105,7 @@ def test_readers_are_told_where_they_diverge(
     assert bounds.diverging == diverging
     if diverging:
         assert bounds.upper_bound_offset == bounds.offset, "nothing to read"
-        assert bench.machine._body.followers[3].end_offset == -1, "no progress"
+        assert bench.machine.node.role_state.tracker.voters[3].end_offset == -1, "no progress"
         said = fetch_response(bounds).responses[0].partitions[0].diverging_epoch
         assert (said.epoch, said.end_offset) == diverging
 
@@ -154,7 +154,7 @@ def test_parked_fetches_and_pending_appends_hear_of_the_end_of_a_leadership() ->
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAX_PENDING_APPENDS", "MAX_PARKED_FETCHES", "MAX_OBSERVERS"):
         assert getattr(limits, name) > 0
-        module = "leading" if name == "MAX_PENDING_APPENDS" else "serving"
+        module = "serving" if name == "MAX_PARKED_FETCHES" else "replication"
         monkeypatch.setattr(f"fencepost.machines.quorum.{module}.{name}", 1)
     bench = leader()
     bench.step(append())
@@ -168,7 +168,7 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         asked = fetch(**end)
         asked.replica_state.replica_id = observer
         reply_to(bench, asked)
-    observers = bench.machine._body.observers  # type: ignore[union-attr]
+    observers = bench.machine.node.role_state.tracker.observers  # type: ignore[union-attr]
     assert [key.id for key in observers] == [7]
     bench.step(received("t", asked), CONFIG.observer_session_ms + 1)
     assert [key.id for key in observers] == [9], "7 is silent by now"
@@ -267,7 +267,7 @@ def test_a_handover_is_quick() -> None:
 def test_a_leader_reminds_those_that_do_not_fetch() -> None:
     bench = leader()
     for voter in (2, 3):
-        asked = bench.machine._in_flight[voter][0]
+        asked = bench.machine.requests.in_flight[voter][0]
         response = messages.begin_response(ErrorCode.NONE, NODE, EPOCH)
         bench.step(answered(voter, asked, response))
     interval = CONFIG.begin_quorum_interval_ms
@@ -320,13 +320,13 @@ def test_nobody_waits_longer_than_a_fetch_timeout() -> None:
 def test_those_who_wait_are_looked_at_when_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fetch is a step: with a thousand observers each would look at a thousand others."""
     looked: list[Any] = []
-    may_have_news = QuorumMachine._may_have_news
+    may_have_news = Serving._may_have_news
 
-    def counting(self: QuorumMachine, parked: ParkedFetch) -> bool:
+    def counting(self: Serving, parked: WaitingFetch) -> bool:
         looked.append(parked.token)
         return may_have_news(self, parked)
 
-    monkeypatch.setattr(QuorumMachine, "_may_have_news", counting)
+    monkeypatch.setattr(Serving, "_may_have_news", counting)
     bench = leader()
     waiting = [10 + n for n in range(50)]
     for n in waiting:

@@ -19,8 +19,9 @@ from fencepost.machines.quorum import (
     messages,
     received,
 )
+from fencepost.machines.quorum.epochs import EPOCH_STEP_MAX, EPOCHS_KEPT_BACK
 from fencepost.machines.quorum.messages import vote_request
-from fencepost.machines.quorum.state import EPOCH_MAX, EPOCH_STEP_MAX, EPOCHS_KEPT_BACK
+from fencepost.machines.quorum.state import EPOCH_MAX
 from fencepost.wire.errors import ErrorCode
 
 from .quorum_fixtures import (
@@ -181,11 +182,11 @@ def test_an_answer_that_brings_nothing_before_its_time_is_followed_by_a_pause() 
 @pytest.mark.parametrize(("epoch", "leader_id"), [(EPOCH_MAX, 2), (EPOCH, -77)])
 def test_what_is_not_believed_is_followed_by_a_pause(epoch: int, leader_id: int) -> None:
     bench = prospective()
-    asked = bench.machine._in_flight[3][0]
+    asked = bench.machine.requests.in_flight[3][0]
     answer = messages.vote_response(ErrorCode.NONE, leader_id, epoch, True)
     assert not asked_again(bench, answered(3, asked, answer), 3)
     bench = leader()
-    asked = bench.machine._in_flight[3][0]
+    asked = bench.machine.requests.in_flight[3][0]
     said = messages.begin_response(ErrorCode.NONE, leader_id, epoch)
     assert not asked_again(bench, answered(3, asked, said), 3)
 
@@ -193,7 +194,7 @@ def test_what_is_not_believed_is_followed_by_a_pause(epoch: int, leader_id: int)
 def test_unsound_batches_are_told_of_with_their_epoch() -> None:
     bench = follower()
     assert bench.machine.unsound_in_epoch == -1
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.machine.requests.in_flight[2][0]
     rotten = build_batch([(None, b"v")], base_offset=2, leader_epoch=EPOCH)
     rotten[-1] ^= 1
     bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 2, 3, 1, 0)
@@ -215,7 +216,7 @@ def with_records_of_the_epoch() -> Bench:
     bench = follower()
     batch = build_batch([(None, b"v")], base_offset=2, leader_epoch=EPOCH)
     bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 2, 3, 1, 0)
-    bench.step(answered(2, bench.machine._in_flight[2][0], fetch_response(bounds, batch)))
+    bench.step(answered(2, bench.machine.requests.in_flight[2][0], fetch_response(bounds, batch)))
     assert bench.machine.end_offset == 3
     return bench
 

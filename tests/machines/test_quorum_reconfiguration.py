@@ -12,7 +12,7 @@ import pytest
 
 from fencepost.log.quorum_state import QuorumStateFile
 from fencepost.machines.quorum import Role, answered, inputs, membership
-from fencepost.machines.quorum.roles import NEVER_MS
+from fencepost.machines.quorum.tracker import NEVER_MS
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.sim.damage import DIRECTORY
 from fencepost.wire.api.api_versions import ApiVersionsResponse, SupportedFeatureKey
@@ -112,8 +112,8 @@ def test_a_new_voter_that_never_fetched_is_not_added() -> None:
 
 def test_a_new_voter_that_was_behind_all_along_is_not_added() -> None:
     world = led()
-    world.wait(world.machine(1)._config.observer_session_ms // 2)
-    observers = world.machine(1)._body.observers  # type: ignore[union-attr]
+    world.wait(world.machine(1).node.config.observer_session_ms // 2)
+    observers = world.machine(1).node.role_state.tracker.observers  # type: ignore[union-attr]
     progress = next(p for key, p in observers.items() if key.id == 4)
     progress.last_caught_up_ms = NEVER_MS
     world.cut((4, 1))

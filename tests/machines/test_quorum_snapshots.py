@@ -19,7 +19,7 @@ from fencepost.machines.quorum import (
     messages,
     received,
 )
-from fencepost.machines.quorum.transitions import SUCCESSION_STEP_MS
+from fencepost.machines.quorum.role_changes import SUCCESSION_STEP_MS
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
 from fencepost.wire.api.fetch_snapshot import FetchSnapshotResponse
@@ -51,7 +51,7 @@ def test_a_leader_that_no_node_can_be_is_not_believed(leader_id: int, epoch: int
     bench = Bench()
     offer(bench, (-1, -1))
     bench.step(TimerFired(inputs.RETRY), LATER)
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.machine.requests.in_flight[2][0]
     before = bench.machine.state
     bounds = FetchBounds(ErrorCode.NONE, leader_id, epoch, 5, 5, 9)
     effects = bench.step(answered(2, asked, fetch_response(bounds)))
@@ -61,7 +61,7 @@ def test_a_leader_that_no_node_can_be_is_not_believed(leader_id: int, epoch: int
 
 def test_a_the_next_piece_is_asked_for() -> None:
     bench = loading()
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.machine.requests.in_flight[2][0]
     assert asked.topics[0].partitions[0].position == 100
     effects = give(bench, piece(100))
     (work,) = works(effects)
@@ -82,14 +82,14 @@ def test_b_the_last_piece_has_it_installed() -> None:
 
 def test_c_a_piece_that_does_not_come_is_asked_for_again() -> None:
     bench = loading()
-    first = bench.machine._in_flight[2][0]
+    first = bench.machine.requests.in_flight[2][0]
     bench.step(RequestFailed(2, first))
     bench.step(TimerFired(inputs.RETRY), CONFIG.retry_backoff_ms)
-    second = bench.machine._in_flight[2][0]
+    second = bench.machine.requests.in_flight[2][0]
     assert second is not first and second.topics[0].partitions[0].position == 100
     assert not works(bench.step(answered(2, first, piece(100)))), "the late answer counts no more"
     bench.step(TimerFired(inputs.RETRY), CONFIG.request_timeout_ms)
-    third = bench.machine._in_flight[2][0]
+    third = bench.machine.requests.in_flight[2][0]
     assert third is not second and third.topics[0].partitions[0].position == 100
     assert works(give(bench, piece(100)))
 
@@ -158,14 +158,14 @@ def test_j_the_log_begins_and_ends_where_the_snapshot_does() -> None:
 def test_j_what_is_behind_a_snapshot_can_be_cut_off_again_and_no_more() -> None:
     bench = loaded()
     install(bench)
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.machine.requests.in_flight[2][0]
     batch = build_batch([(None, b"new")], base_offset=9, leader_epoch=5)
     bench.step(
         answered(2, asked, fetch_response(FetchBounds(ErrorCode.NONE, 2, EPOCH, 9, 10, 9), batch))
     )
     bench.flush()
     bench.step(TimerFired(inputs.RETRY))
-    asked = bench.machine._in_flight[2][0]
+    asked = bench.machine.requests.in_flight[2][0]
     cut = FetchBounds(ErrorCode.NONE, 2, EPOCH, 10, 10, 9, diverging=(4, 9))
     effects = bench.step(answered(2, asked, fetch_response(cut)))
     (work,) = works(effects)
@@ -178,7 +178,9 @@ def test_k_a_snapshot_that_is_not_sound_is_fetched_again() -> None:
     bench = loaded()
     bench.step(SnapshotRefused(OFFERED, "crc"))
     bench.step(TimerFired(inputs.RETRY), CONFIG.fetch_timeout_ms // 2 - 1)
-    assert not bench.machine._in_flight, "the leader is not made to send it all again at once"
+    assert not bench.machine.requests.in_flight, (
+        "the leader is not made to send it all again at once"
+    )
     assert again(bench) == "FetchRequest"
     assert bench.asks(offer(bench)).topics[0].partitions[0].position == 0
 
@@ -188,7 +190,7 @@ def test_nobody_stands_or_fetches_while_a_snapshot_takes_the_logs_place() -> Non
     for _ in range(4):
         bench.step(TimerFired(inputs.FETCH), LATER)
         bench.step(TimerFired(inputs.ELECTION), LATER)
-        assert bench.machine.role is Role.FOLLOWER and not bench.machine._in_flight
+        assert bench.machine.role is Role.FOLLOWER and not bench.machine.requests.in_flight
     ask = received("t", messages.vote_request(CONFIG, NODE, 3, EPOCH + 1, (4, 9), False))
     granted = next(e.value for e in bench.step(ask) if isinstance(e, Reply))
     assert granted.topics[0].partitions[0].vote_granted, "it votes, by the log it had"
@@ -246,7 +248,7 @@ def test_who_has_no_vote_by_the_snapshot_waits_for_no_election() -> None:
 def test_who_has_a_vote_by_the_snapshot_stands_in_time() -> None:
     observer = Bench(voters=(2, 3))
     bench = heard_of_a_later_epoch(loaded(observer))
-    assert inputs.ELECTION not in bench.machine._deadlines
+    assert inputs.ELECTION not in bench.machine.timers.deadlines
     install(bench, VoterHistory(VoterSet.of_ids((1, 2, 3))))
     bench.step(TimerFired(inputs.ELECTION), LATER)
     assert bench.machine.role is Role.PROSPECTIVE
@@ -259,5 +261,5 @@ def test_who_was_leader_and_answers_that_it_is_none_gets_no_more_time() -> None:
         bench.now_ms += CONFIG.fetch_timeout_ms // 2
         give(bench, piece(100, error=error, leader=(-1, EPOCH)))
         waits_until_ms = last_heard_ms + CONFIG.fetch_timeout_ms + SUCCESSION_STEP_MS
-        assert bench.machine._deadlines[inputs.FETCH] == waits_until_ms
+        assert bench.machine.timers.deadlines[inputs.FETCH] == waits_until_ms
         bench = loading()

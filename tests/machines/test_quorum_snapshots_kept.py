@@ -10,7 +10,7 @@ import pytest
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import DropPrefix, TimerFired
 from fencepost.machines.quorum import QuorumMachine, QuorumState, Role, Start, inputs
-from fencepost.machines.quorum.snapshots import LOOK_INTERVAL_MS
+from fencepost.machines.quorum.snapshot_retention import LOOK_INTERVAL_MS
 
 from .quorum_log import ListLog
 from .snapshot_fixtures import BARE, CONFIG, EPOCH, NODE, Bench, keeping, leader, take, works
@@ -22,7 +22,7 @@ def test_a_node_starts_on_its_snapshot() -> None:
     bench = Bench((1, 1, 2), snapshots=((3, 2),), start=3, state=QuorumState(2))
     machine = bench.machine
     assert (machine.high_watermark, machine.end_offset, machine.epoch) == (3, 3, 2)
-    assert machine._log_end == (2, 3)
+    assert machine.log.end == (2, 3)
 
 
 def lost_snapshot() -> ListLog:
@@ -94,18 +94,18 @@ def test_the_oldest_goes_when_its_time_has_come() -> None:
     assert not works(take(bench, 3, time_ms=bench.wall_ms))
     effects = take(bench, 4, time_ms=bench.wall_ms)
     assert not works(effects)
-    assert bench.machine._deadlines[inputs.CLEAN] == bench.now_ms + 30_001
+    assert bench.machine.timers.deadlines[inputs.CLEAN] == bench.now_ms + 30_001
     assert not works(bench.step(TimerFired(inputs.CLEAN), 30_000)), "not before its time"
     assert works(bench.step(TimerFired(inputs.CLEAN), 1)) == [DropPrefix(4)]
     bench.step(TimerFired(inputs.CLEAN))
-    assert inputs.CLEAN not in bench.machine._deadlines, "one snapshot has no time to go"
+    assert inputs.CLEAN not in bench.machine.timers.deadlines, "one snapshot has no time to go"
 
 
 def test_the_age_of_a_snapshot_is_what_the_wall_clock_says() -> None:
     bench = leader(**BARE, **keeping(-1, ms=2 * LOOK_INTERVAL_MS))
     take(bench, 3, time_ms=bench.wall_ms)
     take(bench, 4, time_ms=bench.wall_ms)
-    assert bench.machine._deadlines[inputs.CLEAN] == bench.now_ms + LOOK_INTERVAL_MS
+    assert bench.machine.timers.deadlines[inputs.CLEAN] == bench.now_ms + LOOK_INTERVAL_MS
     bench.wall_ahead_ms -= LOOK_INTERVAL_MS
     assert not works(bench.step(TimerFired(inputs.CLEAN), 2 * LOOK_INTERVAL_MS)), "it is younger"
     bench.wall_ahead_ms += LOOK_INTERVAL_MS + 1

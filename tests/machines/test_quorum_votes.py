@@ -181,7 +181,7 @@ def test_a_voter_that_knows_no_pre_votes_is_asked_for_its_vote() -> None:
 
 def test_a_failed_vote_request_is_sent_again_after_a_pause() -> None:
     bench = prospective()
-    asked = bench.machine._in_flight[3][0]
+    asked = bench.machine.requests.in_flight[3][0]
     effects = bench.step(RequestFailed(3, asked))
     assert not [e for e in effects if getattr(e, "to", None) == 3]
     again = bench.sent(bench.step(TimerFired(inputs.RETRY), CONFIG.retry_backoff_ms), 3)

@@ -57,7 +57,7 @@ def open_connections(node: RunningNode) -> int:
 
 def leader(node: RunningNode) -> Any:
     """The machine's state as the leader; for use in the node's loop."""
-    return node.node.metadata.machine._body
+    return node.node.metadata.machine.node.role_state
 
 
 def fetch_at_the_end(node: RunningNode, wait_ms: int, replica_id: int = -1) -> FetchRequest:
@@ -65,7 +65,7 @@ def fetch_at_the_end(node: RunningNode, wait_ms: int, replica_id: int = -1) -> F
     machine = node.node.metadata.machine
 
     def position() -> tuple[int, int, int]:
-        return machine.epoch, machine.end_offset, machine._last_epoch
+        return machine.epoch, machine.end_offset, machine.log.last_epoch
 
     epoch, end_offset, last_epoch = node.call(position)
     partition = fetch.FetchPartition(
@@ -109,7 +109,7 @@ def test_fetches_that_wait(node: RunningNode) -> None:
 
     def waiting() -> int:
         nonlocal most
-        count = node.call(lambda: len(leader(node).parked))
+        count = node.call(lambda: len(leader(node).fetches))
         most = max(most, count)
         return count
 

@@ -57,11 +57,11 @@ class ForgetsAtStart(QuorumRules):
 class TakesRefusalForConsent(QuorumMachine):
     """Counts the vote of a voter that refuses the connection."""
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         if isinstance(input_, RequestFailed) and isinstance(input_.request, VoteRequest):
             yes = vote_response(ErrorCode.NONE, -1, self.epoch, granted=True)
             input_ = answered(input_.source, input_.request, yes)
-        return super().step(input_, now_ms)
+        return super().step(input_, now_ms, wall_ms)
 
 
 RULES_WITH_BUGS = (ForgetsVotes(), ChangesAndChanges(), ForgetsAtStart())

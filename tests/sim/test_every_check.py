@@ -126,27 +126,27 @@ class Breathless(QuorumRules):
 class Asserts(QuorumMachine):
     """Finds itself to be wrong."""
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         assert input_ != TimerFired(inputs.ELECTION), "this cannot be"
-        return super().step(input_, now_ms)
+        return super().step(input_, now_ms, wall_ms)
 
 
 class Stumbles(QuorumMachine):
     """Meets what nobody has foreseen."""
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         if input_ == TimerFired(inputs.ELECTION):
             raise KeyError("this neither")
-        return super().step(input_, now_ms)
+        return super().step(input_, now_ms, wall_ms)
 
 
 class GivesUp(QuorumMachine):
     """Takes its disk for failed."""
 
-    def step(self, input_: Any, now_ms: int) -> list[Effect]:
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         if input_ == TimerFired(inputs.ELECTION):
             input_ = inputs.ImageFailed("the disk looks strange")
-        return super().step(input_, now_ms)
+        return super().step(input_, now_ms, wall_ms)
 
 
 def _twice(submit: Any) -> Any:

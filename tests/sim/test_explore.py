@@ -115,7 +115,7 @@ def test_a_refused_connection_is_among_the_choices() -> None:
     def who_hurries(bounds: Bounds) -> set[int]:
         space, _ = explore(bounds)
         cells = space.steps._cells
-        return {cell.id for cell in cells if cell.machine._hurried_in_epoch >= 0}
+        return {cell.id for cell in cells if cell.machine.following.stood_early_in_epoch >= 0}
 
     assert who_hurries(Bounds(epochs=1, timeouts=1, first=1)) == set()
     assert who_hurries(Bounds(epochs=1, timeouts=1, refusals=1, first=1)) == {2, 3}

@@ -335,7 +335,7 @@ def test_who_has_no_process_refuses_and_who_has_no_power_is_silent(how: str, ref
     follower, leader = a_follower(world), world.leader()
     assert leader is not None
     getattr(leader, how)()
-    request = follower.machine._fetch_request()
+    request = follower.machine.following.fetch_request()
     heard: list[tuple[int, bool]] = []
     fail = world.network._fail
 

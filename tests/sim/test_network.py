@@ -35,7 +35,7 @@ class Ends:
         self.follower = next(node for node in world.nodes.values() if node is not leader)
         self.arrived: list[int] = []
         self.heard: list[tuple[int, Any]] = []
-        self.request = self.follower.machine._fetch_request()
+        self.request = self.follower.machine.following.fetch_request()
         self.request.max_wait_ms = 0
         self._listen()
 
@@ -197,7 +197,7 @@ def test_what_is_sent_later_arrives_later_unless_it_overtakes(ends: Ends, overta
     link = ends.link(ends.there)
     link.delay_us = 50_000
     ends.world.network.request(
-        ends.follower, ends.leader.id, ends.follower.machine._fetch_request()
+        ends.follower, ends.leader.id, ends.follower.machine.following.fetch_request()
     )
     link.delay_us, link.overtaken = 0, ALWAYS if overtakes else 0
     ends.ask()

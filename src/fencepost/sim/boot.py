@@ -11,6 +11,7 @@ from fencepost.log.log_dir import LogDir
 from fencepost.log.meta import format_log_dir
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotStore
 from fencepost.machines.quorum import QuorumConfig
+from fencepost.machines.quorum.draft import NOT_SPOKEN
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.log import MetadataLogSettings, open_metadata
@@ -106,7 +107,7 @@ def open_node(node: SimNode) -> MetadataHost:
             can_become_voter=options.is_dynamic or node.id in options.voter_ids,
             auto_join=options.joins,
             bootstrap_servers=len(options.node_ids) if options.is_dynamic else 0,
-            draft_version=world.rules.draft_versions.get(node.id, -1),
+            can_load_snapshots=node.id not in world.rules.draft_versions,
         ),
         MetadataLogSettings(
             replace(LOG_CONFIG, internal_segment_bytes=options.segment_bytes),
@@ -115,6 +116,7 @@ def open_node(node: SimNode) -> MetadataHost:
         wall_ms=node.clocks.wall_ms(),
         draw=node.draw,
         make_machine=world.rules.make_machine,
+        follow_with_draft=world.rules.draft_versions.get(node.id, NOT_SPOKEN),
     )
     _watch_replacing(node, host)
     world.watch.recovered(node.id, _found_by(node, host), host.log.start_offset)

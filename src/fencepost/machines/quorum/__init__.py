@@ -1,6 +1,7 @@
 """Raft for the metadata log, as Kafka speaks it (KIP-595): `QuorumMachine` and its inputs."""
 
 from fencepost.machines.quorum.config import QuorumConfig
+from fencepost.machines.quorum.draft import DraftAdapter
 from fencepost.machines.quorum.inputs import (
     AddVoterAnswered,
     AddVoterReceived,
@@ -58,6 +59,7 @@ __all__ = [
     "BeginQuorumEpochAnswered",
     "BeginQuorumEpochReceived",
     "DescribeQuorumReceived",
+    "DraftAdapter",
     "DraftBounds",
     "EndQuorumEpochAnswered",
     "EndQuorumEpochReceived",

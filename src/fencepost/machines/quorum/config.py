@@ -31,8 +31,8 @@ class QuorumConfig:
     there are to ask when no leader is known (`controller.quorum.bootstrap.servers`).
 
     `retention_bytes` and `retention_ms` (`metadata.max.retention.*`) say when the oldest snapshot
-    goes and the log before the next with it; negative means never. `draft_version`, if not
-    negative, makes a node that follows ask with that version of the draft FetchQuorumRecords.
+    goes and the log before the next with it; negative means never. Without `can_load_snapshots` a
+    node stops when its leader has nothing else for it.
     """
 
     cluster_id: str | None = None
@@ -55,12 +55,7 @@ class QuorumConfig:
     bootstrap_servers: int = 0
     retention_bytes: int = 100 << 20
     retention_ms: int = 7 * 24 * 3600 * 1000
-    draft_version: int = -1
-
-    @property
-    def speaks_draft(self) -> bool:
-        """Whether this node follows with FetchQuorumRecords and not with Fetch."""
-        return self.draft_version >= 0
+    can_load_snapshots: bool = True
 
     @property
     def check_quorum_timeout_ms(self) -> int:

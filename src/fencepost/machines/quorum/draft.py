@@ -1,9 +1,13 @@
-"""FetchQuorumRecords, the draft, on both sides: answered by leaders, spoken by followers (KIP-595).
+"""FetchQuorumRecords, the draft of KIP-595, translated for a quorum machine that speaks Fetch.
+
+`DraftAdapter` stands in front of a `QuorumMachine` and is stepped in its place. The machine does
+not know of the draft: it is asked what it would answer to a Fetch, and told what an answer says in
+the words of Fetch (`fencepost.wire.draft.mapping` has the fields).
 
 The leader
 ----------
 A request of the draft becomes the Fetch that asks for the same, goes through the very same rules,
-and what comes out is said in the draft's words (`fencepost.wire.draft.mapping` has the fields):
+and what comes out is said in the draft's words:
 
 | | what the leader finds                              | v0, as the text has it | v1, as it was |
 |-|----------------------------------------------------|------------------------|---------------|
@@ -23,30 +27,33 @@ largest epoch that is not above the reader's, 0 included. A voter of the draft c
 high watermark as one of Fetch does. It is a voter only where voters are configured without their
 directory ids, because the draft cannot say which disk it speaks for.
 
-The draft's reader does not say what high watermark it knows, so the leader remembers what it has
-told it, and answers at once when there is news. A reader of v0 never waits.
+The draft's reader does not say what high watermark it knows, so the adapter remembers what the
+reader was told in this epoch, and there is an answer at once when there is news. A reader of v0
+never waits.
 
 The follower
 ------------
-With `QuorumConfig.draft_version` a node that follows fetches with the draft, and does with the
-answers what it does with those of Fetch. What it cannot do: the draft has no snapshots. A leader
-whose log no longer reaches back to this node's has nothing it could understand, so it stops and
-says so (d); it must be given a copy of a log, or be made to speak Fetch. A voter that is told that
-it is none (e) takes the records and does not stand for election as long as that epoch lasts.
+With a version to follow with, what the machine sends as Fetch leaves as FetchQuorumRecords, and the
+machine hears the answer as that of Fetch. What it cannot do: the draft has no snapshots. So the
+machine must be configured with `can_load_snapshots=False`: a leader whose log no longer reaches
+back to this node's (d) stops it. A voter that is told that it is none (e) takes the records, and
+the machine hears that it does not count (`FetchAnswered.counts_us`).
 """
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fencepost.machines.effects import Effect, Reply, Send, SendAfterPersist
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs
-from fencepost.machines.quorum.following import Following
-from fencepost.machines.quorum.roles import Follower, Leader, Progress
-from fencepost.machines.quorum.serving import Serving
+from fencepost.machines.quorum.config import MAX_OBSERVERS
+from fencepost.machines.quorum.machine import QuorumMachine
+from fencepost.machines.quorum.view import LogView
 from fencepost.machines.quorum.voters import ReplicaKey
-from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse
+from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.draft.fetch_quorum_records import (
     FetchQuorumRecordsRequest,
     FetchQuorumRecordsResponse,
@@ -58,18 +65,19 @@ from fencepost.wire.draft.mapping import (
     response_to_fetch,
 )
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.message import Message
-from fencepost.wire.types import Uuid
 
 FETCH_VERSION: Final = 17
 """The version of Fetch whose words the draft is translated into; nothing is encoded at it."""
+
+NOT_SPOKEN: Final = -1
+"""The version of a node that follows with Fetch."""
 
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class DraftReader:
-    """The token of a fetch that came as a draft: who waits, and in which words to answer."""
+    """The token of a Fetch that came as a draft: who waits, and in which words to answer."""
 
     token: Any
     version: int
@@ -79,38 +87,82 @@ class DraftReader:
     @property
     def key(self) -> ReplicaKey:
         """The draft does not name directories."""
-        return ReplicaKey(self.replica_id, Uuid.ZERO)
+        return ReplicaKey(self.replica_id)
 
 
-class Draft(Serving, Following):
-    """Handlers of FetchQuorumRecords; see the module docstring."""
+class DraftAdapter:
+    """Steps `machine`, and speaks the draft for it; see the module docstring.
 
-    _disowned_in_epoch = -1
+    `follows_with` is the draft's version to follow with, or `NOT_SPOKEN`. Requests of the draft are
+    answered in any case: whether they arrive is the shell's business.
+    """
 
-    # -- answering -----------------------------------------------------------------------------
+    def __init__(
+        self, machine: QuorumMachine, log: LogView, follows_with: int = NOT_SPOKEN
+    ) -> None:
+        self.machine = machine
+        self._log = log
+        self._follows_with = follows_with
+        self._follows = follows_with != NOT_SPOKEN
+        self._waiting = 0
+        self._asked: dict[int, tuple[FetchQuorumRecordsRequest, FetchRequest]] = {}
+        self._told: dict[int, int] = {}
+        self._told_in_epoch = -1
 
-    def _step_quorum_records(self, input_: inputs.QuorumRecordsReceived) -> None:
+    def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
+        """As `QuorumMachine.step`, with the inputs and the words of the draft besides."""
+        if isinstance(input_, inputs.QuorumRecordsReceived):
+            request = self._request_in_words_of_fetch(input_)
+            if request is None:
+                bounds = inputs.DraftBounds(ErrorCode.INVALID_REQUEST, -1, -1)
+                return [Reply(input_.token, bounds)]
+            input_ = request
+            self._waiting += 1
+        elif isinstance(input_, inputs.QuorumRecordsAnswered) and not self._follows:
+            return []  # we never asked
+        elif self._follows:
+            input_ = self._answer_in_words_of_fetch(input_)
+        effects = self.machine.step(input_, now_ms, wall_ms)
+        if self._waiting or self._follows:
+            return [self._in_words_of_draft(effect) for effect in effects]
+        return effects
+
+    def _in_words_of_draft(self, effect: Effect) -> Effect:
+        if isinstance(effect, Reply) and isinstance(effect.token, DraftReader):
+            self._waiting -= 1
+            return Reply(effect.token.token, self._draft_bounds(effect.token, effect.value))
+        if (
+            self._follows
+            and isinstance(effect, Send | SendAfterPersist)
+            and isinstance(effect.message, FetchRequest)
+        ):
+            draft = self._draft_request(effect.message)
+            self._asked[effect.to] = draft, effect.message
+            return type(effect)(effect.to, draft)
+        return effect
+
+    # -- the leader's half ---------------------------------------------------------------------
+
+    def _request_in_words_of_fetch(
+        self, input_: inputs.QuorumRecordsReceived
+    ) -> inputs.FetchReceived | None:
+        """The Fetch that asks for the same; None if there is none."""
         draft, version = input_.request, input_.version
         try:
             request = request_to_fetch(draft, draft_version=version, fetch_version=FETCH_VERSION)
         except UnmappableError:
-            bounds = inputs.DraftBounds(ErrorCode.INVALID_REQUEST, -1, -1)
-            self._reply(input_.token, bounds)
-            return
+            return None
         calls_itself_follower = version == 0 and draft.is_follower
         reader = DraftReader(input_.token, version, draft.replica_id, calls_itself_follower)
-        request.topics[0].partitions[0].high_watermark = self._high_watermark_known_to(reader)
-        self._serve_fetch(reader, request)
+        request.topics[0].partitions[0].high_watermark = self._high_watermark_told(reader)
+        return inputs.FetchReceived(reader, request, loads_snapshots=False)
 
-    def _can_load_snapshots(self, token: Any) -> bool:
-        """Readers of the draft cannot: they read the log as long as it reaches back."""
-        return not isinstance(token, DraftReader)
-
-    def _reply_bounds(self, token: Any, bounds: inputs.FetchBounds) -> None:
-        if isinstance(token, DraftReader):
-            self._reply(token.token, self._draft_bounds(token, bounds))
-        else:
-            super()._reply_bounds(token, bounds)
+    def _high_watermark_told(self, reader: DraftReader) -> int:
+        """What the reader was told in this epoch; -1 if nothing, or if another leader did."""
+        if self._told_in_epoch != self.machine.epoch:
+            self._told.clear()
+            self._told_in_epoch = self.machine.epoch
+        return self._told.get(reader.replica_id, -1)
 
     def _draft_bounds(self, reader: DraftReader, bounds: inputs.FetchBounds) -> inputs.DraftBounds:
         """What Fetch would be told, in the draft's words; see the table."""
@@ -124,11 +176,10 @@ class Draft(Serving, Following):
         elif bounds.snapshot_id is not None:
             probe("quorum.draft.out_of_range")
             error = ErrorCode.OFFSET_OUT_OF_RANGE
-        elif error is ErrorCode.NONE and self._is_told_off(reader):
+        elif error is ErrorCode.NONE and self._is_no_follower(reader):
             error = NOT_FOLLOWER
-        progress = self._progress_of_reader(reader)
-        if progress is not None and bounds.error is ErrorCode.NONE:
-            progress.told_high_watermark = bounds.high_watermark
+        if bounds.error is ErrorCode.NONE:
+            self._note_told(reader, bounds.high_watermark)
         return inputs.DraftBounds(
             error=error,
             leader_id=bounds.leader_id,
@@ -140,12 +191,19 @@ class Draft(Serving, Following):
             next_fetch_offset_epoch=cut_epoch,
             high_watermark=bounds.high_watermark,
             first_dirty_offset=self._first_dirty_offset,
-            last_caught_up_ms=-1 if progress is None else self._wall_of(progress.last_caught_up_ms),
+            last_caught_up_ms=self.machine.last_caught_up_ms(reader.key),
         )
 
-    def _is_told_off(self, reader: DraftReader) -> bool:
+    def _note_told(self, reader: DraftReader, high_watermark: int) -> None:
+        """Whoever is no replica has no name to remember it by."""
+        if reader.replica_id in self._told or (
+            reader.replica_id >= 0 and len(self._told) < MAX_OBSERVERS
+        ):
+            self._told[reader.replica_id] = high_watermark
+
+    def _is_no_follower(self, reader: DraftReader) -> bool:
         """Whether it takes itself for a follower with a vote, and the voters do not know it."""
-        return reader.calls_itself_follower and not self.voter_set.contains(reader.key)
+        return reader.calls_itself_follower and not self.machine.voter_set.contains(reader.key)
 
     @property
     def _first_dirty_offset(self) -> int:
@@ -153,87 +211,72 @@ class Draft(Serving, Following):
         latest = self._log.snapshots.latest()
         return self._log.start_offset if latest is None else latest.end_offset
 
-    def _progress_of_reader(self, reader: DraftReader) -> Progress | None:
-        leader = self._body
-        if not isinstance(leader, Leader):
-            return None
-        if self.voter_set.contains(reader.key):
-            return leader.followers.get(reader.replica_id)
-        return leader.observers.get(reader.key)
+    # -- the follower's half -------------------------------------------------------------------
 
-    def _high_watermark_known_to(self, reader: DraftReader) -> int:
-        progress = self._progress_of_reader(reader)
-        return -1 if progress is None else progress.told_high_watermark
-
-    # -- asking --------------------------------------------------------------------------------
-
-    def _fetch_request(self) -> Message:
-        if not self._config.speaks_draft:
-            return super()._fetch_request()
-        epoch, end_offset = self._fetch_end
+    def _draft_request(self, request: FetchRequest) -> FetchQuorumRecordsRequest:
+        partition = request.topics[0].partitions[0]
         draft = FetchQuorumRecordsRequest(
-            replica_id=self._node_id,
-            leader_epoch=self._state.epoch,
-            fetch_offset=end_offset,
-            last_fetched_epoch=epoch,
+            replica_id=request.replica_state.replica_id,
+            leader_epoch=partition.current_leader_epoch,
+            fetch_offset=partition.fetch_offset,
+            last_fetched_epoch=partition.last_fetched_epoch,
         )
-        cluster_id = self._config.cluster_id or ""
-        if self._config.draft_version == 0:
+        cluster_id = request.cluster_id or ""
+        if self._follows_with == 0:
             draft.cluster_number = _number_of(cluster_id)
-            draft.is_follower = self.is_voter
+            draft.is_follower = self.machine.is_voter
         else:
             draft.cluster_id = cluster_id
-            draft.max_wait_time_ms = self._config.fetch_max_wait_ms
+            draft.max_wait_time_ms = request.max_wait_ms
         return draft
 
-    def _step_quorum_records_answer(self, input_: inputs.QuorumRecordsAnswered) -> None:
-        """The same as of Fetch, once it is said in the words of Fetch."""
-        if not self._config.speaks_draft:
-            return  # we never asked
-        asked = self._as_fetch(input_.request)
-        answer = self._in_words_of_fetch(input_.response)
-        before = self._end_offset
-        self._take_fetch_answer(input_.source, input_.request, asked, answer)
-        if self._config.draft_version == 0 and self._end_offset == before:
-            follower = self._body
-            if isinstance(follower, Follower):  # nobody holds back an answer to v0
-                self._wait_for_retry(follower)
+    def _answer_in_words_of_fetch(self, input_: Any) -> Any:
+        """What became of a request of the draft, said of the Fetch that it stands for."""
+        if isinstance(input_, inputs.QuorumRecordsAnswered):
+            request = self._fetch_behind(input_.source, input_.request)
+            draft = input_.response
+            counts_us = draft.error_code != NOT_FOLLOWER
+            if not counts_us:
+                draft = copy.copy(draft)
+                draft.error_code = ErrorCode.NONE
+            return inputs.FetchAnswered(
+                input_.source, request, self._fetch_response(draft), counts_us
+            )
+        is_failure = isinstance(input_, inputs.RequestFailed)
+        if is_failure and isinstance(input_.request, FetchQuorumRecordsRequest):
+            request = self._fetch_behind(input_.source, input_.request)
+            return inputs.RequestFailed(input_.source, request, input_.is_refused)
+        return input_
 
-    def _as_fetch(self, draft: FetchQuorumRecordsRequest) -> FetchPartition:
-        version = self._config.draft_version
-        request: FetchRequest = request_to_fetch(
-            draft, draft_version=version, fetch_version=FETCH_VERSION
+    def _fetch_behind(self, peer: int, draft: FetchQuorumRecordsRequest) -> FetchRequest:
+        """What the machine has sent as this request; another like it, if that was long ago."""
+        asked = self._asked.get(peer)
+        if asked is not None and asked[0] is draft:
+            del self._asked[peer]
+            return asked[1]
+        return request_to_fetch(
+            draft, draft_version=self._follows_with, fetch_version=FETCH_VERSION
         )
-        return request.topics[0].partitions[0]
 
-    def _in_words_of_fetch(self, draft: FetchQuorumRecordsResponse) -> FetchResponse:
+    def _fetch_response(self, draft: FetchQuorumRecordsResponse) -> FetchResponse:
         """The answer; an error of the whole request, if it makes no sense."""
-        if draft.error_code == NOT_FOLLOWER:
-            self._step_down_as_told(draft)
-            draft.error_code = ErrorCode.NONE
         try:
             return response_to_fetch(
                 draft,
-                draft_version=self._config.draft_version,
+                draft_version=self._follows_with,
                 fetch_version=FETCH_VERSION,
                 dropping=("last_caught_up_time_ms",),
             )
         except UnmappableError:
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
 
-    def _may_stand(self) -> bool:
-        """Nor while the leader of this epoch does not count us among the voters."""
-        return self._disowned_in_epoch != self._state.epoch and super()._may_stand()
+    @property
+    def asked(self) -> dict[int, FetchQuorumRecordsRequest]:
+        """The requests of the draft that were sent last, by peer; to look at."""
+        return {peer: draft for peer, (draft, _) in self._asked.items()}
 
-    def _step_down_as_told(self, draft: FetchQuorumRecordsResponse) -> None:
-        """The leader does not count us among the voters."""
-        if draft.leader_epoch == self._state.epoch:
-            probe("quorum.draft.not_a_follower")
-            self._disowned_in_epoch = draft.leader_epoch
-
-    def _is_out_of_reach(self, error: int) -> bool:
-        """Whether the leader's log does not reach back to ours, and we cannot load snapshots."""
-        return self._config.speaks_draft and error == ErrorCode.OFFSET_OUT_OF_RANGE
+    def __repr__(self) -> str:
+        return repr(self.machine)
 
 
 def _number_of(cluster_id: str) -> int:

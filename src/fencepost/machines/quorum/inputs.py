@@ -50,7 +50,7 @@ CHECK_QUORUM = "check-quorum"
 BEGIN_QUORUM = "begin-quorum"
 CLEAN = "clean"
 VOTER_CHANGE = "voter-change"
-INTRODUCTION = "introduction"
+VOTER_REQUEST = "voter-request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,14 @@ class EndQuorumEpochReceived:
 
 @dataclass(frozen=True, slots=True)
 class FetchReceived:
-    """A voter or observer reads on; answered with FetchBounds, perhaps later."""
+    """A voter or observer reads on; answered with FetchBounds, perhaps later.
+
+    One that cannot load snapshots reads the log as long as that reaches back.
+    """
 
     token: Any
     request: FetchRequest
+    loads_snapshots: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +182,15 @@ class EndQuorumEpochAnswered:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
-    """`source` has answered our FetchRequest."""
+    """`source` has answered our FetchRequest.
+
+    `counts_us` is False if it said besides that it does not count this node among the voters.
+    """
 
     source: int
     request: FetchRequest
     response: FetchResponse
+    counts_us: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ Roles, and what leads from one to another; e is the present epoch.
 | any         | `DiskFailed`, `ImageFailed`, or an invariant is broken   | Failed              |
 
 Who stands for election: voters, and those whose removal is in their log and not known to be
-committed (`QuorumCore.is_electable`). Everybody else observes.
+committed (`QuorumNode.is_electable`). Everybody else observes.
 
 A restarted leader is Resigned and not Leader: it may have lost records that it had written but not
 flushed, and would put others in their place, in the same epoch, at the same offsets (KAFKA-10527).
@@ -53,9 +53,37 @@ and voter, on disk before it is told; I23 epochs do not fall, and memory is what
 what is committed is in every later leader's log; I26 committed means on the disks of a majority;
 I07 nothing committed is truncated. Each step ends with the cheap ones asserted.
 
-Who waits for the disk: see `core.py`. What the log must be able to show: see `view.py`. How voters
-come and go: see `reconfiguration.py`; which are in force: `voter_history.py`. Snapshots (KIP-630):
-see `snapshots.py`.
+What it is composed of
+----------------------
+This class takes inputs to the part that they belong to, and after each settles what follows. It
+has no state and decides nothing. State is held by objects of their own, which know nothing of each
+other's business; parts decide, and are given the node and by name the parts that they ask:
+
+| object               | what it holds                                                          |
+|----------------------|------------------------------------------------------------------------|
+| `outbox`             | a step's effects, and the durable state in front of what depends on it |
+| `timers`             | now, deadlines, jitter                                                 |
+| `log`                | its end, what is durable, committed, damaged; the voters along it      |
+| `requests`           | what was asked of whom and is not answered                             |
+| `node`               | these four, who this node is, its role (`roles.py`), who leads         |
+| `tracker` (a role's) | the progress of replicas: what a majority holds, and when heard of     |
+| `changes` (a role's) | the change of the voters that is under way                             |
+| `fetches` (a role's) | the fetches that wait                                                  |
+
+| part                                | what it decides                              |
+|-------------------------------------|----------------------------------------------|
+| `role_changes`                      | the table above: every `become_`             |
+| `leader_claims`                     | which epochs and leaders are believed        |
+| `elections`                         | votes: who gets one, who asks for one        |
+| `following`                         | what a leader sends: append, cut, await it   |
+| `snapshot_fetching`, `.._retention` | snapshots (KIP-630): loaded, kept            |
+| `damage`                            | batches that cannot be read                  |
+| `replication`, `serving`, `leading` | what a leader commits, sends, says           |
+| `reconfiguration`, `voter_requests` | how voters come and go (KIP-853), and ask to |
+
+The decisions that Raft stands or falls with have names in `rules.py`. What the log must be able to
+show: see `view.py`. FetchQuorumRecords, the draft before Fetch, is spoken by an adapter in front of
+the machine (`draft.py`).
 
 The shell's part
 ----------------
@@ -76,10 +104,17 @@ from typing import Any
 from fencepost.machines.effects import DiskFailed, Effect, Persisted, TimerFired
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, membership, messages
-from fencepost.machines.quorum.draft import Draft
+from fencepost.machines.quorum.component import Component
+from fencepost.machines.quorum.config import QuorumConfig
+from fencepost.machines.quorum.damage import LogDamage
 from fencepost.machines.quorum.elections import Elections
+from fencepost.machines.quorum.following import Following
+from fencepost.machines.quorum.leader_claims import LeaderClaims
 from fencepost.machines.quorum.leading import Leading
+from fencepost.machines.quorum.node import QuorumNode
 from fencepost.machines.quorum.reconfiguration import Reconfiguration
+from fencepost.machines.quorum.replication import Replication
+from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import (
     Failed,
     Follower,
@@ -89,16 +124,60 @@ from fencepost.machines.quorum.roles import (
     Role,
     Unattached,
 )
-from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY
+from fencepost.machines.quorum.rules import RULES, QuorumRules
+from fencepost.machines.quorum.serving import Serving
+from fencepost.machines.quorum.snapshot_fetching import SnapshotFetching
+from fencepost.machines.quorum.snapshot_retention import SnapshotRetention
+from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY, QuorumState
+from fencepost.machines.quorum.view import LogView
+from fencepost.machines.quorum.voter_history import VoterHistory
+from fencepost.machines.quorum.voter_requests import VoterRequests
+from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, VoterSet, on_listener
 from fencepost.wire.api.api_versions import ApiVersionsRequest
+from fencepost.wire.api.fetch import FetchRequest
+from fencepost.wire.api.vote import VoteRequest
 from fencepost.wire.message import Message
-from fencepost.wire.types import Uuid
 
 
-class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
-    """One node's part in the quorum; see the module docstring. Step it with `inputs.Input`."""
+class QuorumMachine(Component):
+    """One node's part in the quorum; see the module docstring. Step it with `inputs.Input`.
 
-    _has_started = False
+    The parts are to be looked at, not to be called.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        history: VoterHistory | Sequence[int],
+        log_view: LogView,
+        state: QuorumState,
+        config: QuorumConfig,
+        rules: QuorumRules = RULES,
+    ) -> None:
+        if not isinstance(history, VoterHistory):
+            history = VoterHistory(VoterSet.of_ids(history))
+        assert node_id >= 0, "ids are not negative"
+        assert history.latest.voters or config.bootstrap_servers, "there is somebody to ask"
+        self.node = node = QuorumNode(node_id, history, log_view, state, config, rules)
+        self.log = node.log
+        self.outbox = node.outbox
+        self.requests = node.requests
+        self.timers = node.timers
+        self.roles = roles = RoleChanges(node)
+        claims = LeaderClaims(node, roles)
+        snapshots = SnapshotFetching(node, roles, claims)
+        replication = Replication(node, roles)
+        self.elections = Elections(node, roles, claims)
+        self.snapshots = snapshots
+        self.retention = SnapshotRetention(node)
+        self.damage = LogDamage(node, roles)
+        self.following = Following(node, roles, claims, snapshots, self.damage)
+        self.replication = replication
+        self.serving = Serving(node, replication)
+        self.leading = Leading(node, roles, claims, replication)
+        self.reconfiguration = Reconfiguration(node, roles, replication)
+        self.voter_requests = VoterRequests(node, claims)
+        self._has_started = False
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         """Take one input and say what is to be done about it, in order.
@@ -108,245 +187,388 @@ class QuorumMachine(Elections, Draft, Leading, Reconfiguration):
         """
         is_start = isinstance(input_, inputs.Start)
         assert is_start is not self._has_started, "Start comes first, and once"
-        self._now_ms, self._wall_ms = now_ms, wall_ms
-        is_ours = self.role is not Role.FAILED and self._installing is None
+        self.timers.now_ms, self.timers.wall_ms = now_ms, wall_ms
+        log = self.log
+        is_ours = self.node.role is not Role.FAILED and log.installing is None
         if is_ours and not is_start and not isinstance(input_, DiskFailed):
-            assert self._log.end_offset == self._end_offset, "the log is as we left it"
-        getattr(self, HANDLERS[type(input_)])(input_)
+            assert log.view.end_offset == log.end_offset, "the log is as we left it"
+        HANDLERS[type(input_)](self, input_)
         self._settle()
         self._check_invariants()
-        return self._take_effects()
+        return self.outbox.take()
 
     def _settle(self) -> None:
         """What follows from whatever has just happened."""
-        self._maybe_stand_alone()
-        leader = self._body
+        self.elections.maybe_stand_alone()
+        leader = self.node.role_state
         if isinstance(leader, Leader):
-            self._maybe_commit(leader)
-            self._answer_committed(leader)
-            self._answer_parked(leader)
-            self._settle_change(leader)
-        self._maybe_keep_promise()
-        self._arm_introduction()
+            self.replication.maybe_commit(leader)
+            self.replication.answer_committed(leader)
+            self.serving.answer_waiting(leader)
+            self.reconfiguration.settle(leader)
+        self.damage.maybe_forget_acknowledged()
+        self.voter_requests.arm()
         self._expire_requests()
-        self._pump()
+        self.requests.pump(self._wanted_peers(), self._request_for, self._must_flush_first)
 
     def _check_invariants(self) -> None:
-        state, role = self._state, self.role
-        assert 0 <= self._high_watermark <= self._end_offset, "what is committed is in the log"
-        assert self._durable_end_offset <= self._end_offset, "what is durable is in the log"
+        node, log, state = self.node, self.log, self.outbox.state
+        body, role = node.role_state, node.role
+        assert 0 <= log.high_watermark <= log.end_offset, "what is committed is in the log"
+        assert log.durable_end_offset <= log.end_offset, "what is durable is in the log"
         if role in (Role.LEADER, Role.RESIGNED):
-            assert state.leader_id == self._node_id, "a leader is on record"
+            assert state.leader_id == node.id, "a leader is on record"
         if role is Role.CANDIDATE:
-            assert state.voted_id == self._node_id, "a candidate votes for itself"
+            assert state.voted_id == node.id, "a candidate votes for itself"
             assert state.leader_id == NOBODY, "a candidate knows no leader"
-        if isinstance(self._body, Follower):
-            assert state.leader_id == self._body.leader_id != self._node_id, "we follow the leader"
+        if isinstance(body, Follower):
+            assert state.leader_id == body.leader_id != node.id, "we follow the leader"
         if role in (Role.PROSPECTIVE, Role.CANDIDATE):
-            assert self.is_electable, "observers do not stand"
+            assert node.is_electable, "observers do not stand"
 
-    # -- the handlers that belong to no part ---------------------------------------------------
+    # -- the inputs that belong to no part -----------------------------------------------------
 
     def _step_start(self, input_: inputs.Start) -> None:
-        assert input_.jitter and min(input_.jitter) >= 0, "jitter is numbers, and some"
-        log = self._log
-        assert log.recovery_point >= log.end_offset, "the log is flushed before Start"
         self._has_started = True
-        self._jitter = tuple(input_.jitter)
-        self._epochs_used_until_ms = self._now_ms - self._epoch_ms
-        self._end_offset = self._durable_end_offset = log.end_offset
-        reason = (
-            self._reason_of_state()
-            or self._reason_of_level()
-            or self._rules.reason_not_to_start(log)
-        )
+        self.timers.start(input_.jitter)
+        self.node.epochs.start(self.timers.now_ms)
+        self.log.open()
+        reason = self._reason_not_to_start()
         if reason is not None:
-            self.become_failed(reason)
+            self.roles.become_failed(reason)
             return
-        latest = log.snapshots.latest()
-        self._high_watermark = max(log.start_offset, latest.end_offset if latest else 0)
-        self._last_epoch = self._epoch_before(log.end_offset)
-        if self.is_voter and not self._others and not self._may_stand():
-            epoch, offset = self._state.promised
-            self.become_failed(
+        self.log.count_snapshots_as_committed()
+        rules, state = self.node.rules, self.outbox.state
+        self.outbox.begin_with(rules.state_at_start(state, self.log.last_epoch))
+        self._take_up_role()
+        self.retention.clean()
+
+    def _reason_not_to_start(self) -> str | None:
+        """What keeps this node from starting; None if nothing does."""
+        node, state = self.node, self.outbox.state
+        if state.epoch >= EPOCH_MAX:
+            # Nobody would ever be elected again with our vote, nor be able to lead us.
+            return (
+                f"quorum-state has epoch {EPOCH_MAX}, and there is none after it: no leader can be"
+                " elected. If the other voters are well, format this node's directory anew and have"
+                " it added to the voters again"
+            )
+        reason = self.log.reason_against_level() or node.rules.reason_not_to_start(self.log.view)
+        if reason is None and node.is_voter and not node.others and not node.may_stand():
+            epoch, offset = state.promised
+            reason = (
                 f"the log lacks records below offset {offset} (epoch {epoch}) that were lost to"
                 " damage, and nobody else has them"
             )
-            return
-        self._begin_with(self._rules.state_at_start(self._state, self._last_epoch))
-        self._take_up_role()
-        self._clean()
-
-    def _reason_of_state(self) -> str | None:
-        """What is wrong with quorum-state. With the last epoch there is, nobody would ever be
-        elected again with our vote, nor be able to lead us."""
-        if self._state.epoch < EPOCH_MAX:
-            return None
-        return (
-            f"quorum-state has epoch {EPOCH_MAX}, and there is none after it: no leader can be"
-            " elected. If the other voters are well, format this node's directory anew and have it"
-            " added to the voters again"
-        )
+        return reason
 
     def _take_up_role(self) -> None:
         """The role that the durable state stands for; see the table."""
-        epoch, leader_id = self._state.epoch, self._state.leader_id
-        if self.is_voter and not self._others:
-            self.become_prospective()
-        elif leader_id == self._node_id and self._rules.leads_again_after_restart():
-            self._body = Nominee(Role.CANDIDATE, granted={self._node_id})
-            self.become_leader()
-        elif leader_id == self._node_id:
-            self._body = Resigned()
-            self._set_timer(inputs.ELECTION, self._random_election_deadline())
-        elif leader_id in self._voters:
-            self.become_follower(epoch, leader_id)
+        node, state = self.node, self.outbox.state
+        if node.is_voter and not node.others:
+            self.roles.become_prospective()
+        elif state.leader_id == node.id:
+            if node.rules.leads_again_after_restart():
+                self.roles.lead_again()
+            else:
+                self.roles.begin_resigned()
+        elif state.leader_id in self.log.voter_set.ids:
+            self.roles.become_follower(state.epoch, state.leader_id)
         else:
-            self.become_unattached(epoch)
+            self.roles.become_unattached(state.epoch)
 
     def _step_persisted(self, input_: Persisted) -> None:
-        durable = min(input_.end_offset, self._end_offset)
-        self._durable_end_offset = max(self._durable_end_offset, durable)
+        self.log.persisted(input_.end_offset)
 
     def _step_disk_failed(self, input_: DiskFailed) -> None:
-        if self.role is not Role.FAILED:
-            self.become_failed(f"the disk failed: {input_.reason}")
+        if self.node.role is not Role.FAILED:
+            self.roles.become_failed(f"the disk failed: {input_.reason}")
 
     def _step_image_failed(self, input_: inputs.ImageFailed) -> None:
-        if self.role is not Role.FAILED:
+        if self.node.role is not Role.FAILED:
             probe("quorum.image.failed")
-            self.become_failed(input_.reason)
-
-    def _step_request_failed(self, input_: inputs.RequestFailed) -> None:
-        if self._settle_request(input_.source, input_.request, retry_later=True):
-            self._note_unanswered(input_.source, input_.request)
-            if input_.is_refused:
-                self._note_gone(input_.source)
-
-    def _note_unanswered(self, peer: int, request: Message) -> None:
-        self._probe_next()
-        if isinstance(request, ApiVersionsRequest):
-            self._versions_unanswered(peer)
-
-    def _expire_requests(self) -> None:
-        """What is not answered in time never will be, also if nobody says so."""
-        for peer, (request, deadline) in list(self._in_flight.items()):
-            if deadline <= self._now_ms:
-                probe("quorum.request.expired")
-                self._settle_request(peer, request, retry_later=False)
-                self._note_unanswered(peer, request)
+            self.roles.become_failed(input_.reason)
 
     def _step_timer(self, input_: TimerFired) -> None:
-        if self.role is Role.FAILED or not self._timer_is_due(input_.name):
-            return
-        if input_.name == inputs.ELECTION:
-            self._step_election_timeout()
-        elif input_.name == inputs.FETCH:
-            self._step_fetch_timeout()
-        elif input_.name == inputs.CHECK_QUORUM:
-            self._step_check_quorum()
-        elif input_.name == inputs.BEGIN_QUORUM:
-            self._step_begin_quorum()
-        elif input_.name == inputs.CLEAN:
-            self._step_clean()
-        elif input_.name == inputs.VOTER_CHANGE:
-            self._step_change_timeout()
-        elif input_.name == inputs.INTRODUCTION:
-            self._step_introduction_due()
-        # "retry" and "fetch-wait" need no more than the settling that ends every step.
+        if self.node.role is not Role.FAILED and self.timers.is_due(input_.name):
+            # "retry" and "fetch-wait" need no more than the settling that ends every step.
+            handler = TIMERS.get(input_.name)
+            if handler is not None:
+                handler(self)
 
     # -- what the role asks of its peers -------------------------------------------------------
 
+    def _step_request_failed(self, input_: inputs.RequestFailed) -> None:
+        if self.requests.settle(input_.source, input_.request, retry_later=True):
+            self._note_unanswered(input_.source, input_.request)
+            if input_.is_refused:
+                self.following.on_leader_connection_refused(input_.source)
+
+    def _note_unanswered(self, peer: int, request: Message) -> None:
+        self.following.probe_next()
+        if isinstance(request, ApiVersionsRequest):
+            self.reconfiguration.versions_unanswered(peer)
+
+    def _expire_requests(self) -> None:
+        for peer, request in self.requests.expired():
+            probe("quorum.request.expired")
+            self.requests.settle(peer, request, retry_later=False)
+            self._note_unanswered(peer, request)
+
     def _wanted_peers(self) -> Sequence[int]:
-        body = self._body
+        """The peers that this role still has something to ask of, in a fixed order."""
+        body = self.node.role_state
         if isinstance(body, Nominee):
-            if self._is_lost(body):
+            if self.elections.has_lost(body):
                 return ()
-            return [v for v in self._others if v not in body.granted and v not in body.rejected]
+            return [voter for voter in self.node.others if not body.has_answered(voter)]
         if isinstance(body, Leader):
-            peers = sorted(body.unacknowledged)
-            asks = body.change is not None and body.change.record_offset < 0
-            if asks and body.change is not None and body.change.added is not None:
-                peers.append(body.change.added.id)
-            return peers
+            peers = sorted(body.tracker.unacknowledged)
+            asked = body.changes.asks
+            return peers if asked is None else [*peers, asked]
         if isinstance(body, Resigned):
             return sorted(body.unacknowledged)
-        target = self._fetch_target()
+        target = self.following.fetch_target()
         return () if target is None else (target,)
 
     def _request_for(self, peer: int) -> Message:
-        body = self._body
+        """What this role asks of `peer`."""
+        node, config, state = self.node, self.node.config, self.outbox.state
+        body = node.role_state
         if isinstance(body, Nominee):
             return messages.vote_request(
-                self._config,
+                config,
                 voter_id=peer,
-                candidate_id=self._node_id,
-                epoch=self._state.epoch,
-                log_end=self._log_end,
+                candidate_id=node.id,
+                epoch=state.epoch,
+                log_end=self.log.end,
                 pre_vote=body.role is Role.PROSPECTIVE,
-                voter_directory_id=self._directory_of(peer),
+                voter_directory_id=node.directory_of(peer),
             )
         if isinstance(body, Leader):
-            if peer not in body.followers:
+            if peer not in body.tracker.voters:
                 return membership.versions_request()
-            return messages.begin_request(self._config, peer, self._state, self._directory_of(peer))
+            return messages.begin_request(config, peer, state, node.directory_of(peer))
         if isinstance(body, Resigned):
-            return messages.end_request(self._config, self._state, body.candidates)
+            return messages.end_request(config, state, body.candidates)
         assert isinstance(body, Follower | Unattached), f"{body!r} asks nobody"
         if isinstance(body, Follower) and peer == body.leader_id:
-            return self._due_introduction() or self._follower_request(body)
-        return self._fetch_request()
+            return self.voter_requests.take_due() or self.following.follower_request(body)
+        return self.following.fetch_request()
 
-    def _directory_of(self, peer: int) -> Uuid:
-        """The directory id under which a voter is known, or the zero id."""
-        voter = self.voter_set.get(peer)
-        return voter.key.directory_id if voter is not None else Uuid.ZERO
+    def _must_flush_first(self, message: Message) -> bool:
+        """Whether a message speaks of our log, and the log is not durable yet as far as it says.
+
+        A fetch tells the leader that we hold everything below its offset, and a candidate's request
+        that it holds everything up to its log's end: a vote given to a log that a crash then cuts
+        short could elect a leader without committed records.
+        """
+        if self.log.is_durable:
+            return False
+        if isinstance(message, FetchRequest):
+            can_vote = self.node.config.can_become_voter
+            return self.node.rules.flushes_before_fetch(self.node.is_voter, can_vote)
+        return isinstance(message, VoteRequest)
+
+    # -- what others may look at ---------------------------------------------------------------
+
+    @property
+    def node_id(self) -> int:
+        """The id of this node."""
+        return self.node.id
+
+    @property
+    def key(self) -> ReplicaKey:
+        """This node with its disk."""
+        return self.node.key
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        """The ids of the voters, ascending."""
+        return self.log.voter_set.ids
+
+    @property
+    def voter_set(self) -> VoterSet:
+        """The voters in force, whether their record is committed or not."""
+        return self.log.voter_set
+
+    @property
+    def voter_history(self) -> VoterHistory:
+        """The voter sets and levels of kraft.version along the log; to look at, not to change."""
+        return self.log.history
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of kraft.version in force: 0 for static voters, 1 for dynamic ones."""
+        return self.log.kraft_version
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node has a vote; otherwise it observes."""
+        return self.node.is_voter
+
+    @property
+    def is_electable(self) -> bool:
+        """Whether this node may stand for election; see `QuorumNode.is_electable`."""
+        return self.node.is_electable
+
+    @property
+    def role(self) -> Role:
+        """The present role."""
+        return self.node.role
+
+    @property
+    def state(self) -> QuorumState:
+        """The durable state."""
+        return self.outbox.state
+
+    @property
+    def epoch(self) -> int:
+        """The latest epoch this node has heard of."""
+        return self.outbox.state.epoch
+
+    @property
+    def leader_id(self) -> int:
+        """The leader of the epoch as far as known, or -1; this node only while it leads."""
+        return self.node.leader_id
+
+    @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the leader is reached: by its own word, or else by the voter set."""
+        return self.node.leader_endpoints
+
+    def address_of(self, node_id: int) -> Endpoint | None:
+        """Where a node is reached on the listener of voters, if that is known.
+
+        Not for the pseudo ids below -1, which stand for the bootstrap servers in their order: -2
+        is the first.
+        """
+        endpoints: tuple[Endpoint, ...] = ()
+        voter, leader = self.voter_set.get(node_id), self.node.role_state
+        if node_id >= 0 and node_id == self.leader_id:
+            endpoints = self.leader_endpoints
+        elif voter is not None:
+            endpoints = voter.endpoints
+        elif isinstance(leader, Leader):
+            endpoints = leader.changes.endpoints_of(node_id)
+        return on_listener(self.node.config.listener, endpoints)
+
+    @property
+    def is_active_leader(self) -> bool:
+        """Whether this node leads and its LeaderChange is committed; see `QuorumNode`."""
+        return self.node.is_active_leader
+
+    @property
+    def epoch_start_offset(self) -> int:
+        """Where the epoch of this leader begins in the log; -1 if it does not lead."""
+        leader = self.node.role_state
+        return leader.epoch_start_offset if isinstance(leader, Leader) else -1
+
+    def last_caught_up_ms(self, key: ReplicaKey) -> int:
+        """When, by the wall clock, a replica of this leader last had all that the leader had; -1 if
+        that is unknown."""
+        leader = self.node.role_state
+        if not isinstance(leader, Leader):
+            return -1
+        tracker = leader.tracker
+        is_voter = self.voter_set.contains(key)
+        progress = tracker.voters.get(key.id) if is_voter else tracker.observers.get(key)
+        return -1 if progress is None else self.timers.wall_of(progress.last_caught_up_ms)
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which the log is committed, as far as this node knows; never falls."""
+        return self.log.high_watermark
+
+    @property
+    def end_offset(self) -> int:
+        """The end of the log, with what the last step appended."""
+        return self.log.end_offset
+
+    @property
+    def damaged_at(self) -> int | None:
+        """Where the first batch of the log begins that cannot be read; None if all can.
+
+        While it is not None, a snapshot that ends beyond it is wanted.
+        """
+        return self.log.damaged_at
+
+    @property
+    def unsound_in_epoch(self) -> int:
+        """The latest epoch whose leader has sent batches that were not sound; -1 for none."""
+        return self.following.unsound_in_epoch
 
     def __repr__(self) -> str:
-        failed = f", {self._body.reason}" if isinstance(self._body, Failed) else ""
+        body = self.node.role_state
+        failed = f", {body.reason}" if isinstance(body, Failed) else ""
         return (
-            f"QuorumMachine({self._node_id} of {list(self.voters)}: {self.role.value}, "
-            f"epoch {self.epoch}, leader {self.leader_id}, high watermark {self._high_watermark}, "
-            f"end {self._end_offset}{failed})"
+            f"QuorumMachine({self.node_id} of {list(self.voters)}: {self.role.value}, "
+            f"epoch {self.epoch}, leader {self.leader_id}, high watermark {self.high_watermark}, "
+            f"end {self.end_offset}{failed})"
         )
 
 
-HANDLERS: dict[type[Any], str] = {
-    inputs.Start: "_step_start",
-    TimerFired: "_step_timer",
-    Persisted: "_step_persisted",
-    DiskFailed: "_step_disk_failed",
-    inputs.ImageFailed: "_step_image_failed",
-    inputs.VoteReceived: "_step_vote",
-    inputs.BeginQuorumEpochReceived: "_step_begin",
-    inputs.EndQuorumEpochReceived: "_step_end",
-    inputs.FetchReceived: "_step_fetch",
-    inputs.DescribeQuorumReceived: "_step_describe",
-    inputs.VoteAnswered: "_step_vote_answer",
-    inputs.BeginQuorumEpochAnswered: "_step_begin_answer",
-    inputs.EndQuorumEpochAnswered: "_step_end_answer",
-    inputs.FetchAnswered: "_step_fetch_answer",
-    inputs.RequestFailed: "_step_request_failed",
-    inputs.AppendRecords: "_step_append",
-    inputs.AddVoterReceived: "_step_add_voter",
-    inputs.RemoveVoterReceived: "_step_remove_voter",
-    inputs.UpdateVoterReceived: "_step_update_voter",
-    inputs.ApiVersionsAnswered: "_step_versions_answer",
-    inputs.AddVoterAnswered: "_step_introduction_answer",
-    inputs.RemoveVoterAnswered: "_step_introduction_answer",
-    inputs.UpdateVoterAnswered: "_step_update_answer",
-    inputs.UpgradeKRaftVersion: "_step_upgrade",
-    inputs.Resign: "_step_resign",
-    inputs.FetchSnapshotReceived: "_step_fetch_snapshot",
-    inputs.FetchSnapshotAnswered: "_step_fetch_snapshot_answer",
-    inputs.QuorumRecordsReceived: "_step_quorum_records",
-    inputs.QuorumRecordsAnswered: "_step_quorum_records_answer",
-    inputs.SnapshotTaken: "_step_snapshot_taken",
-    inputs.SnapshotInstalled: "_step_snapshot_installed",
-    inputs.SnapshotRefused: "_step_snapshot_refused",
-    inputs.LogDamaged: "_step_log_damaged",
+Handler = Callable[[QuorumMachine, Any], None]
+
+HANDLERS: dict[type[Any], Handler] = {
+    inputs.Start: QuorumMachine._step_start,
+    TimerFired: QuorumMachine._step_timer,
+    Persisted: QuorumMachine._step_persisted,
+    DiskFailed: QuorumMachine._step_disk_failed,
+    inputs.ImageFailed: QuorumMachine._step_image_failed,
+    inputs.RequestFailed: QuorumMachine._step_request_failed,
+    inputs.VoteReceived: lambda machine, given: machine.elections.step_vote(given),
+    inputs.VoteAnswered: lambda machine, given: machine.elections.step_vote_answer(given),
+    inputs.BeginQuorumEpochReceived: lambda machine, given: machine.following.step_begin(given),
+    inputs.BeginQuorumEpochAnswered: lambda machine, given: machine.leading.step_begin_answer(
+        given
+    ),
+    inputs.EndQuorumEpochReceived: lambda machine, given: machine.following.step_end(given),
+    inputs.EndQuorumEpochAnswered: lambda machine, given: machine.leading.step_end_answer(given),
+    inputs.FetchReceived: lambda machine, given: machine.serving.step_fetch(given),
+    inputs.FetchAnswered: lambda machine, given: machine.following.step_fetch_answer(given),
+    inputs.FetchSnapshotReceived: lambda machine, given: machine.serving.step_fetch_snapshot(given),
+    inputs.FetchSnapshotAnswered: lambda machine, given: machine.snapshots.step_answer(given),
+    inputs.DescribeQuorumReceived: lambda machine, given: machine.leading.step_describe(given),
+    inputs.AppendRecords: lambda machine, given: machine.replication.step_append(given),
+    inputs.AddVoterReceived: lambda machine, given: machine.reconfiguration.step_add_voter(given),
+    inputs.RemoveVoterReceived: lambda machine, given: machine.reconfiguration.step_remove_voter(
+        given
+    ),
+    inputs.UpdateVoterReceived: lambda machine, given: machine.reconfiguration.step_update_voter(
+        given
+    ),
+    inputs.UpgradeKRaftVersion: lambda machine, given: machine.reconfiguration.step_upgrade(given),
+    inputs.ApiVersionsAnswered: lambda machine, given: machine.reconfiguration.step_versions_answer(
+        given
+    ),
+    inputs.AddVoterAnswered: lambda machine, given: machine.voter_requests.step_change_answer(
+        given
+    ),
+    inputs.RemoveVoterAnswered: lambda machine, given: machine.voter_requests.step_change_answer(
+        given
+    ),
+    inputs.UpdateVoterAnswered: lambda machine, given: machine.voter_requests.step_update_answer(
+        given
+    ),
+    inputs.Resign: lambda machine, given: machine.leading.step_resign(given),
+    inputs.SnapshotTaken: lambda machine, given: machine.retention.step_snapshot_taken(given),
+    inputs.SnapshotInstalled: lambda machine, given: machine.snapshots.step_installed(given),
+    inputs.SnapshotRefused: lambda machine, given: machine.snapshots.step_refused(given),
+    inputs.LogDamaged: lambda machine, given: machine.damage.step_log_damaged(given),
 }
-"""Every kind of input and the method that takes it; by name, so that a subclass may replace one."""
+"""Every kind of input, and who takes it."""
+
+TIMERS: dict[str, Callable[[QuorumMachine], None]] = {
+    inputs.ELECTION: lambda machine: machine.elections.step_election_timeout(),
+    inputs.FETCH: lambda machine: machine.following.step_fetch_timeout(),
+    inputs.CHECK_QUORUM: lambda machine: machine.replication.step_check_quorum(),
+    inputs.BEGIN_QUORUM: lambda machine: machine.replication.step_begin_quorum(),
+    inputs.CLEAN: lambda machine: machine.retention.step_clean(),
+    inputs.VOTER_CHANGE: lambda machine: machine.reconfiguration.step_change_timeout(),
+    inputs.VOTER_REQUEST: lambda machine: machine.voter_requests.step_due(),
+}
+"""The timers whose firing means something by itself, and to whom."""
 
 MachineMaker = Callable[..., QuorumMachine]
 """`QuorumMachine`, or something that takes what it takes: node id, voters, log, state, config."""

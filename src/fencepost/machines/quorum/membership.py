@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fencepost.machines.quorum.config import QuorumConfig
 from fencepost.machines.quorum.endpoints import endpoints_of, listeners
-from fencepost.machines.quorum.roles import VoterChange
+from fencepost.machines.quorum.pending_change import PendingChange
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from fencepost.wire.api import add_raft_voter as add, update_raft_voter as update
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -35,7 +35,7 @@ def voter_records(level: int, voters: VoterSet) -> list[tuple[ControlType, Messa
 
 
 def change_response(
-    change: VoterChange, error: ErrorCode, message: str | None = None
+    change: PendingChange, error: ErrorCode, message: str | None = None
 ) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
     """The answer to whoever asked for this change."""
     if change.added is not None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from fencepost.log.snapshots import SnapshotId
-from fencepost.machines.quorum.voters import ReplicaKey, Voter
-from fencepost.wire.api.fetch import FetchPartition
-
-NEVER_MS: Final = -(1 << 62)
-"""A time before all others, wherever the monotonic clock began."""
+from fencepost.machines.quorum.pending_change import VoterChanges
+from fencepost.machines.quorum.tracker import Tracker
+from fencepost.machines.quorum.voters import ReplicaKey
+from fencepost.machines.quorum.waiting_fetches import WaitingFetches
 
 
 class Role(Enum):
@@ -43,30 +42,24 @@ class Nominee:
     granted: set[int]
     rejected: set[int] = field(default_factory=set)
 
+    def count(self, voter: int, is_granted: bool) -> bool:
+        """Take an answer; whether it is the voter's first, for it does not change its mind."""
+        if self.has_answered(voter):
+            return False
+        (self.granted if is_granted else self.rejected).add(voter)
+        return True
 
-@dataclass(slots=True)
-class Progress:
-    """What a leader knows of a replica that fetches from it. -1 means unknown.
+    def has_answered(self, voter: int) -> bool:
+        """Whether the voter has said yes or no."""
+        return voter in self.granted or voter in self.rejected
 
-    `key` is what the replica called itself when it last fetched, or is expected to. It has caught
-    up when it holds what the leader had at its fetch before (`leader_end_offset`; KIP-836). Times
-    are monotonic, `NEVER_MS` for what has not been yet.
-    `last_snapshot_ms` is when it last fetched a piece of a snapshot, `told_high_watermark` what it
-    was last told, if it does not say itself what it knows.
-    """
+    def has_won(self, majority: int) -> bool:
+        """Whether a majority is behind it."""
+        return len(self.granted) >= majority
 
-    key: ReplicaKey
-    end_offset: int = -1
-    last_fetch_ms: int = NEVER_MS
-    last_caught_up_ms: int = NEVER_MS
-    leader_end_offset: int = -1
-    last_snapshot_ms: int = NEVER_MS
-    told_high_watermark: int = -1
-
-    @property
-    def heard_ms(self) -> int:
-        """When it last fetched anything, be it of the log or of a snapshot."""
-        return max(self.last_fetch_ms, self.last_snapshot_ms)
+    def has_lost(self, voters: int, majority: int) -> bool:
+        """Whether so many voters said no that the rest is no majority."""
+        return voters - len(self.rejected) < majority
 
 
 @dataclass(slots=True)
@@ -79,53 +72,16 @@ class PendingAppend:
 
 
 @dataclass(slots=True)
-class ParkedFetch:
-    """A fetch that waits for data, for a high watermark it does not know, or for its deadline."""
-
-    token: Any
-    replica_id: int
-    asked: FetchPartition
-    max_bytes: int
-    deadline_ms: int
-
-
-@dataclass(slots=True)
-class VoterChange:
-    """A voter is being added, or one removed; whoever asked for it waits, up to `deadline_ms`.
-
-    `added` is the new voter, or None for a removal. `record_offset` is where the new set stands in
-    the log, -1 as long as the new voter has not said what it can run.
-    """
-
-    token: Any
-    deadline_ms: int
-    added: Voter | None = None
-    answers_when_committed: bool = True
-    record_offset: int = -1
-    is_answered: bool = False
-
-
-@dataclass(slots=True)
 class Leader:
-    """Leads the epoch; its first record, the LeaderChange, stands at `epoch_start_offset`.
-
-    `followers` are the other voters by node id, `observers` everybody else that fetches.
-    `parked_news` is what there was to hear when the parked fetches were last looked at.
-    `described` are the voters that have told this leader their directory and endpoints: what a
-    static voter set lacks to become a dynamic one.
-    """
+    """Leads the epoch; its first record, the LeaderChange, stands at `epoch_start_offset`."""
 
     role: ClassVar[Role] = Role.LEADER
     epoch_start_offset: int
     since_ms: int
-    followers: dict[int, Progress]
-    unacknowledged: set[int]
-    observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
-    pending: deque[PendingAppend] = field(default_factory=deque)
-    parked: list[ParkedFetch] = field(default_factory=list)
-    parked_news: tuple[int, ...] = ()
-    change: VoterChange | None = None
-    described: dict[int, Voter] = field(default_factory=dict)
+    tracker: Tracker
+    appends: deque[PendingAppend] = field(default_factory=deque)
+    fetches: WaitingFetches = field(default_factory=WaitingFetches)
+    changes: VoterChanges = field(default_factory=VoterChanges)
 
 
 @dataclass(slots=True)
@@ -142,8 +98,8 @@ class Follower:
     """Follows the epoch's leader. `has_fetched`: the leader has answered a fetch in this role.
     `misses`: requests since that last happened which led nowhere.
 
-    A follower has something to say about itself once in a while: `is_introduction_due` is when,
-    `is_introduced` whether this leader has taken note of it.
+    A follower asks for a change of the voters once in a while: `is_request_due` is when, and
+    `is_described` whether this leader has taken note of the follower's endpoints.
     """
 
     role: ClassVar[Role] = Role.FOLLOWER
@@ -151,8 +107,8 @@ class Follower:
     has_fetched: bool = False
     misses: int = 0
     fetching: FetchingSnapshot | None = None
-    is_introduction_due: bool = False
-    is_introduced: bool = False
+    is_request_due: bool = False
+    is_described: bool = False
 
     def is_fetching(self, snapshot_id: SnapshotId) -> bool:
         """Whether it asks for pieces of this snapshot."""
@@ -161,7 +117,7 @@ class Follower:
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch, in this life or the one before, and will not again. Tells the voters so.
+    """Led this epoch, before it resigned or stopped, and will not again. Tells the voters so.
 
     `candidates` are the other voters, the most advanced first; `unacknowledged` those that have not
     heard of it. Both are empty after a restart: nobody is told.
@@ -180,4 +136,4 @@ class Failed:
     reason: str
 
 
-Body = Unattached | Nominee | Leader | Follower | Resigned | Failed
+RoleState = Unattached | Nominee | Leader | Follower | Resigned | Failed

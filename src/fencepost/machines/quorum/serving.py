@@ -26,7 +26,6 @@ as a follower may be behind that of the reader, and Apache Kafka's followers sto
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, Final, NamedTuple
 
 from fencepost.log.divergence import find_divergence
@@ -34,10 +33,13 @@ from fencepost.log.epochs import EpochEndOffset
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotId
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
-from fencepost.machines.quorum.config import MAX_OBSERVERS, MAX_PARKED_FETCHES
-from fencepost.machines.quorum.roles import Leader, ParkedFetch, Progress, Role
-from fencepost.machines.quorum.transitions import Transitions
+from fencepost.machines.quorum.component import Part
+from fencepost.machines.quorum.config import MAX_PARKED_FETCHES
+from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.replication import Replication
+from fencepost.machines.quorum.roles import Leader, Role
 from fencepost.machines.quorum.voters import ReplicaKey
+from fencepost.machines.quorum.waiting_fetches import WaitingFetch
 from fencepost.wire.api import fetch
 from fencepost.wire.api.fetch_snapshot import PartitionSnapshotRequest
 from fencepost.wire.errors import ErrorCode
@@ -53,21 +55,19 @@ class Verdict(NamedTuple):
 SOUND: Final = Verdict()
 
 
-class Serving(Transitions):
+class Serving(Part):
     """Handlers of Fetch and FetchSnapshot as a leader takes them."""
 
-    @abstractmethod
-    def _maybe_commit(self, leader: Leader) -> None:
-        """Move the high watermark to what a majority holds."""
+    def __init__(self, node: QuorumNode, replication: Replication) -> None:
+        super().__init__(node)
+        self._replication = replication
 
     # -- Fetch ---------------------------------------------------------------------------------
 
-    def _step_fetch(self, input_: inputs.FetchReceived) -> None:
-        self._serve_fetch(input_.token, input_.request)
-
-    def _serve_fetch(self, token: Any, request: fetch.FetchRequest) -> None:
+    def step_fetch(self, input_: inputs.FetchReceived) -> None:
         """Answer by the table, or keep the fetch waiting."""
-        if not self._is_our_cluster(request.cluster_id):
+        token, request = input_.token, input_.request
+        if not self._node.is_our_cluster(request.cluster_id):
             self._refuse_whole(token, ErrorCode.INCONSISTENT_CLUSTER_ID)
             return
         asked = messages.fetch_request_of(request)
@@ -77,32 +77,36 @@ class Serving(Transitions):
         replica_id = messages.replica_id_of(request)
         error = self._check_fetch(request, asked, replica_id)
         if error is not ErrorCode.NONE:
-            self._reply_bounds(token, self._refusal(error))
+            self._outbox.reply(token, self._node.refused_fetch(error))
             return
-        leader = self._body
+        leader = self._node.role_state
         assert isinstance(leader, Leader), "only a leader gets past the checks"
-        verdict = self._judge(asked, self._can_load_snapshots(token))
+        verdict = self._judge(asked, input_.loads_snapshots)
         if verdict is SOUND:
             key = ReplicaKey(replica_id, asked.replica_directory_id)
-            self._note_progress(leader, key, asked.fetch_offset)
-            self._maybe_commit(leader)
+            self._replication.note_fetch(leader, key, asked.fetch_offset)
         bounds = self._bounds(replica_id, asked, request.max_bytes, verdict)
         if (
             request.max_wait_ms == 0
             or self._has_news(asked, bounds)
-            or len(leader.parked) >= MAX_PARKED_FETCHES
+            or len(leader.fetches) >= MAX_PARKED_FETCHES
         ):
-            self._reply_bounds(token, bounds)
+            self._outbox.reply(token, bounds)
             return
         # Who waits for longer than that takes its leader for dead; and it may have hung up.
-        deadline = self._now_ms + min(request.max_wait_ms, self._config.fetch_timeout_ms)
-        leader.parked.append(ParkedFetch(token, replica_id, asked, request.max_bytes, deadline))
-        self._set_timer(
-            inputs.FETCH_WAIT, min(deadline, self._deadlines.get(inputs.FETCH_WAIT, deadline))
+        deadline = self._timers.now_ms + min(request.max_wait_ms, self._config.fetch_timeout_ms)
+        leader.fetches.add(
+            WaitingFetch(
+                token, replica_id, asked, request.max_bytes, deadline, input_.loads_snapshots
+            )
+        )
+        self._timers.set(
+            inputs.FETCH_WAIT,
+            min(deadline, self._timers.deadlines.get(inputs.FETCH_WAIT, deadline)),
         )
 
     def _refuse_whole(self, token: Any, error: ErrorCode) -> None:
-        self._reply_bounds(token, inputs.FetchBounds(error, -1, -1, is_whole_request=True))
+        self._outbox.reply(token, inputs.FetchBounds(error, -1, -1, is_whole_request=True))
 
     def _check_fetch(
         self, request: fetch.FetchRequest, asked: fetch.FetchPartition, replica_id: int
@@ -112,30 +116,28 @@ class Serving(Transitions):
             request.max_wait_ms < 0
             or asked.fetch_offset < 0
             or not 0 <= asked.last_fetched_epoch <= asked.current_leader_epoch
-            or replica_id == self._node_id
+            or replica_id == self._node.id
         ):
             return ErrorCode.INVALID_REQUEST
         return self._check_leads(asked.current_leader_epoch)
 
     def _check_leads(self, epoch: int) -> ErrorCode:
         """The error for a request that only the leader of `epoch` may answer, or NONE."""
-        if self.role is Role.FAILED:
+        if self._node.role is Role.FAILED:
             return ErrorCode.BROKER_NOT_AVAILABLE
-        if epoch < self._state.epoch:
+        if epoch < self._outbox.state.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if epoch > self._state.epoch:
+        if epoch > self._outbox.state.epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return (
+            ErrorCode.NONE if self._node.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
 
     # -- where the reader stands ---------------------------------------------------------------
 
-    def _can_load_snapshots(self, token: Any) -> bool:
-        """Whether whoever waits with this token can be sent to a snapshot."""
-        return True
-
     def _judge(self, asked: fetch.FetchPartition, loads_snapshots: bool = True) -> Verdict:
         """Rows a to f of the table, or SOUND."""
-        log = self._log
+        log = self._log.view
         latest = log.snapshots.latest()
         is_empty = asked.fetch_offset == 0 and loads_snapshots
         if is_empty and latest is not None and self._prefers_snapshot(latest):
@@ -155,8 +157,8 @@ class Serving(Transitions):
 
     def _is_out_of_reach_of_log(self, asked: fetch.FetchPartition) -> bool:
         """Whether our log does not reach back to where the logs part (rows c to e)."""
-        earliest = self._log.snapshots.earliest()
-        start = self._log.start_offset
+        earliest = self._log.view.snapshots.earliest()
+        start = self._log.view.start_offset
         assert earliest is not None, "there is a snapshot"
         return (
             asked.fetch_offset < start
@@ -168,12 +170,12 @@ class Serving(Transitions):
         """Where the reader's log leaves ours, or None if it does not (row f)."""
         if not self._rules.reports_divergence():
             return None
-        earliest = self._log.snapshots.earliest()
+        earliest = self._log.view.snapshots.earliest()
         return find_divergence(
-            self._log.epochs,
+            self._log.view.epochs,
             asked.last_fetched_epoch,
             asked.fetch_offset,
-            EpochEndOffset(*self._log_end),
+            EpochEndOffset(*self._log.end),
             None if earliest is None else EpochEndOffset(earliest.epoch, earliest.end_offset),
         )
 
@@ -185,28 +187,28 @@ class Serving(Transitions):
         offset = asked.fetch_offset
         return inputs.FetchBounds(
             error=ErrorCode.NONE,
-            leader_id=self._node_id,
-            leader_epoch=self._state.epoch,
+            leader_id=self._node.id,
+            leader_epoch=self._outbox.state.epoch,
             offset=offset,
             upper_bound_offset=self._readable_to(replica_id, offset)
             if verdict is SOUND
             else offset,
             high_watermark=self._told_high_watermark,
-            log_start_offset=self._log.start_offset,
+            log_start_offset=self._log.view.start_offset,
             max_bytes=min(max_bytes, self._config.fetch_max_bytes),
             diverging=verdict.diverging,
             snapshot_id=verdict.snapshot_id,
-            leader_endpoint=self._leader_endpoint,
+            leader_endpoint=self._node.leader_endpoint,
         )
 
     def _readable_to(self, replica_id: int, offset: int) -> int:
         """Replicas read up to the end of the log, anybody else up to the high watermark."""
-        return self._end_offset if replica_id >= 0 else max(offset, self._high_watermark)
+        return self._log.end_offset if replica_id >= 0 else max(offset, self._log.high_watermark)
 
     @property
     def _told_high_watermark(self) -> int:
         """What readers are told of the high watermark; see the module docstring."""
-        return self._high_watermark if self.is_active_leader else -1
+        return self._log.high_watermark if self._node.is_active_leader else -1
 
     def _has_news(self, asked: fetch.FetchPartition, bounds: inputs.FetchBounds) -> bool:
         """Whether a fetch is answered at once."""
@@ -222,92 +224,45 @@ class Serving(Transitions):
         """Whether the reader learns of a higher high watermark (KIP-1166)."""
         return bounds.high_watermark > asked.high_watermark
 
-    def _answer_parked(self, leader: Leader) -> None:
-        """Answer the parked fetches that have something to hear, or have waited long enough.
+    def answer_waiting(self, leader: Leader) -> None:
+        """Answer the waiting fetches that have something to hear, or have waited long enough.
 
         There may be thousands, and every fetch is a step: they are looked at when there is news.
         """
         news = (
-            self._end_offset,
-            self._high_watermark,
+            self._log.end_offset,
+            self._log.high_watermark,
             self._told_high_watermark,
-            self._log.start_offset,
+            self._log.view.start_offset,
         )
-        if news == leader.parked_news and self._now_ms < self._deadlines.get(
-            inputs.FETCH_WAIT, self._now_ms
+        if news == leader.fetches.news and self._timers.now_ms < self._timers.deadlines.get(
+            inputs.FETCH_WAIT, self._timers.now_ms
         ):
             return
-        leader.parked_news = news
-        still: list[ParkedFetch] = []
-        for parked in leader.parked:
-            if not self._may_have_news(parked):
-                still.append(parked)
-                continue
-            verdict = self._judge(parked.asked, self._can_load_snapshots(parked.token))
-            bounds = self._bounds(parked.replica_id, parked.asked, parked.max_bytes, verdict)
-            self._reply_bounds(parked.token, bounds)
-        leader.parked = still
-        self._set_timer(inputs.FETCH_WAIT, min((p.deadline_ms for p in still), default=None))
+        leader.fetches.news = news
+        for waiting in leader.fetches.take_ready(self._may_have_news):
+            verdict = self._judge(waiting.asked, waiting.loads_snapshots)
+            bounds = self._bounds(waiting.replica_id, waiting.asked, waiting.max_bytes, verdict)
+            self._outbox.reply(waiting.token, bounds)
+        self._timers.set(inputs.FETCH_WAIT, leader.fetches.earliest_deadline_ms)
 
-    def _may_have_news(self, parked: ParkedFetch) -> bool:
+    def _may_have_news(self, waiting: WaitingFetch) -> bool:
         """Whether a fetch that waits is to be answered; a log that has moved on always has news."""
-        offset = parked.asked.fetch_offset
+        offset = waiting.asked.fetch_offset
         return (
-            self._readable_to(parked.replica_id, offset) > offset
-            or self._told_high_watermark > parked.asked.high_watermark
-            or self._log.start_offset > offset
-            or self._now_ms >= parked.deadline_ms
+            self._readable_to(waiting.replica_id, offset) > offset
+            or self._told_high_watermark > waiting.asked.high_watermark
+            or self._log.view.start_offset > offset
+            or self._timers.now_ms >= waiting.deadline_ms
         )
-
-    # -- who fetches ---------------------------------------------------------------------------
-
-    def _note_progress(self, leader: Leader, key: ReplicaKey, offset: int) -> None:
-        """A replica holds everything below `offset`, also if that is less than it once held."""
-        progress = self._progress_of(leader, key)
-        if progress is None:
-            return
-        if key.id in leader.followers and leader.followers[key.id] is progress:
-            leader.unacknowledged.discard(key.id)  # it knows its leader, or it would not fetch
-        if offset >= self._end_offset:
-            progress.last_caught_up_ms = self._now_ms
-        elif 0 <= progress.leader_end_offset <= offset:
-            # It has now what there was at its fetch before.
-            progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
-        progress.key = key
-        progress.end_offset = offset
-        progress.last_fetch_ms = self._now_ms
-        progress.leader_end_offset = self._end_offset
-
-    def _progress_of(self, leader: Leader, key: ReplicaKey) -> Progress | None:
-        """Where to keep what is known of this replica; None for something that is no replica.
-
-        A voter's id with another directory is an observer: it is not the disk that was counted.
-        """
-        if key.id < 0:
-            return None
-        voter = self.voter_set.get(key.id)
-        if voter is not None and self._rules.is_replica(voter, key):
-            return leader.followers[key.id]
-        if key not in leader.observers:
-            if len(leader.observers) >= MAX_OBSERVERS:
-                self._drop_silent_observers(leader)
-            if len(leader.observers) >= MAX_OBSERVERS:
-                return None
-            leader.observers[key] = Progress(key)
-        return leader.observers[key]
-
-    def _drop_silent_observers(self, leader: Leader) -> None:
-        oldest = self._now_ms - self._config.observer_session_ms
-        for key in [key for key, p in leader.observers.items() if p.last_fetch_ms < oldest]:
-            del leader.observers[key]
 
     # -- FetchSnapshot -------------------------------------------------------------------------
 
-    def _step_fetch_snapshot(self, input_: inputs.FetchSnapshotReceived) -> None:
+    def step_fetch_snapshot(self, input_: inputs.FetchSnapshotReceived) -> None:
         """Errors in Kafka's order: 104, 42, 3, then as for any leader, 98, 99."""
         request = input_.request
         asked = messages.fetch_snapshot_request_of(request)
-        if not self._is_our_cluster(request.cluster_id):
+        if not self._node.is_our_cluster(request.cluster_id):
             error = ErrorCode.INCONSISTENT_CLUSTER_ID
             bounds = inputs.SnapshotBounds(error, -1, -1, is_whole_request=True)
         elif asked is None or request.max_bytes < 0:
@@ -316,20 +271,20 @@ class Serving(Transitions):
         elif (asked[0], asked[1].partition) != (messages.TOPIC, messages.PARTITION):
             bounds = inputs.SnapshotBounds(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                self.leader_id,
-                self._state.epoch,
+                self._node.leader_id,
+                self._outbox.state.epoch,
                 unknown_partition=(asked[0], asked[1].partition),
-                leader_endpoint=self._leader_endpoint,
+                leader_endpoint=self._node.leader_endpoint,
             )
         else:
             bounds = self._snapshot_bounds(request.replica_id, asked[1], request.max_bytes)
-        self._reply(input_.token, bounds)
+        self._outbox.reply(input_.token, bounds)
 
     def _snapshot_bounds(
         self, replica_id: int, asked: PartitionSnapshotRequest, max_bytes: int
     ) -> inputs.SnapshotBounds:
         snapshot_id = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-        size = self._log.snapshots.size_bytes(snapshot_id)
+        size = self._log.view.snapshots.size_bytes(snapshot_id)
         error = self._check_leads(asked.current_leader_epoch)
         if error is ErrorCode.NONE:
             if size is None or snapshot_id == BOOTSTRAP_ID:
@@ -339,25 +294,22 @@ class Serving(Transitions):
         if error is not ErrorCode.NONE or size is None:
             probe("quorum.snapshot.not_served")
             return inputs.SnapshotBounds(
-                error, self.leader_id, self._state.epoch, leader_endpoint=self._leader_endpoint
+                error,
+                self._node.leader_id,
+                self._outbox.state.epoch,
+                leader_endpoint=self._node.leader_endpoint,
             )
-        self._note_snapshot_fetch(ReplicaKey(replica_id, asked.replica_directory_id))
+        leader = self._node.role_state
+        assert isinstance(leader, Leader), "only a leader gets past the checks"
+        key = ReplicaKey(replica_id, asked.replica_directory_id)
+        self._replication.note_snapshot_fetch(leader, key)
         return inputs.SnapshotBounds(
             error,
-            self._node_id,
-            self._state.epoch,
+            self._node.id,
+            self._outbox.state.epoch,
             snapshot_id=snapshot_id,
             size_bytes=size,
             position_bytes=asked.position,
             max_bytes=min(max_bytes, self._config.fetch_snapshot_max_bytes),
-            leader_endpoint=self._leader_endpoint,
+            leader_endpoint=self._node.leader_endpoint,
         )
-
-    def _note_snapshot_fetch(self, key: ReplicaKey) -> None:
-        """A voter that loads a snapshot is alive, though it does not fetch meanwhile."""
-        leader = self._body
-        assert isinstance(leader, Leader), "only a leader gets past the checks"
-        voter = self.voter_set.get(key.id)
-        if voter is not None and key.id in leader.followers and self._rules.is_replica(voter, key):
-            leader.unacknowledged.discard(key.id)
-            leader.followers[key.id].last_snapshot_ms = self._now_ms

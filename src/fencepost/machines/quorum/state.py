@@ -17,12 +17,6 @@ NOBODY = -1
 EPOCH_MAX = (1 << 31) - 1
 """The last epoch there can be."""
 
-EPOCHS_KEPT_BACK = 1 << 20
-"""How many of the highest epochs are believed only slowly; see `epoch_out_of_range`."""
-
-EPOCH_STEP_MAX = 1_000
-"""How far ahead of a node an epoch among those may be, after however long, to be believed."""
-
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:

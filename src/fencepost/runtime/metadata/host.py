@@ -43,7 +43,7 @@ from fencepost.log.snapshots import SnapshotError, SnapshotStore
 from fencepost.machines.effects import Buffer
 from fencepost.machines.image import ClusterImage, ImageDelta, ReplayError, apply_records, diff
 from fencepost.machines.probes import probe
-from fencepost.machines.quorum import QuorumMachine, QuorumState, Role, Start
+from fencepost.machines.quorum import DraftAdapter, QuorumState, Role, Start
 from fencepost.machines.quorum.inputs import (
     DraftBounds,
     FetchBounds,
@@ -82,7 +82,7 @@ class MetadataHost:
         ports: MachinePorts,
         partition_log: PartitionLog,
         store: SnapshotStore,
-        machine: QuorumMachine,
+        adapter: DraftAdapter,
         write_state: Callable[[QuorumState], None],
         *,
         write_starts: Callable[[], None],
@@ -91,7 +91,8 @@ class MetadataHost:
         draw: Callable[[int], int] = random.randrange,
     ) -> None:
         self.image = ClusterImage()
-        self.machine = machine
+        self._adapter = adapter
+        self.machine = machine = adapter.machine
         self.log = partition_log
         self.snapshots = store
         """Those that there are; `read_snapshot` serves them."""
@@ -137,7 +138,7 @@ class MetadataHost:
         # A vote and a commitment are promises: the metadata log is fsynced in Kafka, too.
         self._ports.host(
             METADATA_KEY,
-            self.machine,
+            self._adapter,
             self.log,
             self._stepped,
             self._write_state,
@@ -301,7 +302,8 @@ class MetadataHost:
             self._taker.take_soon()
             return None
 
-    def _stepped(self, machine: QuorumMachine) -> None:
+    def _stepped(self, _: DraftAdapter) -> None:
+        machine = self.machine
         self.catch_up()
         if machine.damaged_at is not None and self._applied > machine.damaged_at:
             self._taker.take_soon()  # a snapshot stands for what cannot be read any more

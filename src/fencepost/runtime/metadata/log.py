@@ -31,11 +31,13 @@ from fencepost.log.quorum_state import QuorumStateFile, StoredQuorumState
 from fencepost.log.snapshots import BOOTSTRAP_FILE, BOOTSTRAP_ID, SnapshotStore
 from fencepost.log.snapshots.opening import open_snapshots
 from fencepost.machines.quorum import (
+    DraftAdapter,
     MachineMaker,
     QuorumConfig,
     QuorumMachine,
     QuorumState,
 )
+from fencepost.machines.quorum.draft import NOT_SPOKEN
 from fencepost.machines.quorum.log_damage import Found
 from fencepost.machines.quorum.view import SnapshottedLog
 from fencepost.machines.quorum.voter_history import VoterHistory
@@ -76,12 +78,14 @@ def open_metadata(
     draw: Callable[[int], int] = random.randrange,
     make_machine: MachineMaker = QuorumMachine,
     accept_loss: bool = False,
+    follow_with_draft: int = NOT_SPOKEN,
 ) -> MetadataHost:
     """The metadata log of a directory and the quorum machine in front of it. LogError, OSError.
 
     `static` are the configured voters, empty where they are dynamic. `draw(n)` gives a number in
     [0, n) for the machine's jitter. `accept_loss` opens a directory that has forgotten its promises
     all the same, which is safe for a lone voter that can do without what is lost.
+    `follow_with_draft` is the version of FetchQuorumRecords to follow with.
     """
     directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
     state_file = QuorumStateFile(log_dir.disk, directory)
@@ -97,10 +101,11 @@ def open_metadata(
     stored_state = state_file.read()
     if stored_state is None:
         _check_log_is_empty(files, metadata_log, store)
+    view = SnapshottedLog(metadata_log, store)
     machine = make_machine(
         node_id,
         history,
-        SnapshottedLog(metadata_log, store),
+        view,
         quorum_state_of(stored_state, keeps_promise=not accept_loss),
         config,
     )
@@ -112,7 +117,7 @@ def open_metadata(
         ports,
         metadata_log,
         store,
-        machine,
+        DraftAdapter(machine, view, follow_with_draft),
         write_state,
         write_starts=log_dir.checkpoint_start_offsets,
         rules=settings.snapshots,

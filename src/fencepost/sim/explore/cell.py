@@ -34,7 +34,7 @@ from fencepost.machines.quorum.view import NO_SNAPSHOTS
 from fencepost.machines.quorum.voter_history import BEFORE_THE_LOG, VoterHistory
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from fencepost.sim.explore.bounds import Bounds
-from fencepost.sim.explore.copying import clone, freeze
+from fencepost.sim.explore.copying import clone_machine, freeze, freeze_machine
 from fencepost.wire.message import Message
 from fencepost.wire.records.control import ControlType, LeaderChangeMessage
 from fencepost.wire.types import Uuid
@@ -46,20 +46,21 @@ NEVER_MS: Final = 1
 _NOT_STATE: Final = frozenset(
     # What never changes; what is empty between steps; what time and chance would decide.
     [
-        "_node_id",
-        "_config",
-        "_log",
-        "_has_started",
-        "local_voter",
-        "_effects",
-        "_state_unwritten",
-        "_now_ms",
-        "_wall_ms",
-        "_jitter",
-        "_jitter_used",
-        "_not_before",
-        "_in_flight",
-        "_deadlines",
+        "QuorumMachine._has_started",
+        "QuorumNode.id",
+        "QuorumNode.key",
+        "QuorumNode.local_voter",
+        "QuorumLog.view",
+        "QuorumLog._max_kraft_version",
+        "Outbox._effects",
+        "Outbox._is_unwritten",
+        "Timers.now_ms",
+        "Timers.wall_ms",
+        "Timers.deadlines",
+        "Timers._jitter",
+        "Timers._jitter_used",
+        "Requests.in_flight",
+        "Requests.not_before",
     ]
 )
 # What only says which controller may be added; see `Cell.key`.
@@ -265,9 +266,8 @@ class Cell:
         """The same node, to be stepped on its own."""
         made = Cell(self.id, self.bounds)
         made.log, made.state, made.failed = self.log.copy(), self.state, self.failed
-        made.machine = object.__new__(type(self.machine))
-        for name, value in self.machine.__dict__.items():
-            made.machine.__dict__[name] = made.log if name == "_log" else clone(value)
+        made.machine = clone_machine(self.machine)
+        made.machine.log.view = made.log
         made._host()
         hosted = made._hosted
         hosted.end_offset, hosted.held = self._hosted.end_offset, deque(self.held)
@@ -279,11 +279,7 @@ class Cell:
         How well replicas keep up matters only where one may be added to the voters.
         """
         skip = frozenset() if self.bounds.others else _OF_CATCHING_UP
-        fields = {
-            name: freeze(value, skip)
-            for name, value in self.machine.__dict__.items()
-            if name not in _NOT_STATE
-        }
+        fields = freeze_machine(self.machine, _NOT_STATE, skip)
         return (
             tuple(self.log.entries),
             self.log.durable,
@@ -292,7 +288,7 @@ class Cell:
             tuple((to, freeze(message), is_awaited) for to, message, is_awaited in self.held_words),
             tuple(sorted((peer, freeze(message)) for peer, message in self.asked.items())),
             self.due_timers,
-            tuple(sorted(fields.items())),
+            fields,
         )
 
     # -- what the driver and the machine keep to themselves ------------------------------------
@@ -316,12 +312,12 @@ class Cell:
     @property
     def asked(self) -> dict[int, Message]:
         """The requests whose answers the machine waits for, by peer."""
-        return {peer: message for peer, (message, _) in self.machine._in_flight.items()}
+        return {peer: message for peer, (message, _) in self.machine.requests.in_flight.items()}
 
     @property
     def due_timers(self) -> tuple[str, ...]:
         """The timers that may fire."""
-        deadlines = self.machine._deadlines
+        deadlines = self.machine.timers.deadlines
         return tuple(sorted(name for name, deadline in deadlines.items() if deadline <= 0))
 
     def forget_stale(self, keeps: bool) -> None:

@@ -1,8 +1,9 @@
 """Copies of machines, and what of a machine its future depends on.
 
-A machine's fields hold containers and the bodies of roles, which change, and everything else, which
-does not: messages, voters, configurations. `clone` copies the former and shares the latter, so the
-identity of a request that waits for its answer survives.
+A machine is composed of components that know each other. Their fields hold, besides, containers and
+the states of roles, which change, and everything else, which does not: messages, voters,
+configurations. `clone` copies the former and shares the latter, so the identity of a request that
+waits for its answer survives.
 
 `freeze` makes a hashable value of what `clone` would copy. Two machines whose frozen values are
 equal must behave alike, or the search would pass over states that it has not seen: whatever a
@@ -16,22 +17,35 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from operator import itemgetter
 from typing import Any
 
 from fencepost.log.epochs import LeaderEpochCache
+from fencepost.machines.quorum import QuorumConfig, QuorumMachine
+from fencepost.machines.quorum.component import Component
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.wire.message import Message
 
 _COPIERS: dict[type, Callable[[Any], Any]] = {}
+_NEVER_CHANGING = (QuorumConfig, QuorumRules)
+_PLANS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
 
 def clone(value: Any) -> Any:
     """A copy of what may change, with everything else shared."""
-    kind = type(value)
+    return _copier_for(type(value))(value)
+
+
+def _shared(value: Any) -> Any:
+    return value
+
+
+def _copier_for(kind: type) -> Callable[[Any], Any]:
     copier = _COPIERS.get(kind)
     if copier is None:
         copier = _COPIERS[kind] = _copier_of(kind)
-    return copier(value)
+    return copier
 
 
 def _copier_of(kind: type) -> Callable[[Any], Any]:
@@ -44,9 +58,9 @@ def _copier_of(kind: type) -> Callable[[Any], Any]:
     if kind is LeaderEpochCache:
         return lambda value: value.copy()
     if issubclass(kind, Message):
-        return lambda value: value
+        return _shared
     names = _changing_fields(kind)
-    return _fields_copier(kind, names) if names else lambda value: value
+    return _fields_copier(kind, names) if names else _shared
 
 
 def _changing_fields(kind: type) -> tuple[str, ...]:
@@ -94,3 +108,73 @@ def freeze(value: Any, skip: frozenset[str] = frozenset()) -> Any:
         return kind.__name__, getattr(value, "role", None), *read
     hash(value)
     return value
+
+
+# -- whole machines ----------------------------------------------------------------------------
+
+
+def clone_machine(machine: QuorumMachine) -> QuorumMachine:
+    """A copy of a machine: each of its components once, and what may change of the rest."""
+    made: dict[int, Component] = {}
+    _clone_component(machine, made)
+    copy: Any = made[id(machine)]
+    return copy
+
+
+def _clone_component(component: Component, made: dict[int, Component]) -> Component:
+    kind = type(component)
+    copy: Component = object.__new__(kind)
+    made[id(component)] = copy
+    components, others = _PLANS.get(kind) or _plan(component)
+    old, new = component.__dict__, copy.__dict__
+    new.update(old)
+    for name in components:
+        part = old[name]
+        known = made.get(id(part))
+        new[name] = known if known is not None else _clone_component(part, made)
+    for name in others:
+        value = old[name]
+        copier = _COPIERS.get(type(value)) or _copier_for(type(value))
+        if copier is not _shared:
+            new[name] = copier(value)
+    return copy
+
+
+def _plan(component: Component) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields that hold components, which are the same in all of a kind, and the others."""
+    fields_ = component.__dict__
+    components = tuple(name for name, value in fields_.items() if isinstance(value, Component))
+    others = tuple(
+        name
+        for name, value in fields_.items()
+        if name not in components and not isinstance(value, _NEVER_CHANGING)
+    )
+    _PLANS[type(component)] = components, others
+    return components, others
+
+
+def freeze_machine(machine: QuorumMachine, but: frozenset[str], skip: frozenset[str]) -> Any:
+    """A hashable value of all that a machine's components hold, but for the fields in `but`.
+
+    These are named with the class that has them, as in "Timers.now_ms"; `skip` is as of `freeze`.
+    """
+    frozen: list[tuple[str, Any]] = []
+    seen: set[int] = set()
+    waiting: list[Component] = [machine]
+    while waiting:
+        component = waiting.pop()
+        if id(component) in seen:
+            continue
+        seen.add(id(component))
+        owner = _owner(type(component))
+        for name, value in component.__dict__.items():
+            if isinstance(value, Component):
+                waiting.append(value)
+            elif f"{owner}.{name}" not in but and not isinstance(value, _NEVER_CHANGING):
+                frozen.append((f"{owner}.{name}", freeze(value, skip)))
+    return tuple(sorted(frozen, key=itemgetter(0)))
+
+
+def _owner(kind: type) -> str:
+    """The name of the product's class that an instance of `kind` is."""
+    return next(c.__name__ for c in kind.__mro__ if c.__module__.startswith("fencepost.machines."))

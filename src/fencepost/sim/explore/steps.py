@@ -193,7 +193,7 @@ class Steps:
         Voters ask nobody in turn. One that is removed begins with its leader or, if it has none,
         with the first in its order.
         """
-        machine, body = cell.machine, cell.machine._body
+        machine, body = cell.machine, cell.machine.node.role_state
         around = lcm(*range(1, len(self.bounds.ids) + 1))
         if isinstance(body, Unattached):
             body.probed = 0 if machine.is_voter else body.probed % around
@@ -222,15 +222,15 @@ class Steps:
         if word == "request":
             self._take_request(cell, self.messages[event[1]])
         elif word == "answer":
-            request = cell.machine._in_flight[event[1]][0]
+            request = cell.machine.requests.in_flight[event[1]][0]
             driver.feed(KEY, answered(event[1], request, self.messages[event[2]]))
         elif word == "said":
             request = self.messages[event[2]]
             driver.feed(KEY, answered(event[1], request, self.messages[event[3]]))
         elif word == "lost":
-            driver.feed(KEY, RequestFailed(event[1], cell.machine._in_flight[event[1]][0]))
+            driver.feed(KEY, RequestFailed(event[1], cell.machine.requests.in_flight[event[1]][0]))
         elif word == "refused":
-            request = cell.machine._in_flight[event[1]][0]
+            request = cell.machine.requests.in_flight[event[1]][0]
             driver.feed(KEY, RequestFailed(event[1], request, is_refused=True))
         elif word == "flush":
             cell.log.durable = len(cell.log.entries)
