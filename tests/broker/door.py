@@ -133,7 +133,7 @@ class Client:
         self.sock.sendall(data)
 
     def receive_frame(self) -> bytes:
-        """One response, without its length. EOFError when the server hangs up."""
+        """One response, without its length. EOFError when the server disconnects."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 

@@ -189,7 +189,7 @@ def test_half_frames_of_many_clients_are_bounded_together():
             clients.append(connect(cluster))
             with contextlib.suppress(OSError):
                 clients[-1].send_raw(struct.pack(">i", limit - 4) + bytes(6 << 20))
-        eventually(lambda: "unfinished requests" in watch.log_text, "the slowest give way")
+        eventually(lambda: "unfinished requests" in watch.log_text, "the slowest are evicted")
         for client in clients:
             client.close()
 
@@ -238,7 +238,7 @@ def test_requests_that_list_millions_are_refused_at_once(cluster):
 
 
 def test_members_with_much_metadata_are_refused_or_bounded_together(cluster):
-    """JoinGroup of 60 MiB, and as much as is allowed from many members that hang up and wait."""
+    """JoinGroup of 60 MiB, and as much as is allowed from many members that disconnect and wait."""
     with besieged(cluster, "bystander", growth_mib=400) as watch:
         with connect(cluster) as client:
             coordinated(client)
@@ -311,7 +311,7 @@ def test_a_flood_of_requests_whose_answers_nobody_reads(cluster):
         client.send_raw(request * 4000)
 
 
-def test_storms_of_long_polls_that_hang_up(cluster):
+def test_storms_of_long_polls_that_disconnect(cluster):
     waiting = fetch_request("bystander", max_wait_ms=INT32_MAX, min_bytes=INT32_MAX)
     with besieged(cluster, "bystander"):
         for _ in range(3):

@@ -157,25 +157,25 @@ def test_half_a_frame_and_nothing_more_costs_what_was_sent(door):
 
 def test_starts_of_frames_count_together_however_short(door):
     """64 KiB of each of thousands of connections are as much as a few long frames."""
-    held = door.listener.held
-    bound = held.incoming_bytes_max
+    budget = door.listener.memory_budget
+    bound = budget.incoming_bytes_max
     start = struct.pack(">i", 1 << 20) + b"x" * 60_000
     clients = [door.connect() for _ in range(bound // len(start))]
     for client in clients:
         client.send_raw(start)
-    eventually(lambda: held.incoming_bytes == len(clients) * len(start), "all of it is counted")
+    eventually(lambda: budget.incoming_bytes == len(clients) * len(start), "all of it is counted")
     assert door.connection_count() == len(clients)
     clients += [door.connect() for _ in range(5)]
     for client in clients[-5:]:
         client.send_raw(start)
     eventually(lambda: door.connection_count() <= len(clients) - 5 + 1, "the slowest go")
-    assert held.incoming_bytes <= bound
+    assert budget.incoming_bytes <= bound
     with door.connect() as bystander:
         assert bystander.ask(ASK, 3).error_code == 0
     for client in clients:
         client.close()
     eventually(lambda: door.connection_count() == 0)
-    assert held.incoming_bytes == 0
+    assert budget.incoming_bytes == 0
 
 
 def test_every_split_of_the_stream_gives_the_same_requests(door):

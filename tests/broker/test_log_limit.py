@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fencepost.broker.net.disconnect_log import Refusals
+from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.log_limit import (
     BURST_LINES,
     CLIENTS_REMEMBERED,
@@ -42,20 +42,20 @@ def test_lines_are_bounded_by_time_and_every_refusal_is_counted(
 ) -> None:
     caplog.set_level(logging.INFO, logger="fencepost")
     clock = Clock()
-    refusals = Refusals(clock)
+    disconnects = DisconnectLog(clock)
     for number in range(1000):
-        refusals.note("a client", f"reason {number}")
+        disconnects.note("a client", f"reason {number}")
     burst = lines_of(caplog)
     assert burst == [f"closing a client: reason {number}" for number in range(BURST_LINES)]
     clock.now_s += 1
     for _ in range(1000):
-        refusals.note("a client", "again")
+        disconnects.note("a client", "again")
     second = lines_of(caplog)
     assert len(second) == LINES_PER_S
     assert left_out(second) == 1000 - BURST_LINES, "those of before are told of"
     clock.now_s += 3600
     for _ in range(1000):
-        refusals.note("a client", "an hour later")
+        disconnects.note("a client", "an hour later")
     later = lines_of(caplog)
     assert len(later) == BURST_LINES, "what is saved up is bounded"
     assert left_out(later) == 1000 - LINES_PER_S
@@ -63,7 +63,7 @@ def test_lines_are_bounded_by_time_and_every_refusal_is_counted(
 
 def test_a_reason_that_repeats_what_a_client_said_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="fencepost")
-    Refusals(Clock()).note("a client", "x" * 32_000)
+    DisconnectLog(Clock()).note("a client", "x" * 32_000)
     (line,) = lines_of(caplog)
     assert len(line) < NOTE_CHARACTERS + 50
 

@@ -1,4 +1,4 @@
-"""Who is disconnected when the connections hold too much together, and what answers may take."""
+"""Who is disconnected when the connections buffer too much together, and what answers may take."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from fencepost.broker.net.memory_budget import (
+    AVAILABLE_BYTES_MIN,
+    EVICT_EVERY_S,
     INCOMING_FRAMES,
     OUTGOING_BYTES_MAX,
-    RELIEVE_EVERY_S,
     SHARE,
-    SMALLEST_ROOM_BYTES,
     STALLED_S,
     WAITING_BYTES_MAX,
-    Held,
+    MemoryBudget,
 )
 
 FRAME_BYTES = 1000
@@ -62,24 +62,24 @@ class Timer:
 
 @dataclass
 class Client:
-    """A connection that holds something, and lets go of it when it is disconnected."""
+    """A connection that buffers something, and drops it when it is evicted."""
 
-    held: Held
+    budget: MemoryBudget
     name: str
     incoming_rate: float | None = None
     output_stalled_since: float | None = None
     incoming_bytes: int = 0
     outgoing_bytes: int = 0
-    held_bytes: int = 0
+    buffered_bytes: int = 0
     reasons: list[str] = field(default_factory=list)
 
-    def give_way(self, reason: str) -> None:
+    def evict(self, reason: str) -> None:
         self.reasons.append(reason)
         self.incoming_rate = self.output_stalled_since = None
-        self.held.add_incoming(-self.incoming_bytes)
-        self.held.add_outgoing(-self.outgoing_bytes)
-        self.held.add_waiting(-self.held_bytes)
-        self.incoming_bytes = self.outgoing_bytes = self.held_bytes = 0
+        self.budget.add_incoming(-self.incoming_bytes)
+        self.budget.add_outgoing(-self.outgoing_bytes)
+        self.budget.add_waiting(-self.buffered_bytes)
+        self.incoming_bytes = self.outgoing_bytes = self.buffered_bytes = 0
 
 
 class Bench:
@@ -89,26 +89,26 @@ class Bench:
         self.loop = SteppedLoop()
         self.clients: list[Client] = []
         loop = cast(asyncio.AbstractEventLoop, self.loop)
-        self.held = Held(loop, lambda: self.clients, FRAME_BYTES)
+        self.budget = MemoryBudget(loop, lambda: self.clients, FRAME_BYTES)
 
     def sender(self, name: str, rate: float | None, size_bytes: int) -> Client:
-        client = Client(self.held, name, incoming_rate=rate, incoming_bytes=size_bytes)
+        client = Client(self.budget, name, incoming_rate=rate, incoming_bytes=size_bytes)
         self.clients.append(client)
-        self.held.add_incoming(size_bytes)
+        self.budget.add_incoming(size_bytes)
         return client
 
     def reader(self, name: str, stalled_since_s: float | None, size_bytes: int) -> Client:
         client = Client(
-            self.held, name, output_stalled_since=stalled_since_s, outgoing_bytes=size_bytes
+            self.budget, name, output_stalled_since=stalled_since_s, outgoing_bytes=size_bytes
         )
         self.clients.append(client)
-        self.held.add_outgoing(size_bytes)
+        self.budget.add_outgoing(size_bytes)
         return client
 
     def waiter(self, name: str, size_bytes: int) -> Client:
-        client = Client(self.held, name, held_bytes=size_bytes)
+        client = Client(self.budget, name, buffered_bytes=size_bytes)
         self.clients.append(client)
-        self.held.add_waiting(size_bytes)
+        self.budget.add_waiting(size_bytes)
         return client
 
     @property
@@ -134,7 +134,7 @@ def test_the_slowest_sender_of_a_long_frame_is_disconnected(bench: Bench) -> Non
     (reason,) = bench.clients[1].reasons
     assert "socket.request.max.bytes" in reason
     assert str(INCOMING_BYTES_MAX + 1) in reason
-    assert bench.held.incoming_bytes == INCOMING_BYTES_MAX + 1 - 1000
+    assert bench.budget.incoming_bytes == INCOMING_BYTES_MAX + 1 - 1000
 
 
 def test_nobody_is_disconnected_at_the_bound_itself(bench: Bench) -> None:
@@ -148,7 +148,7 @@ def test_who_gives_bytes_back_makes_nobody_disconnect(bench: Bench) -> None:
     """Not even while the sum is still over the bound: it is on its way down."""
     bench.sender("stays", None, INCOMING_BYTES_MAX + 10)
     bench.sender("quick", 5.0, 0)
-    bench.held.add_incoming(-1)
+    bench.budget.add_incoming(-1)
     assert bench.disconnected == []
 
 
@@ -160,34 +160,34 @@ def test_readers_that_take_nothing_are_disconnected_longest_stalled_first(bench:
     bench.reader("stalled lately", LONG_STALLED_S + 50, third)
     bench.reader("stalled longest", LONG_STALLED_S, third)
     bench.reader("reads", 0.0, third)
-    bench.loop.advance(RELIEVE_EVERY_S)
+    bench.loop.advance(EVICT_EVERY_S)
     assert bench.disconnected == ["stalled longest"], "one was enough"
-    assert f"nothing for {RELIEVE_EVERY_S - LONG_STALLED_S:.1f} s" in bench.clients[1].reasons[0]
+    assert f"nothing for {EVICT_EVERY_S - LONG_STALLED_S:.1f} s" in bench.clients[1].reasons[0]
     assert bench.loop.timers == [], "nothing more to do"
 
 
 def test_as_many_are_disconnected_as_it_takes(bench: Bench) -> None:
     for number in range(5):
         bench.reader(f"{number}", LONG_STALLED_S + number, OUTGOING_BYTES_MAX // 3 + 1)
-    bench.loop.advance(RELIEVE_EVERY_S)
+    bench.loop.advance(EVICT_EVERY_S)
     assert bench.disconnected == ["0", "1", "2"]
-    assert bench.held.outgoing_bytes <= OUTGOING_BYTES_MAX
+    assert bench.budget.outgoing_bytes <= OUTGOING_BYTES_MAX
 
 
-def test_a_second_time_of_too_much_output_is_relieved_like_the_first(bench: Bench) -> None:
+def test_a_second_time_of_too_much_output_is_handled_like_the_first(bench: Bench) -> None:
     for name in ("first", "second"):
         bench.reader(name, LONG_STALLED_S, OUTGOING_BYTES_MAX + 1)
-        bench.loop.advance(RELIEVE_EVERY_S)
+        bench.loop.advance(EVICT_EVERY_S)
         assert bench.disconnected[-1] == name
 
 
 def test_a_client_that_has_taken_something_lately_is_not_stalled(bench: Bench) -> None:
     reader = bench.reader("reads", None, OUTGOING_BYTES_MAX + 1)
     reader.output_stalled_since = 0.0
-    bench.loop.advance(STALLED_S - RELIEVE_EVERY_S)
+    bench.loop.advance(STALLED_S - EVICT_EVERY_S)
     assert bench.disconnected == []
     assert len(bench.loop.timers) == 1, "it is looked at again"
-    bench.loop.advance(RELIEVE_EVERY_S)
+    bench.loop.advance(EVICT_EVERY_S)
     assert bench.disconnected == ["reads"], f"it took nothing for {STALLED_S} s"
 
 
@@ -196,19 +196,19 @@ def test_nobody_is_disconnected_while_output_is_within_its_bound(bench: Bench) -
     assert bench.loop.timers == []
     other = bench.reader("a byte more", None, 1)
     assert len(bench.loop.timers) == 1
-    bench.held.add_outgoing(1)
+    bench.budget.add_outgoing(1)
     assert len(bench.loop.timers) == 1, "one look at a time"
-    bench.held.add_outgoing(-1)
-    other.give_way("it hung up")
+    bench.budget.add_outgoing(-1)
+    other.evict("it is gone")
     other.reasons.clear()
-    bench.loop.advance(RELIEVE_EVERY_S)
-    assert bench.disconnected == [], "there was room again before anybody looked"
+    bench.loop.advance(EVICT_EVERY_S)
+    assert bench.disconnected == [], "the bound was kept again before anybody looked"
 
 
 def test_nothing_is_looked_at_after_the_close(bench: Bench) -> None:
     bench.reader("stalled", LONG_STALLED_S, OUTGOING_BYTES_MAX + 1)
-    bench.held.close()
-    bench.loop.advance(10 * RELIEVE_EVERY_S)
+    bench.budget.close()
+    bench.loop.advance(10 * EVICT_EVERY_S)
     assert bench.disconnected == []
 
 
@@ -216,18 +216,18 @@ def test_nothing_is_looked_at_after_the_close(bench: Bench) -> None:
 
 
 def test_an_answer_is_offered_a_share_of_what_is_left(bench: Bench) -> None:
-    assert bench.held.room() == OUTGOING_BYTES_MAX // SHARE
-    bench.held.add_outgoing(OUTGOING_BYTES_MAX // 2)
-    assert bench.held.room() == OUTGOING_BYTES_MAX // 2 // SHARE
-    bench.held.add_outgoing(-OUTGOING_BYTES_MAX // 4)
-    assert bench.held.room() == OUTGOING_BYTES_MAX * 3 // 4 // SHARE
+    assert bench.budget.available_bytes == OUTGOING_BYTES_MAX // SHARE
+    bench.budget.add_outgoing(OUTGOING_BYTES_MAX // 2)
+    assert bench.budget.available_bytes == OUTGOING_BYTES_MAX // 2 // SHARE
+    bench.budget.add_outgoing(-OUTGOING_BYTES_MAX // 4)
+    assert bench.budget.available_bytes == OUTGOING_BYTES_MAX * 3 // 4 // SHARE
 
 
-@pytest.mark.parametrize("over_bytes", [-SHARE * SMALLEST_ROOM_BYTES + SHARE, 0, 1 << 30])
+@pytest.mark.parametrize("over_bytes", [-SHARE * AVAILABLE_BYTES_MIN + SHARE, 0, 1 << 30])
 def test_an_answer_is_always_offered_the_least(bench: Bench, over_bytes: int) -> None:
-    """However much is held: a client that reads must come on."""
-    bench.held.add_outgoing(OUTGOING_BYTES_MAX + over_bytes)
-    assert bench.held.room() == SMALLEST_ROOM_BYTES
+    """However much is buffered: a client that reads must come on."""
+    bench.budget.add_outgoing(OUTGOING_BYTES_MAX + over_bytes)
+    assert bench.budget.available_bytes == AVAILABLE_BYTES_MIN
 
 
 # -- waiting ---------------------------------------------------------------------------------------
@@ -243,19 +243,19 @@ def test_the_client_whose_waiting_requests_take_the_most_is_disconnected(bench: 
     assert bench.disconnected == ["most"]
     (reason,) = bench.clients[1].reasons
     assert str(WAITING_BYTES_MAX + 1) in reason and str(half) in reason
-    assert bench.held.waiting_bytes == half + 1
+    assert bench.budget.waiting_bytes == half + 1
 
 
 def test_who_asks_for_too_much_alone_is_disconnected_itself(bench: Bench) -> None:
     bench.waiter("little", 1000)
     bench.waiter("much", WAITING_BYTES_MAX)
     assert bench.disconnected == ["much"]
-    assert bench.held.waiting_bytes == 1000
+    assert bench.budget.waiting_bytes == 1000
 
 
 def test_an_answer_that_leaves_makes_nobody_disconnect(bench: Bench) -> None:
     much = bench.waiter("much", 0)
-    much.held_bytes = WAITING_BYTES_MAX + 10
-    bench.held.waiting_bytes = much.held_bytes
-    bench.held.add_waiting(-1)
+    much.buffered_bytes = WAITING_BYTES_MAX + 10
+    bench.budget.waiting_bytes = much.buffered_bytes
+    bench.budget.add_waiting(-1)
     assert bench.disconnected == []

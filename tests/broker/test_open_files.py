@@ -52,7 +52,7 @@ def open_files(cluster: Cluster) -> int:
 
 
 def crowd(cluster: Cluster, stack: contextlib.ExitStack, count: int) -> list[socket.socket]:
-    """So many connections, held open; those that were refused are hung up on."""
+    """So many connections, held open; those that were refused are disconnected."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
     return [
         stack.enter_context(socket.create_connection((host, int(port)), timeout=DEADLINE_S))
@@ -80,7 +80,7 @@ def test_connections_cannot_take_the_files_that_logs_need(make_cluster):
         work(client, values)
         with contextlib.ExitStack() as others:
             held = crowd(cluster, others, 2 * FILES)
-            assert held[-1].recv(1) == b"", "hung up on"
+            assert held[-1].recv(1) == b"", "disconnected"
             assert open_files(cluster) < FILES
             work(client, values)
             work(client, values)

@@ -111,7 +111,7 @@ def test_a_change_without_effect_is_said_in_one_line(caplog):
 
 
 def served(client: Any) -> bool:
-    """Whether the connection is served, and not hung up on."""
+    """Whether the connection is served, and not disconnected."""
     try:
         return client.ask(ASK, 3).error_code == 0
     except (EOFError, ConnectionError):

@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.broker.apis import fetch as fetch_api
 from fencepost.broker.apis.fetch import PARTITION_BYTES
-from fencepost.broker.net import connection as bounds, memory_budget as held
+from fencepost.broker.net import connection as bounds, memory_budget
 from fencepost.wire.api import FetchRequest, FetchResponse
 from fencepost.wire.api.fetch import FetchableTopicResponse, PartitionData
 
@@ -37,7 +37,7 @@ class ParksTheFirst:
 
 
 def waiting_bytes(running):
-    return running.call(lambda: running.node.listener.held.waiting_bytes)
+    return running.call(lambda: running.node.listener.memory_budget.waiting_bytes)
 
 
 @contextlib.contextmanager
@@ -52,17 +52,17 @@ def without_collector():
 
 def test_answers_that_wait_behind_another_are_bounded():
     handler = ParksTheFirst()
-    most = bounds.HELD_HIGH_WATER_BYTES // LARGE_BYTES
+    most = bounds.BUFFERED_HIGH_WATER_BYTES // LARGE_BYTES
     with open_door() as door, route(FetchRequest, (4, 18), handler), door.connect() as client:
         sent = [client.send(FetchRequest(max_wait_ms=1), VERSION) for _ in range(20)]
         eventually(lambda: handler.answered > 0)
         (connection,) = door.listener.connections
         eventually(lambda: connection._blocked(), "it is not read from any more")
         assert door.thread.call(lambda: handler.answered) == most
-        assert door.listener.held.waiting_bytes >= most * LARGE_BYTES
+        assert door.listener.memory_budget.waiting_bytes >= most * LARGE_BYTES
         door.thread.call(lambda: handler.parked.reply(FetchResponse()))
         assert [client.receive(FETCH, VERSION)[0] for _ in sent] == sent
-        eventually(lambda: door.listener.held.waiting_bytes == 0, "all of it is let go of")
+        eventually(lambda: door.listener.memory_budget.waiting_bytes == 0, "all of it is let go of")
 
 
 def test_answers_behind_a_client_that_leaves_are_let_go_of():
@@ -73,7 +73,7 @@ def test_answers_behind_a_client_that_leaves_are_let_go_of():
                 client.send(FetchRequest(max_wait_ms=1), VERSION)
             eventually(lambda: handler.answered == 2)
         eventually(lambda: door.connection_count() == 0)
-        assert door.listener.held.waiting_bytes == 0
+        assert door.listener.memory_budget.waiting_bytes == 0
 
 
 def test_a_fetch_counts_with_its_partitions_until_it_is_answered(node, client):
@@ -104,7 +104,7 @@ def test_a_fetch_counts_with_the_partitions_of_its_session(node, client):
 def test_a_client_whose_fetches_wait_for_too_much_is_disconnected_and_others_wait_on(
     node, client, monkeypatch
 ):
-    monkeypatch.setattr(held, "WAITING_BYTES_MAX", 100 * PARTITION_BYTES)
+    monkeypatch.setattr(memory_budget, "WAITING_BYTES_MAX", 100 * PARTITION_BYTES)
     topic = make_topic(client, partitions=30)
     client.send(fetch_request(topic, 0, max_wait_ms=FOR_DAYS_MS), VERSION)
     with node.connect() as attacker:

@@ -225,17 +225,17 @@ class Caller:
 
     client_host = "127.0.0.1"
     closed = False
-    room_bytes = 1 << 26
+    available_bytes = 1 << 26
 
     def __init__(self, listener_name: str = "PLAINTEXT", parts: Parts | None = None) -> None:
         self.listener_name = listener_name
         self.routes = BoundRoutes(routes_of(listener_name), parts or {})
         self.answers: list[RequestContext] = []
         self.closed_because: str | None = None
-        self.held_bytes = 0
+        self.buffered_bytes = 0
 
-    def hold(self, size_bytes: int) -> None:
-        self.held_bytes += size_bytes
+    def add_buffered(self, size_bytes: int) -> None:
+        self.buffered_bytes += size_bytes
 
     def settled(self, context: RequestContext) -> None:
         self.answers.append(context)

@@ -106,7 +106,7 @@ def handle(
     replica_id = (
         request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
     )
-    context.hold(PARTITION_BYTES * sum(len(topic.partitions) for topic in request.topics))
+    context.add_buffered(PARTITION_BYTES * sum(len(topic.partitions) for topic in request.topics))
     wanted = yield from _wanted(request, by_id)
     session = fetches.sessions.begin(
         request.session_id if version >= SESSIONS_FROM else 0,
@@ -123,7 +123,7 @@ def handle(
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=int(session))
-    context.hold(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
+    context.add_buffered(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
     parts = _Parts(clocks, config, fetches, metadata, replicas, storage)
     return (yield from _Fetch(parts, context, request, session, replica_id).begin())
 
@@ -241,7 +241,7 @@ class _Fetch:
         looks: list[_Look] = []
         parts: list[PartitionData] = []
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
-        budget = ReadBudget(min(self._terms.max_bytes, self._context.room_bytes))
+        budget = ReadBudget(min(self._terms.max_bytes, self._context.available_bytes))
         looked_at = self._looks
         for position, wanted in enumerate(self._session.partitions):
             if position % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:

@@ -19,13 +19,13 @@ Bounds. Dispatching stops, and reading with it, while any of these is reached:
 * `MAX_REQUESTS_IN_FLIGHT` requests without an answer,
 * `MAX_FRAME_BYTES_IN_FLIGHT` bytes of such requests,
 * `OUTPUT_HIGH_WATER_BYTES` of output the client has not taken,
-* `HELD_HIGH_WATER_BYTES` that waiting requests have taken up besides their frames (`hold`), with
-  the answers that are known and wait behind them.
+* `BUFFERED_HIGH_WATER_BYTES` that waiting requests have taken up besides their frames
+  (`add_buffered`), with the answers that are known and wait behind them.
 
-So what a connection holds is at most one frame (`socket.request.max.bytes`), these bounds, and one
-response over the high water; `held` bounds the sum over all connections. A request may have
-`route.max_elements` array elements, because a byte on the wire can become an object here, and a
-client that has sent many requests gives the others a turn every `TURN_S`. Long frames of several
+So what a connection buffers is at most one frame (`socket.request.max.bytes`), these bounds, and
+one response over the high water; `memory_budget` bounds the sum over all connections. A request may
+have `route.max_elements` array elements, because a byte on the wire can become an object here, and
+a client that has sent many requests gives the others a turn every `TURN_S`. Long frames of several
 clients are decoded one per turn of the event loop (`runtime.cooperative`).
 
 Whatever is not a well-formed request of a served version closes the connection with one log line.
@@ -61,7 +61,7 @@ Buffer = bytes | bytearray | memoryview
 MAX_REQUESTS_IN_FLIGHT = 64
 MAX_FRAME_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 OUTPUT_HIGH_WATER_BYTES = 1024 * 1024
-HELD_HIGH_WATER_BYTES = 16 * 1024 * 1024
+BUFFERED_HIGH_WATER_BYTES = 16 * 1024 * 1024
 SCRATCH_SIZE_BYTES = 256 * 1024
 SMALL_FRAME_BYTES = 64 * 1024
 """A tail up to this size is kept as it is; a longer one moves to a buffer of its own."""
@@ -101,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_began = 0.0
         self._reading_paused = self._resume_scheduled = False
         self._dispatching = False
-        self._stalled = False  # frames that are here already wait for room
+        self._stalled = False  # frames that are here already wait for a bound to clear
         self._at_work = False  # a handler works in pieces
         self._waits = False  # too many connections came at once
         self._waits_for_turn = False  # a long frame waits while others are at work
@@ -109,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self._headers = RememberedHeaders()
         # out
         self._waiting: deque[RequestContext] = deque()
-        self._waiting_bytes = self._held_bytes = 0
+        self._waiting_bytes = self._buffered_bytes = 0
         self._out: deque[Buffer] = deque()
         self._out_bytes = 0
         self._out_moved = 0.0
@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         self._drop_out()
         self._drop_own()
         self._set_tail(b"")
-        self._drop_held()
+        self._drop_buffered()
         for context in waiting:
             context.abandoned()
         if self.accepted:
@@ -161,23 +161,23 @@ class Connection(asyncio.BufferedProtocol):
         self._maybe_resume_reading()
 
     def close(self, reason: str) -> None:
-        """Hang up after what is already on its way out, with one log line."""
+        """Disconnect after what is already on its way out, with one log line."""
         if not self.closed:
-            self._listener.refusals.note(self, reason)
-            self.hang_up()
+            self._listener.disconnect_log.note(self, reason)
+            self.disconnect()
 
-    def give_way(self, reason: str) -> None:
-        """Hang up at once and let go of everything, with one log line."""
+    def evict(self, reason: str) -> None:
+        """Disconnect at once and drop everything, with one log line."""
         if not self.closed:
-            self._listener.refusals.note(self, reason)
+            self._listener.disconnect_log.note(self, reason)
         self._drop_out()
         self._drop_own()
         self._set_tail(b"")
-        self._drop_held()
+        self._drop_buffered()
         self.abort()
 
-    def hang_up(self) -> None:
-        """Close without a word; output that is under way is still offered to the client."""
+    def disconnect(self) -> None:
+        """Close without a log line; output that is under way is still offered to the client."""
         self.flush()
         self.closed = True
         self._transport.close()
@@ -205,9 +205,9 @@ class Connection(asyncio.BufferedProtocol):
         return arrived_bytes / max(age_s, YOUNGEST_FRAME_S)
 
     @property
-    def room_bytes(self) -> int:
+    def available_bytes(self) -> int:
         """See `Replier`."""
-        return self._listener.held.room()
+        return self._listener.memory_budget.available_bytes
 
     @property
     def unread_fd(self) -> int:
@@ -215,9 +215,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._fd if self._reading_paused and not self.closed else -1
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """What requests without an answer, and answers that wait behind them, take."""
-        return self._held_bytes
+        return self._buffered_bytes
 
     @property
     def output_stalled_since(self) -> float | None:
@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             return
         self._keep(view, done, end)
-        if self.closed:  # there was no room to keep it
+        if self.closed:  # it was evicted for what it keeps
             return
         self._write_out()
         if self._stalled or self._blocked():
@@ -335,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         more_bytes = len(tail) - len(self._tail)
         self._tail = tail
         if more_bytes:
-            self._listener.held.add_incoming(more_bytes)
+            self._listener.memory_budget.add_incoming(more_bytes)
 
     def _keep_in_own(self, start: int, end: int) -> None:
         left_bytes = end - start
@@ -369,10 +369,10 @@ class Connection(asyncio.BufferedProtocol):
         view[:have_bytes] = content
         more_bytes = len(own) - len(self._own_view)
         self._own, self._own_view, self._filled = own, view, have_bytes
-        self._listener.held.add_incoming(more_bytes)
+        self._listener.memory_budget.add_incoming(more_bytes)
 
     def _drop_own(self) -> None:
-        self._listener.held.add_incoming(-len(self._own_view))
+        self._listener.memory_budget.add_incoming(-len(self._own_view))
         self._own = None
         self._own_view = memoryview(b"")
         self._filled = 0
@@ -418,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
         self.flush()
 
     def _refuse_version(self, context: RequestContext) -> None:
-        """Hang up, except on ApiVersions, whose v0 answer every client can read (KIP-511)."""
+        """Disconnect, except for ApiVersions, whose v0 answer every client can read (KIP-511)."""
         route, version = context.route, context.api_version
         if route.api_key != API_VERSIONS_KEY:
             self.close(
@@ -441,7 +441,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._waits_for_turn
             or len(self._waiting) >= MAX_REQUESTS_IN_FLIGHT
             or self._waiting_bytes > MAX_FRAME_BYTES_IN_FLIGHT
-            or self._held_bytes > HELD_HIGH_WATER_BYTES
+            or self._buffered_bytes > BUFFERED_HIGH_WATER_BYTES
             or self._out_bytes > OUTPUT_HIGH_WATER_BYTES
         )
 
@@ -451,7 +451,7 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.loop.call_soon(self._resume_reading)
 
     def _resume_reading(self) -> None:
-        """First the frames that are here already, then, if there is still room, new ones."""
+        """First the frames that are here already, then, if no bound is met, new ones."""
         self._resume_scheduled = False
         if self.closed or not self._reading_paused or self._blocked():
             return
@@ -473,22 +473,22 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed or not waiting:
             return
         if context is not waiting[0]:
-            context.hold(context.answer_bytes)
+            context.add_buffered(context.answer_bytes)
         if not waiting[0].answered:
             return
         self._drain()
         if not self._dispatching:
             self._listener.flush_soon(self)
 
-    def hold(self, size_bytes: int) -> None:
+    def add_buffered(self, size_bytes: int) -> None:
         """A request that waits takes so much more (or less) memory; may cost the connection."""
         if not self.closed:
-            self._held_bytes += size_bytes
-            self._listener.held.add_waiting(size_bytes)
+            self._buffered_bytes += size_bytes
+            self._listener.memory_budget.add_waiting(size_bytes)
 
-    def _drop_held(self) -> None:
-        self._listener.held.add_waiting(-self._held_bytes)
-        self._held_bytes = 0
+    def _drop_buffered(self) -> None:
+        self._listener.memory_budget.add_waiting(-self._buffered_bytes)
+        self._buffered_bytes = 0
 
     def _drain(self) -> None:
         """Move answers whose turn has come to the output, up to its high water."""
@@ -541,15 +541,15 @@ class Connection(asyncio.BufferedProtocol):
             self._out_moved = self._listener.loop.time()
         self._out_bytes += size_bytes
         self._out.extend(parts)
-        self._listener.held.add_outgoing(size_bytes)
+        self._listener.memory_budget.add_outgoing(size_bytes)
 
     def _drop_out(self) -> None:
-        self._listener.held.add_outgoing(-self._out_bytes)
+        self._listener.memory_budget.add_outgoing(-self._out_bytes)
         self._out.clear()
         self._out_bytes = 0
 
     def flush(self) -> None:
-        """Give the output to the socket, as far as it takes it; room may start the reading."""
+        """Give the output to the socket, as far as it takes it; that may resume the reading."""
         self._write_out()
         self._maybe_resume_reading()
 
@@ -575,7 +575,7 @@ class Connection(asyncio.BufferedProtocol):
     def _sent(self, count_bytes: int) -> None:
         """Drop `count_bytes` from the front of the output."""
         self._out_bytes -= count_bytes
-        self._listener.held.add_outgoing(-count_bytes)
+        self._listener.memory_budget.add_outgoing(-count_bytes)
         self._out_moved = self._listener.loop.time()
         out = self._out
         while count_bytes:
@@ -587,7 +587,7 @@ class Connection(asyncio.BufferedProtocol):
             out.popleft()
 
     def pause_writing(self) -> None:
-        """The transport holds enough: wait until the socket has taken it."""
+        """The transport buffers enough: wait until the socket has taken it."""
         self._write_paused = True
 
     def resume_writing(self) -> None:

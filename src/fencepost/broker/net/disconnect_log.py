@@ -1,7 +1,7 @@
-"""Why clients are hung up on: the words for it.
+"""Why clients are disconnected: the words for it.
 
-Every refusal is a reason for whoever runs the node or wrote the client, so it is logged, as often
-as `log_limit` allows.
+Whoever runs the node or wrote the client has to know the reason, so it is logged, as often as
+`log_limit` allows.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def explain_length(size_bytes: int, limit_bytes: int, start: bytes) -> str:
     return what + explain_bytes(start)
 
 
-class Refusals:
-    """Logs refusals, not more often than `log_limit` says."""
+class DisconnectLog:
+    """Logs why clients were disconnected, not more often than `log_limit` says."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = LogLimit(clock)
 
     def note(self, client: object, reason: str) -> None:
-        """The client is hung up on for `reason`."""
+        """The client is disconnected for `reason`."""
         left_out = self._limit.admit()
         if left_out is None:
             return

@@ -35,8 +35,8 @@ from typing import Any
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
 from fencepost.broker.net.connection import SCRATCH_SIZE_BYTES, Connection
-from fencepost.broker.net.disconnect_log import Refusals
-from fencepost.broker.net.memory_budget import Held
+from fencepost.broker.net.disconnect_log import DisconnectLog
+from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.registry import ROUTES, Route
 from fencepost.runtime.cooperative import Lane
 
@@ -72,8 +72,10 @@ class Listener:
         self.max_frame_bytes = limits.max_frame_bytes
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.connections: set[Connection] = set()
-        self.held = Held(loop, lambda: list(self.connections), limits.max_frame_bytes)
-        self.refusals = Refusals()
+        self.memory_budget = MemoryBudget(
+            loop, lambda: list(self.connections), limits.max_frame_bytes
+        )
+        self.disconnect_log = DisconnectLog()
         self.work = work
         self._per_host: dict[str, int] = {}
         self._sockets: list[tuple[str, socket.socket]] = []
@@ -121,13 +123,13 @@ class Listener:
         self._sockets.clear()
 
     async def close(self) -> None:
-        """Stop listening and hang up on everybody, giving output a moment to leave."""
+        """Stop listening and disconnect everybody, giving output a moment to leave."""
         self.close_sockets()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self.held.close()
+        self.memory_budget.close()
         for connection in list(self.connections):
-            connection.hang_up()
+            connection.disconnect()
         if self.connections:
             self._drained = asyncio.Event()
             with contextlib.suppress(TimeoutError):
@@ -220,14 +222,14 @@ class Listener:
             connection.sweep()
             quiet_s = now - connection.last_activity
             if connection.closed:
-                if quiet_s > SWEEP_EVERY_S:  # it was hung up on and does not take its output
+                if quiet_s > SWEEP_EVERY_S:  # it was disconnected and does not take its output
                     connection.abort()
             elif quiet_s > SWEEP_EVERY_S and _has_left(connection.unread_fd):
                 connection.abort()
             elif 0 <= idle_s < quiet_s and connection.idle:
                 connection.close(f"idle for {quiet_s:.0f} s (connections.max.idle.ms)")
             elif 0 <= idle_s < quiet_s and _stalled_s(connection, now) > idle_s:
-                connection.give_way(f"took no answer for {idle_s:.0f} s (connections.max.idle.ms)")
+                connection.evict(f"took no answer for {idle_s:.0f} s (connections.max.idle.ms)")
         every_s = min(SWEEP_EVERY_S, max(0.05, idle_s / 2)) if idle_s >= 0 else SWEEP_EVERY_S
         self._sweeper = self.loop.call_later(every_s, self._sweep)
 

@@ -1,4 +1,4 @@
-"""What the connections of a node hold in memory together, and who gives way when it is too much.
+"""What the connections of a node may buffer together, and whom it disconnects beyond that.
 
 Theory of operation
 -------------------
@@ -7,18 +7,18 @@ there are bounds on the sums, too:
 
 * Incoming: what is kept of frames that have not arrived whole, or cannot be served yet. When they
   come to more than `INCOMING_FRAMES` of the largest frames, the sender with the lowest rate since
-  its frame began is disconnected: who sends a hundred megabytes a byte at a time does not keep out
-  who means it.
-* Outgoing: answers that clients have not taken. Answers that can be smaller (Fetch) are told how
-  much there is `room` for, which shrinks as memory fills, down to `SMALLEST_ROOM_BYTES`. When the
-  bound is passed all the same, clients that took nothing for `STALLED_S` are hung up on, those that
-  have stalled the longest first.
-
+  its frame began is evicted: who sends a hundred megabytes a byte at a time does not keep out who
+  means it.
+* Outgoing: answers that clients have not taken. Answers that can be smaller (Fetch) are told the
+  `available_bytes`, which shrink as memory fills, down to `AVAILABLE_BYTES_MIN`. When the bound is
+  passed all the same, clients that took nothing for `STALLED_S` are evicted, those that have
+  stalled the longest first.
 * Waiting: what requests have become that are not answered yet (a Fetch that waits has an object
   for every partition), and answers that are known and wait behind another. The client whose
-  requests take the most is hung up on when all of them take more than `WAITING_BYTES_MAX`.
+  requests take the most is evicted when all of them take more than `WAITING_BYTES_MAX`.
 
-The sums count buffers by their size, not what Python needs around them.
+To evict is to disconnect at once and drop what is buffered. The sums count buffers by their size,
+not what Python needs around them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from typing import Final, Protocol
 INCOMING_FRAMES: Final = 4
 OUTGOING_BYTES_MAX: Final = 256 * 1024 * 1024
 WAITING_BYTES_MAX: Final = 512 * 1024 * 1024
-SMALLEST_ROOM_BYTES: Final = 64 * 1024
+AVAILABLE_BYTES_MIN: Final = 64 * 1024
 SHARE: Final = 4
-"""An answer is offered one part in so many of the room that is left."""
+"""An answer is offered one part in so many of what is left."""
 STALLED_S: Final = 2.0
-RELIEVE_EVERY_S: Final = 0.25
+EVICT_EVERY_S: Final = 0.25
 
 
-class Holder(Protocol):
+class BufferingClient(Protocol):
     """A connection, as far as it matters here."""
 
     @property
@@ -51,91 +51,92 @@ class Holder(Protocol):
         ...
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """What requests without an answer, and answers that wait behind them, take."""
         ...
 
-    def give_way(self, reason: str) -> None:
-        """Hang up at once, dropping what is held, with a log line."""
+    def evict(self, reason: str) -> None:
+        """Disconnect at once, dropping what is buffered, with a log line."""
         ...
 
 
-class Held:
+class MemoryBudget:
     """The sums, and their bounds."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        holders: Callable[[], Iterable[Holder]],
+        clients: Callable[[], Iterable[BufferingClient]],
         max_frame_bytes: int,
     ) -> None:
         self._loop = loop
-        self._holders = holders
+        self._clients = clients
         self.incoming_bytes = 0
         self.outgoing_bytes = 0
         self.waiting_bytes = 0
         self.incoming_bytes_max = INCOMING_FRAMES * max_frame_bytes
         self.outgoing_bytes_max = OUTGOING_BYTES_MAX
-        self._relief: asyncio.TimerHandle | None = None
+        self._eviction: asyncio.TimerHandle | None = None
 
     def add_incoming(self, size_bytes: int) -> None:
-        """A connection holds so much more (or less) of unfinished frames; may make room."""
+        """A connection buffers so much more (or less) of unfinished frames; may evict."""
         self.incoming_bytes += size_bytes
         if size_bytes > 0 and self.incoming_bytes > self.incoming_bytes_max:
-            self._drop_slowest_sender()
+            self._evict_slowest_sender()
 
     def add_outgoing(self, size_bytes: int) -> None:
-        """A connection holds so much more (or less) output; sees to it that room is made."""
+        """A connection buffers so much more (or less) output; may evict, after a moment."""
         self.outgoing_bytes += size_bytes
-        if self.outgoing_bytes > self.outgoing_bytes_max and self._relief is None:
-            self._relief = self._loop.call_later(RELIEVE_EVERY_S, self._relieve)
+        if self.outgoing_bytes > self.outgoing_bytes_max and self._eviction is None:
+            self._eviction = self._loop.call_later(EVICT_EVERY_S, self._evict_stalled)
 
     def add_waiting(self, size_bytes: int) -> None:
-        """Requests that wait take so much more (or less); may make room."""
+        """Requests that wait take so much more (or less); may evict."""
         self.waiting_bytes += size_bytes
         if size_bytes > 0 and self.waiting_bytes > WAITING_BYTES_MAX:
-            most = max(self._holders(), key=lambda holder: holder.held_bytes)
-            most.give_way(
+            most = max(self._clients(), key=lambda client: client.buffered_bytes)
+            most.evict(
                 f"requests of all clients that wait for their answers take {self.waiting_bytes}"
                 f" bytes, more than {WAITING_BYTES_MAX}, and those of this one the most:"
-                f" {most.held_bytes}"
+                f" {most.buffered_bytes}"
             )
 
-    def room(self) -> int:
+    @property
+    def available_bytes(self) -> int:
         """How large an answer should be at most, if that can be chosen, in bytes."""
         left_bytes = self.outgoing_bytes_max - self.outgoing_bytes
-        return max(left_bytes // SHARE, SMALLEST_ROOM_BYTES)
+        return max(left_bytes // SHARE, AVAILABLE_BYTES_MIN)
 
     def close(self) -> None:
         """Do nothing any more."""
-        if self._relief is not None:
-            self._relief.cancel()
+        if self._eviction is not None:
+            self._eviction.cancel()
 
-    def _drop_slowest_sender(self) -> None:
-        rates = [(rate, h) for h in self._holders() if (rate := h.incoming_rate) is not None]
+    def _evict_slowest_sender(self) -> None:
+        rates = [(rate, c) for c in self._clients() if (rate := c.incoming_rate) is not None]
         if rates:
             _, slowest = min(rates, key=lambda entry: entry[0])
-            slowest.give_way(
+            slowest.evict(
                 f"unfinished requests of all clients take {self.incoming_bytes} bytes, more than "
                 f"{INCOMING_FRAMES} times socket.request.max.bytes, and this one is the slowest"
             )
 
-    def _relieve(self) -> None:
-        self._relief = None
+    def _evict_stalled(self) -> None:
+        self._eviction = None
         now = self._loop.time()
         stalled = sorted(
             (
-                (since, number, holder)
-                for number, holder in enumerate(self._holders())
-                if (since := holder.output_stalled_since) is not None and now - since >= STALLED_S
+                (since, number, client)
+                for number, client in enumerate(self._clients())
+                if (since := client.output_stalled_since) is not None and now - since >= STALLED_S
             ),
         )
-        for since, _, holder in stalled:
+        for since, _, client in stalled:
             if self.outgoing_bytes <= self.outgoing_bytes_max:
                 return
-            holder.give_way(
+            client.evict(
                 f"answers nobody takes fill {self.outgoing_bytes} bytes, and this client has taken "
                 f"nothing for {now - since:.1f} s"
             )
         if self.outgoing_bytes > self.outgoing_bytes_max:
-            self._relief = self._loop.call_later(RELIEVE_EVERY_S, self._relieve)
+            self._eviction = self._loop.call_later(EVICT_EVERY_S, self._evict_stalled)

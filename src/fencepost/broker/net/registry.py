@@ -23,7 +23,7 @@ It either returns the response or returns None and answers later through the con
 * `reply_in_pieces(pieces)`: the same for an answer that takes long to make: `pieces` is a generator
   (see `fencepost.runtime.cooperative`), begun when the connection is ready to send what it returns.
 * `no_reply()`: the protocol has no response here (Produce with acks=0).
-* `close(reason)`: the protocol says to hang up.
+* `close(reason)`: the protocol says to disconnect.
 
 A handler that may have much to do is a generator function, see
 `fencepost.runtime.cooperative`.
@@ -102,8 +102,8 @@ def handles(
     """Register the decorated function as the handler of `request_class` in `versions`.
 
     `advertise_from` is a lower minimum to advertise than is served (Produce, KAFKA-18659).
-    Clients whose requests have more than `max_elements` array elements are hung up on: nothing else
-    happens in the node while a request is being decoded. Without it, that is MAX_ELEMENTS, but
+    Clients whose requests have more than `max_elements` array elements are disconnected: nothing
+    else happens in the node while a request is being decoded. Without it, that is MAX_ELEMENTS, but
     WHOLE_REQUEST_ELEMENTS_MAX for what clients send to a handler that does not work in pieces:
     nothing else happens until it has returned. `listeners` are the kinds of
     listeners that serve it.

@@ -47,7 +47,7 @@ class Replier(Protocol):
         ...
 
     @property
-    def room_bytes(self) -> int:
+    def available_bytes(self) -> int:
         """How large an answer should be at most, if that can be chosen."""
         ...
 
@@ -55,12 +55,12 @@ class Replier(Protocol):
         """The context's answer is known."""
         ...
 
-    def hold(self, size_bytes: int) -> None:
+    def add_buffered(self, size_bytes: int) -> None:
         """A request takes so much more (or less) memory until it is answered."""
         ...
 
     def close(self, reason: str) -> None:
-        """Hang up, with one log line."""
+        """Disconnect, with one log line."""
         ...
 
 
@@ -68,8 +68,8 @@ class RequestContext:
     """One request in flight: who sent it, and the place of its answer among the responses."""
 
     __slots__ = (
+        "_buffered_bytes",
         "_gone",
-        "_held_bytes",
         "_make",
         "_on_disconnect",
         "_parts",
@@ -103,7 +103,7 @@ class RequestContext:
         self.frame_size_bytes = frame_size_bytes
         self.answered = False
         self._gone = False
-        self._held_bytes = 0
+        self._buffered_bytes = 0
         self._parts: list[Buffer] | None = None
         self._make: Callable[[], Message] | None = None
         self._pieces: Pieces | None = None
@@ -130,30 +130,30 @@ class RequestContext:
         return self.connection.closed
 
     @property
-    def room_bytes(self) -> int:
+    def available_bytes(self) -> int:
         """How large an answer should be at most, if that can be chosen: memory may be short."""
-        return self.connection.room_bytes
+        return self.connection.available_bytes
 
     @property
     def answer_bytes(self) -> int:
         """What the encoded answer takes; 0 as long as there is none."""
         return 0 if self._parts is None else sum(map(len, self._parts))
 
-    def hold(self, size_bytes: int) -> None:
+    def add_buffered(self, size_bytes: int) -> None:
         """The request takes so much memory until its answer leaves, besides its frame.
 
-        Clients whose requests take the most are hung up on when all of them take too much
-        (`broker.held`), so it may be this one.
+        Clients whose requests take the most are evicted when all of them take too much
+        (`memory_budget`), so it may be this one.
         """
         if size_bytes and not self._gone:
-            self._held_bytes += size_bytes
-            self.connection.hold(size_bytes)
+            self._buffered_bytes += size_bytes
+            self.connection.add_buffered(size_bytes)
 
     def release(self) -> None:
         """For the connection: the answer leaves."""
-        held_bytes, self._held_bytes = self._held_bytes, 0
-        if held_bytes:
-            self.connection.hold(-held_bytes)
+        buffered_bytes, self._buffered_bytes = self._buffered_bytes, 0
+        if buffered_bytes:
+            self.connection.add_buffered(-buffered_bytes)
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call `callback` if the client leaves before the answer: stop waiting on its behalf."""
@@ -184,12 +184,12 @@ class RequestContext:
             self._settle()
 
     def close(self, reason: str) -> None:
-        """Hang up on the client: answers before this one are lost or sent, this one is not."""
+        """Disconnect the client: answers before this one are lost or sent, this one is not."""
         self.answered = self._gone = True
         self.connection.close(reason)
 
     def fail(self, error: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
-        """We cannot serve this: say so where the API has an error field, hang up where not."""
+        """We cannot serve this: say so where the API has an error field, disconnect where not."""
         if self.answered:
             return
         message = error_response(self.route, self.api_version, error)
