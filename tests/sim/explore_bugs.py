@@ -96,7 +96,7 @@ BUGS = {
         frozenset(("I23",)),
     ),
     "votes are told before they are on disk": Bug(
-        _ablated("tells-before-it-writes"), Bounds(epochs=1, timeouts=3, crashes=1), ("I22",)
+        _ablated("answers-before-it-persists"), Bounds(epochs=1, timeouts=3, crashes=1), ("I22",)
     ),
     "two votes in an epoch": Bug(
         _ablated("grants-two-votes"), Bounds(epochs=1, timeouts=3), ("I22", "I21", "machine")

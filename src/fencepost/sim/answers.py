@@ -48,7 +48,7 @@ def compose(host: MetadataHost, value: Any) -> Message:
 
 
 def _records(host: MetadataHost, bounds: FetchBounds | DraftBounds) -> bytes | None:
-    """The bytes; None if the log has rotted there."""
+    """The bytes; None at a CRC mismatch."""
     if bounds.upper_bound_offset <= bounds.offset:
         return b""
     buffers = host.read(bounds)

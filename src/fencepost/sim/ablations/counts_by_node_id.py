@@ -16,7 +16,7 @@ class CountsByNodeId(QuorumRules):
 
 
 ABLATION = Ablation(
-    "a node that lost its disk counts for what the old disk had promised",
+    "a node that lost its disk counts for what the old disk had acknowledged",
     Rules(quorum=CountsByNodeId()),
     scenarios=("S45",),
     faults=("kill", "partition", "power-loss", "wipe"),

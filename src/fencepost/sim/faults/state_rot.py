@@ -19,7 +19,7 @@ class StateRot(Damage):
         flip_state(node, bit)
         node.start()
         if node.gave_up is None:
-            raise Violation("damage", f"node {node.id} starts on a quorum-state that has rotted")
+            raise Violation("damage", f"node {node.id} starts on a corrupt quorum-state")
         return f"quorum-state of {node.id} rots while it is down"
 
 

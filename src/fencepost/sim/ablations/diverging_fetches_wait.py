@@ -8,7 +8,7 @@ from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class ParksWhomItSendsElsewhere(QuorumRules):
+class DivergingFetchesWait(QuorumRules):
     """Has every fetch wait that it has no records for."""
 
     def must_answer_at_once(
@@ -19,7 +19,7 @@ class ParksWhomItSendsElsewhere(QuorumRules):
 
 ABLATION = Ablation(
     "followers that must cut their log, or load a snapshot, lose half a second with each step",
-    Rules(quorum=ParksWhomItSendsElsewhere()),
+    Rules(quorum=DivergingFetchesWait()),
     scenarios=("S51",),
     is_found_by_search=False,
 )

@@ -12,7 +12,7 @@ def _believe(*_: object) -> bool:
 
 
 ABLATION = Ablation(
-    "a batch that rotted before it was committed is taken for sound by recovery",
+    "recovery takes a batch with a CRC mismatch for sound",
     Rules(patches=((scanning, "check_crc", _believe),)),
     scenarios=("S52",),
     is_found_by_search=False,

@@ -7,7 +7,7 @@ from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class BelievesAnyEpoch(QuorumRules):
+class AcceptsAnyEpoch(QuorumRules):
     """Follows whoever names the last epoch there is."""
 
     def epoch_out_of_range(self, epoch: int, highest_known: int, allowance: int) -> bool:
@@ -16,7 +16,7 @@ class BelievesAnyEpoch(QuorumRules):
 
 ABLATION = Ablation(
     "one message with the largest epoch stops all elections for good",
-    Rules(quorum=BelievesAnyEpoch()),
+    Rules(quorum=AcceptsAnyEpoch()),
     scenarios=("S54",),
     is_found_by_search=False,
 )

@@ -7,7 +7,7 @@ from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class StandsWithoutAsking(QuorumRules):
+class ElectionsWithoutPreVotes(QuorumRules):
     """Becomes a candidate at once."""
 
     def asks_for_pre_votes(self) -> bool:
@@ -16,7 +16,7 @@ class StandsWithoutAsking(QuorumRules):
 
 ABLATION = Ablation(
     "a node that was cut off comes back with a higher epoch and deposes the leader",
-    Rules(quorum=StandsWithoutAsking()),
+    Rules(quorum=ElectionsWithoutPreVotes()),
     scenarios=("S39",),
     is_found_by_search=False,
 )

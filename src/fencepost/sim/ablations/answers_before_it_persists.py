@@ -7,7 +7,7 @@ from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class TellsBeforeItWrites(QuorumRules):
+class AnswersBeforeItPersists(QuorumRules):
     """Puts `WriteState` last."""
 
     def writes_state_before_telling(self) -> bool:
@@ -16,6 +16,6 @@ class TellsBeforeItWrites(QuorumRules):
 
 ABLATION = Ablation(
     "a vote is told before it is on disk",
-    Rules(quorum=TellsBeforeItWrites()),
+    Rules(quorum=AnswersBeforeItPersists()),
     scenarios=("S37",),
 )

@@ -8,7 +8,7 @@ from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class NeverForgets(ControllerHost):
+class KeepsUncommittedState(ControllerHost):
     """Keeps the controller of its first epoch."""
 
     _kept: Controller | None = None
@@ -21,7 +21,7 @@ class NeverForgets(ControllerHost):
 
 ABLATION = Ablation(
     "a controller decides on records that were never committed",
-    Rules(controller_host=NeverForgets),
+    Rules(controller_host=KeepsUncommittedState),
     scenarios=("S57",),
     faults=("partition",),
 )

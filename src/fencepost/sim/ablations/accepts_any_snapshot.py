@@ -20,7 +20,7 @@ def _load_header_only(file: Any, path: str) -> Any:
 
 
 ABLATION = Ablation(
-    "a bit that rotted in one node's snapshot is in the next one's log",
+    "a bit flipped in one node's snapshot is in the next one's log",
     Rules(
         patches=(
             (store, "check_whole", _read_header_only),

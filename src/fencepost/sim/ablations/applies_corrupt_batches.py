@@ -12,7 +12,7 @@ def _believe(*_: object) -> bool:
 
 
 ABLATION = Ablation(
-    "a batch that rots between its append and its commit is in its leader's image",
+    "a batch that is corrupted between its append and its commit is in its leader's image",
     Rules(patches=((segment, "check_crc", _believe),)),
     scenarios=("S53",),
     is_found_by_search=False,

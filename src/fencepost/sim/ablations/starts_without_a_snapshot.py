@@ -11,7 +11,7 @@ from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class StartsWithoutItsBeginning(QuorumRules):
+class StartsWithoutASnapshot(QuorumRules):
     """Starts on whatever it finds."""
 
     def reason_not_to_start(self, log: LogView) -> None:
@@ -25,7 +25,7 @@ def _open_whatever_is_there(partition_log: PartitionLog) -> SnapshotStore:
 ABLATION = Ablation(
     "a node runs with an image that lacks what was before its log",
     Rules(
-        quorum=StartsWithoutItsBeginning(),
+        quorum=StartsWithoutASnapshot(),
         patches=((metadata_log, "open_snapshots", _open_whatever_is_there),),
     ),
     scenarios=("S43",),
