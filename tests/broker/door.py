@@ -80,7 +80,7 @@ def open_door(limits: ConnectionLimits = LIMITS, node: Any = None) -> Iterator[D
         parts = {MetadataCache: BareMetadata()}
         scheduler = Scheduler(thread.loop)
         routes = BoundRoutes(ROUTES, parts)
-        listener = Listener(node, thread.loop, limits, scheduler.lane(), routes)
+        listener = Listener(thread.loop, limits, scheduler.lane(), routes)
         (bound,) = listener.bind([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
         thread.call(listener.start)
         try:

@@ -262,7 +262,7 @@ def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT")
     route = caller.routes[_key(type(request))]
     assert route.min_version <= version <= route.max_version
     arrived = type(request).decode(request.encode(version), version)
-    context = RequestContext(node, caller, route, version, 7, "harness")
+    context = RequestContext(caller, route, version, 7, "harness")
     answer = to_its_end(route.handler(context, arrived))
     if answer is not None:
         context.reply(answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
@@ -16,7 +17,9 @@ from fencepost.wire.errors import ErrorCode
 
 
 @handles(DeleteGroupsRequest, versions="0-2")
-def handle(context: RequestContext, request: DeleteGroupsRequest) -> Pieces:
+def handle(
+    context: RequestContext, request: DeleteGroupsRequest, *, group_host: GroupHost
+) -> Pieces:
     """Ask each group's coordinator; answer when all have answered."""
     group_ids = list(dict.fromkeys(request.groups_names))
     if not group_ids:
@@ -36,7 +39,7 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> Pieces:
             if outstanding == 0:
                 context.reply(DeleteGroupsResponse(results=list(results.values())))
 
-        context.node.groups.submit(group_id, decide, on_reply)
+        group_host.submit(group_id, decide, on_reply)
 
     for group_id in group_ids:
         ask(group_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fencepost.broker.cluster.cluster_view import GROUP_OPERATIONS
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
@@ -22,7 +23,9 @@ OPERATIONS_FROM: Final = 3
 
 
 @handles(DescribeGroupsRequest, versions="0-6")
-def handle(context: RequestContext, request: DescribeGroupsRequest) -> Pieces:
+def handle(
+    context: RequestContext, request: DescribeGroupsRequest, *, group_host: GroupHost
+) -> Pieces:
     """Ask each group's coordinator; answer when all have answered."""
     if not request.groups:
         return DescribeGroupsResponse()
@@ -49,7 +52,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> Pieces:
                 groups = [answer for answer in answers if answer is not None]
                 context.reply(DescribeGroupsResponse(groups=groups))
 
-        context.node.groups.submit(group_id, decide, on_reply)
+        group_host.submit(group_id, decide, on_reply)
 
     for position, group_id in enumerate(request.groups):
         ask(position, group_id)

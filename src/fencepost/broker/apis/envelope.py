@@ -68,7 +68,6 @@ class ForwardedContext(RequestContext):
         client_host: str,
     ) -> None:
         super().__init__(
-            envelope.node,
             envelope.connection,
             route,
             api_version,

@@ -53,7 +53,7 @@ def handle(
     request: FindCoordinatorRequest,
     *,
     metadata: MetadataCache,
-    groups: GroupHost,
+    group_host: GroupHost,
     topic_creation: AutoTopicCreation,
     warnings: ClientWarnings,
 ) -> Pieces:
@@ -67,7 +67,7 @@ def handle(
         return _response(context, keys, [_not_available(NO_OFFSETS_TOPIC)] * len(keys))
     found = []
     for key in keys:
-        found.append(_find(metadata.image, groups.partition_of(key), context.listener_name))
+        found.append(_find(metadata.image, group_host.partition_of(key), context.listener_name))
         yield None
     return _response(context, keys, found)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Caller, Decision, GroupCoordinator
@@ -16,7 +17,9 @@ from fencepost.wire.errors import ErrorCode
 
 
 @handles(HeartbeatRequest, versions="0-4")
-def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | None:
+def handle(
+    context: RequestContext, request: HeartbeatRequest, *, group_host: GroupHost
+) -> HeartbeatResponse | None:
     """Have the group's coordinator decide."""
     if not request.group_id:
         return HeartbeatResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
@@ -32,5 +35,5 @@ def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRespo
             response = HeartbeatResponse(error_code=int(error))
         context.reply(response)
 
-    context.node.groups.submit(request.group_id, decide, on_reply)
+    group_host.submit(request.group_id, decide, on_reply)
     return None

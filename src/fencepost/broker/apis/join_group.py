@@ -9,9 +9,11 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Caller, Decision, GroupCoordinator
+from fencepost.runtime.clock import Clocks
 from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from fencepost.wire.errors import ErrorCode
 
@@ -19,7 +21,9 @@ NULL_PROTOCOL_FROM: Final = 7
 
 
 @handles(JoinGroupRequest, versions="0-9")
-def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | None:
+def handle(
+    context: RequestContext, request: JoinGroupRequest, *, clocks: Clocks, group_host: GroupHost
+) -> JoinGroupResponse | None:
     """Have the group's coordinator decide."""
     if not request.group_id:
         return _response(context, request.member_id, ErrorCode.INVALID_GROUP_ID, None)
@@ -33,12 +37,12 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
             f"/{context.client_host}",  # as Kafka writes addresses, in records too
             str(uuid.uuid4()),
         )
-        return coordinator.decide_join_group(request, caller, context.node.wall_ms())
+        return coordinator.decide_join_group(request, caller, clocks.wall_ms())
 
     def on_reply(error: ErrorCode, response: JoinGroupResponse | None) -> None:
         context.reply(_response(context, member_id, error, response))
 
-    context.node.groups.submit(request.group_id, decide, on_reply)
+    group_host.submit(request.group_id, decide, on_reply)
     return None
 
 

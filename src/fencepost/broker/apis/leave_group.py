@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Caller, Decision, GroupCoordinator
+from fencepost.runtime.clock import Clocks
 from fencepost.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from fencepost.wire.errors import ErrorCode
 
@@ -18,7 +20,9 @@ BATCHED_FROM: Final = 3
 
 
 @handles(LeaveGroupRequest, versions="0-5")
-def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | None:
+def handle(
+    context: RequestContext, request: LeaveGroupRequest, *, clocks: Clocks, group_host: GroupHost
+) -> LeaveGroupResponse | None:
     """Have the group's coordinator decide."""
     if not request.group_id:
         return LeaveGroupResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
@@ -27,7 +31,7 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
         caller = Caller(token, context.api_version)
-        return coordinator.decide_leave_group(request, caller, context.node.wall_ms())
+        return coordinator.decide_leave_group(request, caller, clocks.wall_ms())
 
     def on_reply(error: ErrorCode, response: LeaveGroupResponse | None) -> None:
         if response is None:
@@ -37,5 +41,5 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
             response.members = []
         context.reply(response)
 
-    context.node.groups.submit(request.group_id, decide, on_reply)
+    group_host.submit(request.group_id, decide, on_reply)
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
@@ -16,9 +17,11 @@ from fencepost.wire.errors import ErrorCode
 
 
 @handles(ListGroupsRequest, versions="0-5")
-def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | None:
+def handle(
+    context: RequestContext, request: ListGroupsRequest, *, group_host: GroupHost
+) -> ListGroupsResponse | None:
     """Ask every coordinator here; answer when all have answered."""
-    coordinators = list(context.node.groups.coordinators())
+    coordinators = list(group_host.coordinators())
     if not coordinators:
         return ListGroupsResponse()
     groups: list[ListedGroup] = []

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
 from fencepost.machines.image import ClusterImage, TopicImage
+from fencepost.runtime.clock import Clocks
 from fencepost.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -27,20 +30,27 @@ TOPIC_IDS_FROM: Final = 10
 
 
 @handles(OffsetCommitRequest, versions="2-10")
-def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+def handle(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    *,
+    clocks: Clocks,
+    group_host: GroupHost,
+    metadata: MetadataCache,
+) -> OffsetCommitResponse | None:
     """Refuse what does not exist; have the group's coordinator decide about the rest."""
     answers = _Answers(request)
     asked = [
         topic
         for position, topic in enumerate(request.topics)
-        if _resolve(context.node.image, context.api_version, position, topic, answers)
+        if _resolve(metadata.image, context.api_version, position, topic, answers)
     ]
     if not asked:
         return answers.response()
     request.topics = asked
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
-        version, wall_ms = context.api_version, context.node.wall_ms()
+        version, wall_ms = context.api_version, clocks.wall_ms()
         return coordinator.decide_offset_commit(request, version, token, wall_ms)
 
     def on_reply(error: ErrorCode, response: OffsetCommitResponse | None) -> None:
@@ -50,7 +60,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
             answers.merge(response)
         context.reply(answers.response())
 
-    context.node.groups.submit(request.group_id, decide, on_reply)
+    group_host.submit(request.group_id, decide, on_reply)
     return None
 
 

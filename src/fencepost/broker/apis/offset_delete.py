@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
@@ -19,11 +21,17 @@ from fencepost.wire.errors import ErrorCode
 
 
 @handles(OffsetDeleteRequest, versions="0")
-def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
+def handle(
+    context: RequestContext,
+    request: OffsetDeleteRequest,
+    *,
+    group_host: GroupHost,
+    metadata: MetadataCache,
+) -> OffsetDeleteResponse | None:
     """Refuse partitions that do not exist; have the coordinator decide about the rest."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=int(ErrorCode.INVALID_GROUP_ID))
-    asked, refused = _split(context.node.image, request.topics)
+    asked, refused = _split(metadata.image, request.topics)
     request.topics = asked
 
     def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
@@ -36,7 +44,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDelet
             _merge(response, refused)
         context.reply(response)
 
-    context.node.groups.submit(request.group_id, decide, on_reply)
+    group_host.submit(request.group_id, decide, on_reply)
     return None
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from fencepost.broker.cluster.metadata_cache import MetadataCache
+from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.group import Decision, GroupCoordinator
@@ -39,10 +41,16 @@ _FOR_CLIENTS: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_COORDI
 
 
 @handles(OffsetFetchRequest, versions="1-10")
-def handle(context: RequestContext, request: OffsetFetchRequest) -> Pieces:
+def handle(
+    context: RequestContext,
+    request: OffsetFetchRequest,
+    *,
+    group_host: GroupHost,
+    metadata: MetadataCache,
+) -> Pieces:
     """Ask each group's coordinator, some partitions at a time; answer when all have answered."""
     groups = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
-    job = _FetchJob(context, groups)
+    job = _FetchJob(group_host, metadata, context, groups)
     for position, group in enumerate(groups):
         for part in _parts_of(group):
             job.ask(position, part, request.require_stable)
@@ -95,7 +103,15 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 class _FetchJob:
     """One request: its groups' answers as they come."""
 
-    def __init__(self, context: RequestContext, groups: list[OffsetFetchRequestGroup]) -> None:
+    def __init__(
+        self,
+        group_host: GroupHost,
+        metadata: MetadataCache,
+        context: RequestContext,
+        groups: list[OffsetFetchRequestGroup],
+    ) -> None:
+        self._group_host = group_host
+        self._metadata = metadata
         self._context = context
         self._groups = groups
         self._answers: list[OffsetFetchResponseGroup | None] = [None] * len(groups)
@@ -104,10 +120,9 @@ class _FetchJob:
 
     def ask(self, position: int, part: OffsetFetchRequestGroup, require_stable: bool) -> None:
         """Have the group's coordinator look up these offsets of it."""
-        context = self._context
         unknown: list[OffsetFetchResponseTopics] = []
         if self._by_id and part.topics is not None:
-            part, unknown = _resolve(context.node.image, part)
+            part, unknown = _resolve(self._metadata.image, part)
 
         def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
             return coordinator.decide_offset_fetch(part, require_stable, token)
@@ -118,12 +133,12 @@ class _FetchJob:
             else:
                 answer.topics += unknown
                 if self._by_id:
-                    _name_by_id(context.node.image, answer)
+                    _name_by_id(self._metadata.image, answer)
                 self._add(position, answer)
             self.finish_one()
 
         self._outstanding += 1
-        context.node.groups.submit(part.group_id, decide, on_reply)
+        self._group_host.submit(part.group_id, decide, on_reply)
 
     def _add(self, position: int, answer: OffsetFetchResponseGroup) -> None:
         """Add the answer to a part of the group; a topic may go on in it."""

@@ -15,11 +15,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.loop.ports import AsyncPorts
 from fencepost.broker.net.log_limit import LogLimit, cut
+from fencepost.broker.storage.decompression import Decompression
 from fencepost.machines.group import (
     Decision,
     GroupCodec,
@@ -36,12 +38,10 @@ from fencepost.runtime.coordinator import (
     LedPartition,
     OnReply,
 )
+from fencepost.runtime.metadata.host import MetadataHost
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
-
-if TYPE_CHECKING:
-    from fencepost.broker.node.core import NodeCore
 
 log = logging.getLogger(__name__)
 
@@ -54,23 +54,31 @@ Decide = Callable[[GroupCoordinator, Any], Decision]
 class GroupHost:
     """See the module."""
 
-    def __init__(self, node: NodeCore) -> None:
-        self._node = node
+    def __init__(
+        self,
+        config: BrokerConfig,
+        ports: AsyncPorts,
+        metadata: MetadataHost,
+        decompression: Decompression,
+    ) -> None:
+        self._node_id = config.node_id
+        self._ports = ports
+        self._metadata = metadata
         self._log_limit = LogLimit()
-        self.memory = GroupMemory(node.config.get("fencepost.groups.max.bytes"))
-        config = group_config(node.config)
+        self.memory = GroupMemory(config.get("fencepost.groups.max.bytes"))
+        groups = group_config(config)
         kind = CoordinatorKind(
-            lambda: GroupCoordinator(config, self.memory),
+            lambda: GroupCoordinator(groups, self.memory),
             GroupCodec(),
-            write_timeout_ms=node.config.get("offsets.commit.timeout.ms"),
-            compression=node.config.get("offsets.topic.compression.codec"),
-            decompress=node.decompression.inline_or_run,
+            write_timeout_ms=config.get("offsets.commit.timeout.ms"),
+            compression=config.get("offsets.topic.compression.codec"),
+            decompress=decompression.inline_or_run,
             on_loaded=self._loaded,
             on_note=self._note,
         )
-        self.runtime = CoordinatorRuntime(kind, node.ports, node.ports.scheduler.lane())
+        self.runtime = CoordinatorRuntime(kind, ports, ports.scheduler.lane())
         self._closed = False
-        node.metadata.on_image(self._image_changed)
+        metadata.on_image(self._image_changed)
 
     def start(self) -> None:
         """Nothing to do: coordinators begin when this node becomes their leader."""
@@ -92,20 +100,20 @@ class GroupHost:
 
     def coordinator_of(self, group_id: str) -> Coordinator[GroupCoordinator] | ErrorCode:
         """The coordinator of the group, or why it is not here."""
-        topic = self._node.image.topics_by_name.get(OFFSETS_TOPIC)
+        topic = self._metadata.image.topics_by_name.get(OFFSETS_TOPIC)
         if topic is None or self._closed:
             return ErrorCode.NOT_COORDINATOR
         index = partition_for(group_id, len(topic.partitions))
         coordinator = self.runtime.get(index)
         if coordinator is not None:
             return coordinator
-        if topic.partitions[index].leader == self._node.config.node_id:
+        if topic.partitions[index].leader == self._node_id:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # its log is still being opened
         return ErrorCode.NOT_COORDINATOR
 
     def partition_of(self, group_id: str) -> int | None:
         """The group's partition of `__consumer_offsets`; None while there is no such topic."""
-        topic = self._node.image.topics_by_name.get(OFFSETS_TOPIC)
+        topic = self._metadata.image.topics_by_name.get(OFFSETS_TOPIC)
         return None if topic is None else partition_for(group_id, len(topic.partitions))
 
     def coordinators(self) -> Iterator[Coordinator[GroupCoordinator]]:
@@ -119,7 +127,7 @@ class GroupHost:
         if hosted.topic != OFFSETS_TOPIC or self._closed:
             return
         index = hosted.index
-        partition = LedPartition(self._node.ports.driver, hosted.key, hosted.machine, hosted.log)
+        partition = LedPartition(self._ports.driver, hosted.key, hosted.machine, hosted.log)
         hosted.on_high_watermark = partial(self.runtime.high_watermark_moved, index)
         self.runtime.load(index, partition, leader_epoch)
 
@@ -145,7 +153,7 @@ class GroupHost:
         if coordinator.machine.groups:
             count = len(coordinator.machine.groups)
             log.info("%s: loaded %d groups", coordinator.partition, count)
-        is_gone = missing_from(self._node.image)
+        is_gone = missing_from(self._metadata.image)
         coordinator.tell(lambda machine: machine.decide_topics_deleted(is_gone))
 
     def _note(self, note: str) -> None:

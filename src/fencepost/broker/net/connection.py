@@ -384,9 +384,7 @@ class Connection(asyncio.BufferedProtocol):
         if route is None:
             self.close(f"api key {api_key} (version {version}) is not served here")
             return
-        context = RequestContext(
-            self._listener.node, self, route, version, correlation_id, None, len(frame)
-        )
+        context = RequestContext(self, route, version, correlation_id, None, len(frame))
         if not route.min_version <= version <= route.max_version:
             self._refuse_version(context)
             return

@@ -30,7 +30,6 @@ import logging
 import select
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
@@ -53,7 +52,6 @@ class Listener:
 
     def __init__(
         self,
-        node: Any,
         loop: asyncio.AbstractEventLoop,
         limits: ConnectionLimits,
         work: Lane,
@@ -63,7 +61,6 @@ class Listener:
     ) -> None:
         """Handlers that take long are worked on in the lane `work`. `count` is shared by all
         listeners of a node; `left_free` of it is for the others."""
-        self.node = node
         self.routes = routes
         self.loop = loop
         self.limits = limits

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from fencepost.broker.net.registry import Pieces, Route
 from fencepost.wire.errors import EncodeError, ErrorCode
@@ -80,13 +80,11 @@ class RequestContext:
         "connection",
         "correlation_id",
         "frame_size_bytes",
-        "node",
         "route",
     )
 
     def __init__(
         self,
-        node: Any,
         connection: Replier,
         route: Route,
         api_version: int,
@@ -94,7 +92,6 @@ class RequestContext:
         client_id: str | None = None,
         frame_size_bytes: int = 0,
     ) -> None:
-        self.node = node
         self.connection = connection
         self.route = route
         self.api_version = api_version

@@ -13,7 +13,6 @@ import asyncio
 import logging
 from typing import Final
 
-from fencepost.broker.node.core import NodeCore
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.forwarding import Forwarder
 from fencepost.broker.cluster.metadata_cache import MetadataCache
@@ -25,6 +24,7 @@ from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.listener import Listener
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import Parts, bind_routes
+from fencepost.broker.node.core import NodeCore
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.replicas.topic_configs import topic_configs_under
@@ -66,7 +66,6 @@ class BrokerPart:
         """Where clients are listened for."""
         get = core.settings.get
         self.listener = Listener(
-            core,
             core.loop,
             connection_limits(get),
             core.ports.scheduler.lane(),
@@ -129,7 +128,7 @@ class BrokerPart:
         self.producer_ids = ProducerIds(
             block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         )
-        self.groups = GroupHost(core)
+        self.groups = GroupHost(config, ports, core.metadata, self.decompression)
         self.replicas.watchers.append(self.groups)
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)

@@ -53,10 +53,9 @@ class ControllerPart:
         self._is_voter = False
         get = core.settings.get
         self.listener = Listener(
-            core,
             core.loop,
             connection_limits(get),
-            node.ports.scheduler.lane(),
+            core.ports.scheduler.lane(),
             CONTROLLER_ROUTES,
             count=core.connection_count,
         )

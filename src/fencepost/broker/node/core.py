@@ -1,4 +1,4 @@
-"""What the parts of a node share: configs, clocks, ports and metadata, and how they end the node."""
+"""What the parts of a node share: configs, clocks, ports, metadata, and how they end the node."""
 
 from __future__ import annotations
 

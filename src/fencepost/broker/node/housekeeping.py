@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from fencepost.broker.loop.timers import Timer
 from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.core import NodeCore
-from fencepost.broker.loop.timers import Timer
 from fencepost.broker.node.memory_trim import MemoryTrim
 from fencepost.log.configdef import LONG_MAX
 from fencepost.machines.partition import AdvanceLogStart
