@@ -154,7 +154,8 @@ def test_a_large_batch_that_does_not_decompress_takes_the_groups_out_of_service(
 def test_a_few_bytes_that_are_many_records_are_applied_in_pieces(
     running: RunningNode, hosted: HostedPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running.node.ports.scheduler.turn_s = 0.0
+    scheduler = running.node.ports.scheduler
+    scheduler.turn_s = scheduler.first_turn_s = 0.0
     count = 30 * RECORDS_PER_PIECE
     append(running, hosted, build_batch([committed(0, 1)] * count, timestamp_ms=1))
     applied = [0]
