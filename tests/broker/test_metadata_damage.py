@@ -489,6 +489,19 @@ def test_a_gap_is_not_served():
     assert world.host.log.start_offset > offset, "a snapshot stands for it"
 
 
+def test_an_answer_that_waited_until_a_snapshot_took_the_batches_place_is_empty():
+    """It ends no node: whoever takes answers slowly could end every leader that way."""
+    world = world_of_segments()
+    offset = misplace(world, 2)
+    bounds = inputs.FetchBounds(ErrorCode.NONE, 1, 1, 0, world.host.log.end_offset)
+    bounds = replace(bounds, max_bytes=1 << 10)
+    assert world.host.read(bounds), "it is there"
+    assert (
+        world.host.read(replace(bounds, offset=offset)) is None and world.host.log.start_offset > 0
+    )
+    assert world.host.read(bounds) == []
+
+
 def test_a_batch_that_cannot_be_mended_in_its_place_ends_the_node_and_the_next_start_cuts():
     world = world_of_segments()
     batches = {header.base_offset: bytes(batch) for header, batch in

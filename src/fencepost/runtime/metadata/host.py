@@ -37,7 +37,7 @@ from typing import Any
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import check_crc, iter_headers
-from fencepost.log.errors import describe
+from fencepost.log.errors import OffsetOutOfRange, describe
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import SnapshotError, SnapshotStore
 from fencepost.machines.effects import Buffer
@@ -268,10 +268,15 @@ class MetadataHost:
         """The batches that the machine lets a follower read; None if one of them is corrupt.
 
         Every checksum is looked at, because a follower would have to refuse the batch, and ask for
-        it again for ever: the machine is told instead, and another node may lead. Raises LogError
-        and OSError, as reading the log does.
+        it again for ever: the machine is told instead, and another node may lead. Nothing if the
+        log begins behind them by now, because a snapshot has taken their place while the answer
+        waited for its connection: the follower asks again, and is sent to the snapshot. Raises
+        other LogErrors and OSError, as reading the log does.
         """
-        found = self.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
+        try:
+            found = self.log.read(bounds.offset, bounds.max_bytes, bounds.upper_bound_offset)
+        except OffsetOutOfRange:
+            return []
         expected = bounds.offset
         for buffer in found.buffers:
             view = memoryview(buffer)
