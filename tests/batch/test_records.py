@@ -28,7 +28,7 @@ from fencepost.batch.records import (
     read_rows_in_parts,
     record_bytes_max,
 )
-from fencepost.batch.walk import Flaw, RecordError, read_record
+from fencepost.batch.walk import Reason, RecordError, read_record
 from fencepost.wire.errors import ErrorCode
 
 from .samples import (
@@ -138,7 +138,7 @@ def test_damage_is_told_before_any_record_of_the_batch_is_given():
         next(records)
     assert caught.value.offset == 50
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
-    # Without the check the flaw is found in the record, or not at all.
+    # Without the check the reason is found in the record, or not at all.
     with pytest.raises(RecordError, match="record 3"):
         list(read_records(bad, check=False))
 
@@ -149,7 +149,7 @@ def test_a_flaw_says_where_it_is_and_survives_pickling():
         list(read_records(batch))
     error = pickle.loads(pickle.dumps(caught.value))
     assert str(error) == str(caught.value)
-    assert (error.flaw, error.code, error.offset) == (Flaw.LENGTH, ErrorCode.CORRUPT_MESSAGE, 0)
+    assert (error.reason, error.code, error.offset) == (Reason.LENGTH, ErrorCode.CORRUPT_MESSAGE, 0)
     assert "record 2 at byte 241 of the records: its length cannot be 1" in str(error)
 
 

@@ -343,7 +343,7 @@ def test_damage_behind_the_image_is_replaced_by_a_snapshot():
     assert world.topics_in_image == 10 and not world.broken
 
 
-# -- mending ---------------------------------------------------------------------------------------
+# -- repair ----------------------------------------------------------------------------------------
 
 
 def batches_of(world):
@@ -373,7 +373,7 @@ def test_a_damaged_batch_is_found_and_mended_in_its_place(topic):
     assert log.first_damaged(log.start_offset) == offset
     assert log.first_damaged(offset) == offset
     assert log.first_damaged(offset + 2) is None
-    log.mend(offset, dict(sound)[offset])
+    log.repair_batch(offset, dict(sound)[offset])
     assert log.first_damaged(log.start_offset) is None
     assert batches_of(world)[: len(sound)] == sound
     world.stop()
@@ -394,7 +394,7 @@ def test_a_header_that_rotted_is_mended_too():
         world.disk.flip_bit(path, (at + byte) * 8)
     log = world.host.log
     assert log.first_damaged(log.start_offset) == offset
-    log.mend(offset, dict(sound)[offset])
+    log.repair_batch(offset, dict(sound)[offset])
     assert log.first_damaged(log.start_offset) is None
 
 
@@ -405,11 +405,11 @@ def test_nothing_else_is_written_there():
     other = next(batch for at, batch in sound if at != offset and len(batch) == len(good[offset]))
     for batch in (other, good[offset] + b"x", good[offset] + other):
         with pytest.raises(ValueError, match="no batch"):
-            log.mend(offset, batch)
+            log.repair_batch(offset, batch)
     others = [batch for _, batch in sound if len(batch) != len(good[offset])]
     assert others, "batches differ in size"
     for batch in others:
         with pytest.raises(ValueError, match="does not end where"):
-            log.mend(offset, offset.to_bytes(8) + batch[8:])
+            log.repair_batch(offset, offset.to_bytes(8) + batch[8:])
     after = [world.disk.read(f"{LOG}/{n}") for n in world.disk.list(LOG) if n.endswith(".log")]
     assert after == before

@@ -274,7 +274,7 @@ def test_a_log_has_files_for_what_needs_no_file_to_be_opened(tmp_path):
     path = format_dir(tmp_path / "d")
     log_dir = LogDir.open(OsDisk(Descriptors()), path, files_max=2)
     rolling = config(segment_bytes=1 << 20, segment_ms=100, segment_jitter_ms=0)
-    log = log_dir.create("t", 0, None, rolling, now_ms=NOW_MS)
+    log = log_dir.create("t", 0, None, rolling, wall_ms=NOW_MS)
     append(log, make_batch(1, timestamp_ms=1000))
     soon, later = (read_header(make_batch(1, timestamp_ms=when)) for when in (1100, 1101))
     assert log.has_files_for(soon, NOW_MS)
@@ -287,7 +287,7 @@ def test_a_log_has_files_for_what_needs_no_file_to_be_opened(tmp_path):
         assert log.has_files_for(header, NOW_MS)
     log_dir.close()
     again = LogDir.open(OsDisk(Descriptors()), path, files_max=2)
-    log = again.create("t", 0, None, rolling, now_ms=NOW_MS)
+    log = again.create("t", 0, None, rolling, wall_ms=NOW_MS)
     log.read(0, 1000, 1)
     assert not log.has_files_for(soon, NOW_MS), "its last timestamp is not known yet"
     append(log, make_batch(1, timestamp_ms=1100))

@@ -14,7 +14,7 @@ from fencepost.batch.control import build_end_txn_marker
 from fencepost.batch.header import read_header, stamp, stamp_crc
 from fencepost.batch.records import build_batch
 from fencepost.log.dump import batches as batches_module, kinds
-from fencepost.log.dump.batches import Flaw, FoundBatch, scan_batches
+from fencepost.log.dump.batches import FoundBatch, UnreadableBytes, scan_batches
 from fencepost.log.dump.files import PlainFile, dump, files_of
 from fencepost.log.dump.items import Item
 from fencepost.log.dump.segments import DumpOptions
@@ -260,7 +260,9 @@ def test_any_damage_ends_and_leaves_no_byte_out(data):
     position = 0
     for found in scan_batches(Memory(bytes(changed)), base_offset=100):
         assert found.position == position
-        position += found.size_bytes if isinstance(found, Flaw) else found.header.size_bytes
+        position += (
+            found.size_bytes if isinstance(found, UnreadableBytes) else found.header.size_bytes
+        )
     assert position == len(changed)
 
 

@@ -98,7 +98,7 @@ def test_entries_survive_the_file():
 
 
 @pytest.mark.parametrize(
-    ("entries", "flaw"),
+    ("entries", "reason"),
     [
         ([entry(-1, 0, 5, 6)], "producer id -1"),
         ([entry(1, 5, 5, 5)], "a transaction from 5 to 5"),
@@ -108,8 +108,8 @@ def test_entries_survive_the_file():
         ([entry(1, 0, 5, 6), entry(2, 1, 5, 6)], "marker at 5, not behind 5"),
     ],
 )
-def test_an_index_that_cannot_be_is_refused(entries, flaw):
-    with pytest.raises(CorruptFileError, match=flaw):
+def test_an_index_that_cannot_be_is_refused(entries, reason):
+    with pytest.raises(CorruptFileError, match=reason):
         TxnIndex.decode("x", TxnIndex(entries).encode(), 0)
 
 

@@ -120,7 +120,7 @@ def test_a_batch_that_fails_its_crc(disk):
     position = batches_of(disk, f"{MIDDLE}.log")[1]
     flip(disk, f"{MIDDLE}.log", position + 70)
     found = only(disk)
-    assert is_at(found, f"{MIDDLE}.log", "crc", "the batch of offsets 7-8 fails its CRC")
+    assert is_at(found, f"{MIDDLE}.log", "crc", "CRC mismatch in the batch of offsets 7-8")
     assert found.position == position
     assert found.severity == Severity.ERROR
 
@@ -506,7 +506,7 @@ def test_snapshots_of_the_metadata_log(disk):
     change(disk, path, header + batch + footer)
     assert problems(disk) == []
     flip(disk, path, len(header) + 65)
-    assert is_at(only(disk), path, "snapshot", "a batch fails its CRC")
+    assert is_at(only(disk), path, "snapshot", "CRC mismatch in the batch at offset")
     change(disk, path, header + batch)
     assert is_at(only(disk), path, "snapshot", "does not end with a snapshot's footer")
     change(disk, path, batch + footer)
@@ -663,7 +663,7 @@ def test_messages_of_before_batches(disk):
     change(disk, f"{ROOT}/recovery-point-offset-checkpoint", encode_lines(lines))
     assert problems(disk) == []
     flip(disk, f"{path}/{0:020d}.log", 40)
-    assert "fails its CRC" in only(disk).text
+    assert "CRC mismatch" in only(disk).text
 
 
 # ---- any byte

@@ -167,7 +167,7 @@ class World:
         self.logs[key].drop_prefix(work)
 
     def repair_batch(self, key: Hashable, work: RepairBatch) -> None:
-        raise AssertionError("partitions are mended by their followers")
+        raise AssertionError("partitions are repaired by their followers")
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         self.sent.append((key, to, message))

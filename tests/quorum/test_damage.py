@@ -1,4 +1,4 @@
-"""S53 in real processes: a controller whose metadata log rots while it is down mends itself."""
+"""S53 in real processes: a controller repairs its log, which became corrupt while it was down."""
 
 from __future__ import annotations
 

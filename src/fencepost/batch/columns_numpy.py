@@ -35,8 +35,8 @@ from fencepost.batch.header import HEADER_BYTES, MAGIC, BatchHeader, iter_header
 from fencepost.batch.walk import (
     MICROSECONDS_PER_MILLISECOND,
     RECORD_BODY_BYTES_MIN,
-    Flaw,
-    Flawed,
+    InvalidRecord,
+    Reason,
     add_timestamp,
     read_headers,
     read_record,
@@ -228,7 +228,7 @@ def _find_headers(rows: _Rows) -> Objects:
                 found[row] = nothing
             else:
                 found[row] = read_headers(buffer, headers_at, end)
-    except Flawed:
+    except InvalidRecord:
         raise _Unsound from None
     return found
 
@@ -249,7 +249,7 @@ def _find_records(buffer: Buffer, pos: int, end: int, count: int, starts: list[i
             else:
                 length, pos = read_varint(buffer, pos, end)
                 pos += length
-    except (IndexError, Flawed):
+    except (IndexError, InvalidRecord):
         raise _Unsound from None
     if pos != end:
         raise _Unsound
@@ -322,17 +322,17 @@ def _read_varints(data: np.ndarray[Any, Any], at: Ints, bytes_max: int) -> tuple
 def _explain(
     buffer: Buffer, begin: int, end: int, header: BatchHeader, request: DecodeRequest
 ) -> None:
-    """Raise the error for the first flaw in a batch's records, if there is one."""
+    """Raise the error for the first invalid record in a batch's records, if there is one."""
     index, pos = 0, begin
     try:
         while index < header.records_count:
             pos = _check_record(buffer, pos, end, header, request)
             index += 1
         if pos != end:
-            raise Flawed(Flaw.BATCH_REST, end - pos)
-    except Flawed as flawed:
+            raise InvalidRecord(Reason.BATCH_REST, end - pos)
+    except InvalidRecord as invalid:
         raise record_error(
-            (flawed.flaw, index, pos - begin, flawed.detail),
+            (invalid.reason, index, pos - begin, invalid.detail),
             code=ErrorCode.CORRUPT_MESSAGE,
             offset=header.base_offset,
         ) from None
@@ -343,14 +343,14 @@ def _check_record(
 ) -> int:
     record = read_record(buffer, pos, end)
     if not 0 <= record.offset_delta <= header.last_offset_delta:
-        raise Flawed(Flaw.OFFSET_DELTA, record.offset_delta)
+        raise InvalidRecord(Reason.OFFSET_DELTA, record.offset_delta)
     offset = header.base_offset + record.offset_delta
     if request.start_offset <= offset < request.end_offset:
         timestamp = header.max_timestamp
         if not header.is_log_append_time:
             timestamp = add_timestamp(header.base_timestamp, record.timestamp_delta)
         if "timestamp" in request.columns and abs(timestamp) > MILLISECONDS_MAX:
-            raise Flawed(Flaw.MICROSECONDS, timestamp)
+            raise InvalidRecord(Reason.MICROSECONDS, timestamp)
         if "headers" in request.columns:
             read_headers(buffer, record.headers_at, record.end)
     return record.end

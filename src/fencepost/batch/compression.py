@@ -244,7 +244,7 @@ def break_lz4_checksum(frame: bytes) -> bytes:
     return frame[:at] + bytes([_LZ4_BROKEN_CHECKSUM]) + frame[at + 1 :]
 
 
-def mend_lz4_checksum(frame: Buffer) -> bytes:
+def correct_lz4_checksum(frame: Buffer) -> bytes:
     """An lz4 frame whose header checksum nobody has looked at, with one that holds.
 
     The library writes the header anew, without the content's size, which Kafka does not read
@@ -259,14 +259,14 @@ def mend_lz4_checksum(frame: Buffer) -> bytes:
     if flags >> 6 != 1 or flags & 0b11 or not 4 <= block_size <= 7 or head[5] & 0x8F:
         raise _damaged("lz4", "a frame header that cannot be, or that wants a dictionary")
     sized = bool(flags & 0b1000)
-    mended = lz4.frame.compress_begin(
+    corrected = lz4.frame.compress_begin(
         lz4.frame.create_compression_context(),
         block_size=block_size,
         block_linked=not flags & 0b10_0000,
         block_checksum=bool(flags & 0b1_0000),
         content_checksum=bool(flags & 0b100),
     )
-    return bytes(mended) + bytes(frame[7 + 8 * sized :])
+    return bytes(corrected) + bytes(frame[7 + 8 * sized :])
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:

@@ -217,14 +217,14 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     if header.batch_length < _LENGTH_MIN:
         raise _too_short(header.batch_length, _LENGTH_MIN, header.base_offset)
     if header.records_count < 0:
-        flaw = f"records count is {header.records_count}"
+        reason = f"records count is {header.records_count}"
     elif header.last_offset_delta < 0:
-        flaw = f"last offset delta is {header.last_offset_delta}"
+        reason = f"last offset delta is {header.last_offset_delta}"
     elif not 0 <= header.base_offset <= OFFSET_MAX - header.last_offset_delta - 1:
-        flaw = f"offsets from {header.base_offset} to {header.last_offset} do not exist"
+        reason = f"offsets from {header.base_offset} to {header.last_offset} do not exist"
     else:
         return header
-    raise BatchError(ErrorCode.CORRUPT_MESSAGE, flaw, offset=header.base_offset)
+    raise BatchError(ErrorCode.CORRUPT_MESSAGE, reason, offset=header.base_offset)
 
 
 def _read_message_header(buf: Buffer, pos: int) -> BatchHeader:
@@ -333,13 +333,13 @@ def is_compressed(buf: Buffer) -> bool:
 def require_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
     """Raise BatchError CORRUPT_MESSAGE unless the CRC holds."""
     if len(buf) - pos < header.size_bytes:
-        flaw = f"the batch of {header.size_bytes} bytes is cut after {len(buf) - pos}"
+        reason = f"the batch of {header.size_bytes} bytes is cut after {len(buf) - pos}"
     elif (found := compute_crc(buf, pos, header)) != header.crc:
         kind = "CRC-32C" if header.magic == MAGIC else "CRC-32"
-        flaw = f"{kind} is {found:#010x}, the header says {header.crc:#010x}"
+        reason = f"CRC mismatch: {kind} is {found:#010x}, the header says {header.crc:#010x}"
     else:
         return
-    raise BatchError(ErrorCode.CORRUPT_MESSAGE, flaw, offset=header.base_offset)
+    raise BatchError(ErrorCode.CORRUPT_MESSAGE, reason, offset=header.base_offset)
 
 
 def pack_header(buf: bytearray | memoryview, header: BatchHeader) -> None:
@@ -354,14 +354,14 @@ def stamp(buf: bytearray | memoryview, pos: int, *, base_offset: int, leader_epo
 
 
 def stamp_log_append_time(buf: bytearray | memoryview, pos: int, timestamp_ms: int) -> None:
-    """Make `timestamp_ms` the time of all records of the batch at `pos`, and mend the CRC."""
+    """Make `timestamp_ms` the time of all records of the batch at `pos`, and recompute the CRC."""
     attributes = _ATTRIBUTES.unpack_from(buf, pos + _ATTRIBUTES_AT)[0] | LOG_APPEND_TIME_BIT
     _ATTRIBUTES.pack_into(buf, pos + _ATTRIBUTES_AT, attributes)
     stamp_max_timestamp(buf, pos, timestamp_ms)
 
 
 def stamp_max_timestamp(buf: bytearray | memoryview, pos: int, timestamp_ms: int) -> None:
-    """Set the max timestamp of the batch at `pos`, and mend the CRC."""
+    """Set the max timestamp of the batch at `pos`, and recompute the CRC."""
     _TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, timestamp_ms)
     stamp_crc(buf, pos)
 
@@ -375,7 +375,7 @@ def stamp_producer(
     transactional: bool = False,
     pos: int = 0,
 ) -> None:
-    """Say who wrote the batch at `pos` and where in its sequence it stands, and mend the CRC.
+    """Say who wrote the batch at `pos` and where in its sequence it stands, and recompute the CRC.
 
     For producers that encode first and number when they send. `transactional` also sets that bit;
     without it the bit stays as it is.

@@ -22,8 +22,9 @@ at that; in v1 it is right and checked. There are no headers, producers, leader 
 or control records.
 
 Where Kafka looks away, this reader does not: lengths below -1, bytes behind a value, an inner
-message that is cut or fails its CRC. A wrong number is CORRUPT_MESSAGE; a message that nobody may
-write (compressed twice, nothing in it, offsets that cannot be) INVALID_RECORD, as in Kafka.
+message that is cut or whose CRC does not match. A wrong number is CORRUPT_MESSAGE; a message that
+nobody may write (compressed twice, nothing in it, offsets that cannot be) INVALID_RECORD, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from fencepost.batch.compression import (
     break_lz4_checksum,
     codec_of,
     compress,
+    correct_lz4_checksum,
     decompress,
-    mend_lz4_checksum,
 )
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import (
@@ -133,7 +134,7 @@ def _inflate(header: BatchHeader, value: memoryview | None, max_bytes: int) -> b
         raise _invalid("a compressed message without a value")
     data: Buffer = value
     if codec is Codec.LZ4 and header.magic == MAGIC_V0:
-        data = mend_lz4_checksum(value)
+        data = correct_lz4_checksum(value)
     return decompress(codec, data, max_bytes)
 
 
@@ -225,12 +226,12 @@ def _read_nullable(body: memoryview, pos: int) -> tuple[memoryview | None, int]:
     return body[pos : pos + length], pos + length
 
 
-def _corrupt(flaw: str) -> BatchError:
-    return BatchError(ErrorCode.CORRUPT_MESSAGE, flaw)
+def _corrupt(reason: str) -> BatchError:
+    return BatchError(ErrorCode.CORRUPT_MESSAGE, reason)
 
 
-def _invalid(flaw: str) -> BatchError:
-    return BatchError(ErrorCode.INVALID_RECORD, flaw)
+def _invalid(reason: str) -> BatchError:
+    return BatchError(ErrorCode.INVALID_RECORD, reason)
 
 
 def build_message_set(

@@ -65,7 +65,7 @@ from fencepost.batch.records import read_payload
 from fencepost.batch.walk import (
     INT64_MAX,
     INT64_MIN,
-    Flaw,
+    Reason,
     RecordError,
     Rules,
     find_refused,
@@ -240,7 +240,7 @@ def _check_records(
         payload = read_payload(data, 0, header, max_decompressed_bytes)
         return payload, walk(payload, wanted)
     except RecordError as error:
-        if error.flaw in (Flaw.NO_KEY, Flaw.TIMESTAMP_BOUNDS):
+        if error.reason in (Reason.NO_KEY, Reason.TIMESTAMP_BOUNDS):
             raise _refusal(find_refused(payload, wanted, error.report)) from None
         raise
     except BatchError as error:

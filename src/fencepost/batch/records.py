@@ -49,8 +49,8 @@ from fencepost.batch.record import BATCH_BYTES_MAX, CREATE_TIME, LOG_APPEND_TIME
 from fencepost.batch.walk import (
     INT64_MAX,
     INT64_MIN,
-    Flaw,
-    Flawed,
+    InvalidRecord,
+    Reason,
     add_timestamp,
     read_headers,
     read_record,
@@ -129,10 +129,10 @@ def read_rows_in_parts(payload: Buffer, header: BatchHeader, rows_max: int) -> I
         left = header.records_count - done
         report, rows = _read_rows(memoryview(payload)[pos:], header, min(left, rows_max))
         is_last = len(rows) == left
-        if report is not None and (is_last or report[0] != Flaw.BATCH_REST):
-            flaw, index, position, detail = report
+        if report is not None and (is_last or report[0] != Reason.BATCH_REST):
+            reason, index, position, detail = report
             raise record_error(
-                (flaw, done + index, pos + position, detail),
+                (reason, done + index, pos + position, detail),
                 code=ErrorCode.CORRUPT_MESSAGE,
                 offset=header.base_offset,
             )
@@ -232,9 +232,9 @@ def _read_rows_python(
             row, pos = _read_row(payload, pos, end, header)
             rows.append(row)
         if pos != end:
-            raise Flawed(Flaw.BATCH_REST, end - pos)
-    except Flawed as flawed:
-        return (int(flawed.flaw), len(rows), pos, flawed.detail), rows
+            raise InvalidRecord(Reason.BATCH_REST, end - pos)
+    except InvalidRecord as invalid:
+        return (int(invalid.reason), len(rows), pos, invalid.detail), rows
     return None, rows
 
 
@@ -254,9 +254,9 @@ def _read_first_rows(
             row, pos = _read_row(payload, pos, end, header)
             rows.append(row)
         if pos != end:
-            raise Flawed(Flaw.BATCH_REST, end - pos)
-    except Flawed as flawed:
-        return (int(flawed.flaw), len(rows), pos, flawed.detail), rows, False
+            raise InvalidRecord(Reason.BATCH_REST, end - pos)
+    except InvalidRecord as invalid:
+        return (int(invalid.reason), len(rows), pos, invalid.detail), rows, False
     return None, rows, False
 
 
@@ -271,7 +271,7 @@ def _within(messages: list[Record], max_items: int, max_bytes: int) -> tuple[lis
 def _read_row(payload: Buffer, pos: int, end: int, header: BatchHeader) -> tuple[Row, int]:
     record = read_record(payload, pos, end)
     if not 0 <= record.offset_delta <= header.last_offset_delta:
-        raise Flawed(Flaw.OFFSET_DELTA, record.offset_delta)
+        raise InvalidRecord(Reason.OFFSET_DELTA, record.offset_delta)
     if header.is_log_append_time:
         timestamp, kind = header.max_timestamp, LOG_APPEND_TIME
     else:

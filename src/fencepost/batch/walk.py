@@ -14,7 +14,7 @@ Nothing in a record is believed: every varint and length is checked against the 
 every record against the end of the payload, and a record must end exactly where its length says.
 A varint of 32 bits has five bytes at most, one of 64 bits ten, and none carries bits beyond.
 
-This module is the Python twin of `_records.h`. Both report a fault as a `Flaw` with the record's
+This module is the Python twin of `_records.h`. Both report a fault as a `Reason` with the record's
 index, the position of its first byte and the value that was wrong, and must agree on all four; the
 wording is here.
 """
@@ -41,7 +41,7 @@ LOOKED_AT_MAX = 10_000
 """
 
 
-class Flaw(IntEnum):
+class Reason(IntEnum):
     """What can be wrong with a record; the numbers are those of `_records.h`."""
 
     TOO_FEW = 1
@@ -61,25 +61,25 @@ class Flaw(IntEnum):
 
 
 _WORDS = {
-    Flaw.TOO_FEW: "the records end before it",
-    Flaw.LENGTH: "its length cannot be {}",
-    Flaw.VARINT: "a number in it is malformed or passes its end",
-    Flaw.KEY_LENGTH: "its key's length cannot be {}",
-    Flaw.VALUE_LENGTH: "its value's length cannot be {}",
-    Flaw.HEADER_COUNT: "its header count cannot be {}",
-    Flaw.HEADER_LENGTH: "a header's key or value cannot have length {}",
-    Flaw.RECORD_REST: "{} bytes are left behind its last header",
-    Flaw.OFFSET_DELTA: "its offset delta cannot be {}",
-    Flaw.TIMESTAMP: "its timestamp delta {} leads beyond 64 bits",
-    Flaw.NO_KEY: "it has no key, which a compacted topic requires",
-    Flaw.TIMESTAMP_BOUNDS: "its timestamp {} is outside the bounds of the topic",
-    Flaw.BATCH_REST: "{} bytes are left behind the last record",
-    Flaw.MICROSECONDS: "its timestamp of {} ms does not fit into 64 bits of microseconds",
+    Reason.TOO_FEW: "the records end before it",
+    Reason.LENGTH: "its length cannot be {}",
+    Reason.VARINT: "a number in it is malformed or passes its end",
+    Reason.KEY_LENGTH: "its key's length cannot be {}",
+    Reason.VALUE_LENGTH: "its value's length cannot be {}",
+    Reason.HEADER_COUNT: "its header count cannot be {}",
+    Reason.HEADER_LENGTH: "a header's key or value cannot have length {}",
+    Reason.RECORD_REST: "{} bytes are left behind its last header",
+    Reason.OFFSET_DELTA: "its offset delta cannot be {}",
+    Reason.TIMESTAMP: "its timestamp delta {} leads beyond 64 bits",
+    Reason.NO_KEY: "it has no key, which a compacted topic requires",
+    Reason.TIMESTAMP_BOUNDS: "its timestamp {} is outside the bounds of the topic",
+    Reason.BATCH_REST: "{} bytes are left behind the last record",
+    Reason.MICROSECONDS: "its timestamp of {} ms does not fit into 64 bits of microseconds",
 }
 
 
 class RecordError(BatchError):
-    """A record that is not sound; `flaw`, `index`, `position` and `detail` say how and where."""
+    """A record that is not sound; `reason`, `index`, `position` and `detail` say how and where."""
 
     def __init__(
         self,
@@ -93,34 +93,34 @@ class RecordError(BatchError):
         self.report = report
 
     @property
-    def flaw(self) -> Flaw:
+    def reason(self) -> Reason:
         """What is wrong."""
-        return Flaw(self.report[0])
+        return Reason(self.report[0])
 
     @property
     def words(self) -> str:
         """What is wrong, without saying with which record."""
-        return _WORDS[self.flaw].format(self.report[3])
+        return _WORDS[self.reason].format(self.report[3])
 
 
 def record_error(
     report: tuple[int, int, int, int], *, code: ErrorCode, offset: int | None = None
 ) -> RecordError:
-    """The error for (flaw, index, position, detail); timestamps have a code of their own."""
-    flaw, index, position, detail = report
-    if flaw in (Flaw.TIMESTAMP, Flaw.TIMESTAMP_BOUNDS, Flaw.MICROSECONDS):
+    """The error for (reason, index, position, detail); timestamps have a code of their own."""
+    reason, index, position, detail = report
+    if reason in (Reason.TIMESTAMP, Reason.TIMESTAMP_BOUNDS, Reason.MICROSECONDS):
         code = ErrorCode.INVALID_TIMESTAMP
-    words = _WORDS[Flaw(flaw)].format(detail)
+    words = _WORDS[Reason(reason)].format(detail)
     message = f"record {index} at byte {position} of the records: {words}"
     return RecordError(code, message, offset, report)
 
 
-class Flawed(Exception):
-    """Carries a flaw from the parser to whoever knows index and position; stays in the package."""
+class InvalidRecord(Exception):
+    """Carries a reason from the parser to whoever knows index and position; private."""
 
-    def __init__(self, flaw: Flaw, detail: int = 0) -> None:
-        super().__init__(flaw, detail)
-        self.flaw = flaw
+    def __init__(self, reason: Reason, detail: int = 0) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
         self.detail = detail
 
 
@@ -138,7 +138,7 @@ class RecordView(NamedTuple):
 
 
 def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """A 32-bit zigzag varint at `pos` and the position behind it. Raises Flawed."""
+    """A 32-bit zigzag varint at `pos` and the position behind it. Raises InvalidRecord."""
     if pos + 1 < end:  # nearly all have one byte or two
         low = buf[pos]
         if low < 0x80:
@@ -155,11 +155,11 @@ def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
                 break
             return raw >> 1 ^ -(raw & 1), index + 1
         shift += 7
-    raise Flawed(Flaw.VARINT)
+    raise InvalidRecord(Reason.VARINT)
 
 
 def read_varlong(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """A 64-bit zigzag varint at `pos` and the position behind it. Raises Flawed."""
+    """A 64-bit zigzag varint at `pos` and the position behind it. Raises InvalidRecord."""
     if pos < end and (low := buf[pos]) < 0x80:
         return low >> 1 ^ -(low & 1), pos + 1
     raw = shift = 0
@@ -171,26 +171,26 @@ def read_varlong(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
                 break
             return raw >> 1 ^ -(raw & 1), index + 1
         shift += 7
-    raise Flawed(Flaw.VARINT)
+    raise InvalidRecord(Reason.VARINT)
 
 
 def read_record(buf: Buffer, pos: int, end: int) -> RecordView:
-    """The record at `pos`, its headers not yet looked at. Raises Flawed."""
+    """The record at `pos`, its headers not yet looked at. Raises InvalidRecord."""
     if pos == end:
-        raise Flawed(Flaw.TOO_FEW)
+        raise InvalidRecord(Reason.TOO_FEW)
     length, pos = read_varint(buf, pos, end)
     if not RECORD_BODY_BYTES_MIN <= length <= end - pos:
-        raise Flawed(Flaw.LENGTH, length)
+        raise InvalidRecord(Reason.LENGTH, length)
     end = pos + length
     timestamp_delta, pos = read_varlong(buf, pos + 1, end)
     offset_delta, pos = read_varint(buf, pos, end)
     key_length, key_at = read_varint(buf, pos, end)
     if not -1 <= key_length <= end - key_at:
-        raise Flawed(Flaw.KEY_LENGTH, key_length)
+        raise InvalidRecord(Reason.KEY_LENGTH, key_length)
     pos = key_at + key_length if key_length > 0 else key_at
     value_length, value_at = read_varint(buf, pos, end)
     if not -1 <= value_length <= end - value_at:
-        raise Flawed(Flaw.VALUE_LENGTH, value_length)
+        raise InvalidRecord(Reason.VALUE_LENGTH, value_length)
     pos = value_at + value_length if value_length > 0 else value_at
     return RecordView(
         timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, pos, end
@@ -198,25 +198,25 @@ def read_record(buf: Buffer, pos: int, end: int) -> RecordView:
 
 
 def read_headers(buf: Buffer, pos: int, end: int) -> list[tuple[int, int, int, int]]:
-    """Per header: where its key lies, the key's length, the same of its value. Raises Flawed.
+    """Per header: where its key lies, the key's length, the same of its value. InvalidRecord.
 
     `pos` is where the header count stands; the last header must end exactly at `end`.
     """
     count, pos = read_varint(buf, pos, end)
     if not 0 <= count <= (end - pos) // 2:  # a header has two bytes at least
-        raise Flawed(Flaw.HEADER_COUNT, count)
+        raise InvalidRecord(Reason.HEADER_COUNT, count)
     headers = []
     for _ in range(count):
         key_length, key_at = read_varint(buf, pos, end)
         if not 0 <= key_length <= end - key_at:
-            raise Flawed(Flaw.HEADER_LENGTH, key_length)
+            raise InvalidRecord(Reason.HEADER_LENGTH, key_length)
         value_length, value_at = read_varint(buf, key_at + key_length, end)
         if not -1 <= value_length <= end - value_at:
-            raise Flawed(Flaw.HEADER_LENGTH, value_length)
+            raise InvalidRecord(Reason.HEADER_LENGTH, value_length)
         headers.append((key_at, key_length, value_at, value_length))
         pos = value_at + max(value_length, 0)
     if pos != end:
-        raise Flawed(Flaw.RECORD_REST, end - pos)
+        raise InvalidRecord(Reason.RECORD_REST, end - pos)
     return headers
 
 
@@ -263,10 +263,10 @@ def find_refused(
             record = read_record(payload, pos, len(payload))
             read_headers(payload, record.headers_at, record.end)
             _walk_record(record, index, rules)
-        except Flawed as flawed:
-            report = (int(flawed.flaw), index, pos, flawed.detail)
+        except InvalidRecord as invalid:
+            report = (int(invalid.reason), index, pos, invalid.detail)
             error = record_error(report, code=ErrorCode.INVALID_RECORD)
-            if flawed.flaw not in (Flaw.NO_KEY, Flaw.TIMESTAMP_BOUNDS):
+            if invalid.reason not in (Reason.NO_KEY, Reason.TIMESTAMP_BOUNDS):
                 raise error from None
             refused.append(error)
             if len(refused) == REFUSED_RECORDS_MAX:
@@ -290,28 +290,28 @@ def _walk_python(payload: Buffer, rules: Rules) -> tuple[tuple[int, int, int, in
             pos = record.end
         if pos != end:
             index = rules.records_count
-            raise Flawed(Flaw.BATCH_REST, end - pos)
-    except Flawed as flawed:
-        return (int(flawed.flaw), index, pos, flawed.detail), max_timestamp
+            raise InvalidRecord(Reason.BATCH_REST, end - pos)
+    except InvalidRecord as invalid:
+        return (int(invalid.reason), index, pos, invalid.detail), max_timestamp
     return None, max_timestamp
 
 
 def _walk_record(record: RecordView, index: int, rules: Rules) -> int:
     if record.offset_delta != index:
-        raise Flawed(Flaw.OFFSET_DELTA, record.offset_delta)
+        raise InvalidRecord(Reason.OFFSET_DELTA, record.offset_delta)
     timestamp = add_timestamp(rules.base_timestamp, record.timestamp_delta)
     if rules.key_required and record.key_length < 0:
-        raise Flawed(Flaw.NO_KEY)
+        raise InvalidRecord(Reason.NO_KEY)
     if timestamp != NO_TIMESTAMP and not (
         rules.timestamp_min_ms <= timestamp <= rules.timestamp_max_ms
     ):
-        raise Flawed(Flaw.TIMESTAMP_BOUNDS, timestamp)
+        raise InvalidRecord(Reason.TIMESTAMP_BOUNDS, timestamp)
     return timestamp
 
 
 def add_timestamp(base_timestamp: int, delta: int) -> int:
-    """The record's timestamp in ms. Raises Flawed when it leaves 64 bits."""
+    """The record's timestamp in ms. Raises InvalidRecord when it leaves 64 bits."""
     timestamp = base_timestamp + delta
     if not INT64_MIN <= timestamp <= INT64_MAX:
-        raise Flawed(Flaw.TIMESTAMP, delta)
+        raise InvalidRecord(Reason.TIMESTAMP, delta)
     return timestamp

@@ -1,6 +1,6 @@
 """Damaged batches in the middle of a log: where the first one is, and putting a good copy in place.
 
-A batch that is replicated is the same bytes everywhere. So one that has rotted here is replaced by
+A batch that is replicated is the same bytes everywhere. So one that is corrupt here is replaced by
 another replica's, in its own place, and nothing else of the log moves: what was promised to be
 here is here again.
 """
@@ -51,7 +51,7 @@ def is_framed(segment: Segment, offset: int) -> bool:
     return header.next_offset == (segment.next_offset if following is None else following)
 
 
-def mend(segment: Segment, offset: int, batch: Buffer) -> None:
+def repair_batch(segment: Segment, offset: int, batch: Buffer) -> None:
     """Write the batch that begins at `offset` over what is in its place, durably.
 
     Raises ValueError if it does not fit there, CorruptFileError if the place cannot be found,

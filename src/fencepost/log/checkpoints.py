@@ -11,8 +11,8 @@ Three of them stand in every log directory, with entries `topic partition offset
 (deleted below) and `replication-offset-checkpoint` (the high watermark). A partition's
 `leader-epoch-checkpoint` has entries `epoch startOffset`.
 
-They carry no checksum. What is malformed is refused with CorruptFileError; a digit that rotted into
-another digit is for the reader of the file to catch against the log.
+They carry no checksum. What is malformed is refused with CorruptFileError; a digit that
+changed into another is for the reader of the file to catch against the log.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 `recovery-point-offset-checkpoint` is written now and then, for all logs at once. What a log made
-durable since then looks the same at the next start, if it has rotted, as what a crash has torn: it
+durable since then looks the same at the next start, if it is corrupt, as what a crash has torn: it
 is cut off, in silence. For most logs that is a matter of this node and its data. A Raft voter must
 know better: others have counted the records that it said to hold.
 

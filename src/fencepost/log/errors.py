@@ -10,6 +10,8 @@ import errno
 import os
 from typing import Final
 
+from fencepost.batch.header import BatchHeader
+
 
 def describe(error: Exception) -> str:
     """An error nobody has foreseen, as text: such ones often say nothing without their type."""
@@ -42,6 +44,11 @@ def with_advice(reason: str) -> str:
         if said in reason and advice not in reason:
             return f"{reason}; {advice}"
     return reason
+
+
+def crc_mismatch(header: BatchHeader) -> str:
+    """What is wrong with a batch whose bytes are not those that its CRC was made of."""
+    return f"CRC mismatch in the batch at offset {header.base_offset}"
 
 
 class LogError(Exception):

@@ -307,7 +307,7 @@ class LogDir:
             )
 
         def begin_anew() -> OpenJob:
-            # Not deleted: a bit that rotted in the id must not cost the records.
+            # Not deleted: a bit that flipped in the id must not cost the records.
             self.rename_stray(topic, partition)
             return self.begin_open(
                 topic,

@@ -37,7 +37,7 @@ from fencepost.batch.header import (
     stamp_log_append_time,
 )
 from fencepost.batch.record_batch import RecordBatch
-from fencepost.log.batch_repair import mend
+from fencepost.log.batch_repair import repair_batch
 from fencepost.log.cleaner.job import Cleaning, Copied
 from fencepost.log.cleaner.owner import CleaningOwner
 from fencepost.log.cleaner.plan import Dirt, measure_dirt
@@ -50,6 +50,7 @@ from fencepost.log.errors import (
     CorruptFileError,
     OffsetOutOfRange,
     UnexpectedOffsetError,
+    crc_mismatch,
 )
 from fencepost.log.flush import FlushJob
 from fencepost.log.names import deleted_dir
@@ -190,7 +191,7 @@ class PartitionLog(ReadableLog):
             )
         if not check_crc(data, 0, header):
             where = f"{self.directory}, from the leader"
-            raise CorruptFileError(where, f"CRC mismatch in the batch at offset {first_offset}")
+            raise CorruptFileError(where, crc_mismatch(header))
         size, last_offset = header.size_bytes, header.last_offset
         epoch = header.partition_leader_epoch
         self._append(data, size, header, first_offset, last_offset, epoch, wall_ms)
@@ -293,16 +294,16 @@ class PartitionLog(ReadableLog):
             raise
         return new
 
-    # ---- cutting, and mending
+    # ---- truncation and repair
 
-    def mend(self, offset: int, batch: Buffer) -> None:
+    def repair_batch(self, offset: int, batch: Buffer) -> None:
         """Put a good copy of the damaged batch at `offset` in its place, durably.
 
         Raises ValueError if it does not fit, OffsetOutOfRange, CorruptFileError, LogFailedError,
         OSError.
         """
         self._check_readable(offset)
-        mend(self._row.from_offset(offset)[0], offset, batch)
+        repair_batch(self._row.from_offset(offset)[0], offset, batch)
 
     def truncate_to(self, offset: int) -> None:
         """Cut the log so that it ends at `offset`, durably; nothing if it ends there or before.

@@ -338,7 +338,9 @@ def decode_snapshot(path: str, data: Buffer) -> list[ProducerState]:
         raise CorruptFileError(path, f"has {len(data)} bytes, not {expected} for {count} entries")
     found = crc32c(memoryview(data)[_CRC_COVERS_FROM:])
     if found != crc:
-        raise CorruptFileError(path, f"has CRC {crc:#010x}, its content {found:#010x}")
+        raise CorruptFileError(
+            path, f"CRC mismatch: it says {crc:#010x}, its content has {found:#010x}"
+        )
     entries = _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :])
     return [_state_of(entry) for entry in entries]
 

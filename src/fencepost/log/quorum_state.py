@@ -10,7 +10,7 @@ The JSON is one line, and Kafka reads no further. What stands behind it is ours:
     promised <epoch> <end offset>   only of a voter whose log lost an end that others may count on:
                                     where that end was, until it is there again
     crc32c <8 hex digits>           the checksum of what stands before this line and the newline in
-                                    front of it, so that a rotten digit is not taken for a vote
+                                    front of it, so that a corrupt digit is not taken for a vote
 
 A file without them, such as Kafka writes, is read on trust.
 """

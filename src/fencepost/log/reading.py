@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fencepost.batch.compression import DECOMPRESSED_BYTES_MAX
 from fencepost.batch.header import MAGIC, BatchHeader
 from fencepost.batch.records import read_batch, read_payload
-from fencepost.batch.walk import INT64_MIN, Flaw, RecordError, Rules, walk
+from fencepost.batch.walk import INT64_MIN, Reason, RecordError, Rules, walk
 from fencepost.log.disk import Buffer
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.offset_index import RELATIVE_MAX
@@ -260,7 +260,7 @@ def _walk_to(
     try:
         walk(payload, before)
     except RecordError as error:
-        if error.flaw is not Flaw.TIMESTAMP_BOUNDS:
+        if error.reason is not Reason.TIMESTAMP_BOUNDS:
             raise
         _, index, _, found_ms = error.report
         return header.base_offset + index, found_ms

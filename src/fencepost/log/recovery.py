@@ -348,7 +348,7 @@ class _Loader:
     def recover(
         self, recovery_point: int, start_offset: int, clean_shutdown: bool, accept_loss: bool
     ) -> None:
-        """Check the segments, cut at the first flaw, sync what is kept."""
+        """Check the segments, truncate at the first batch that is not sound, sync what is kept."""
         self.holds_anything = any(segment.size_bytes for segment in self.segments)
         self._check_empty(recovery_point, start_offset, accept_loss)
         if clean_shutdown and self._trust_active() and not self._has_grown(recovery_point):

@@ -1,9 +1,9 @@
 """What the files of a damaged log still tell: every sound batch in them, in front of the damage and
 behind it.
 
-Recovery stops at the first flaw, because a log without a gap is all that it may give out. Whoever
+Recovery stops at the first damage, because a log without a gap is all that it may give out. Whoever
 has to know what a log had been reads on: a batch that is sound by its checksum was in the log once,
-wherever it stands. Behind a flaw the next batch is looked for byte by byte, by what its header must
+wherever it stands. Behind damage the next batch is looked for byte by byte, by what its header must
 look like; so a batch inside of another's records can be taken for one, which says too much and not
 too little.
 

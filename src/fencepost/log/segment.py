@@ -8,15 +8,15 @@ through the sparse offset index and a walk over batch headers (`segment_walk`), 
 most. Where the last reads ended is remembered (`_hints`), because that is where the next ones will
 begin.
 
-An index may have rotted, too, and point at something that is not a batch of its offset. When a walk
+An index may be corrupt, too, and point at something that is not a batch of its offset. When a walk
 finds damage the indexes are made anew and the search is repeated; only if that does not help is the
 log damaged.
 
 Batches that this process appended, or scanned during recovery, were sound then. The others (of a
 log that was closed cleanly) have their CRC checked the first time they are read: `_sound_from` and
 `_sound_to` bound the stretch that readers who check by themselves (consumers, followers) get
-without another look. A disk can rot at any time, so `batches`, of which state is made here, checks
-every CRC whatever was checked before.
+without another look. A disk can corrupt data at any time, so `batches`, of which state is made
+here, checks every CRC whatever was checked before.
 
 The file of a segment is opened, and its indexes are loaded, when they are needed; `SegmentCache`
 lets go of them.
@@ -31,7 +31,7 @@ from typing import Final
 
 from fencepost.batch.header import BatchHeader, check_crc
 from fencepost.log.disk import Disk, File, index_bytes_max
-from fencepost.log.errors import CorruptFileError
+from fencepost.log.errors import CorruptFileError, crc_mismatch
 from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.names import (
     INDEX_SUFFIX,
@@ -529,7 +529,7 @@ class Segment:
         while position < len(data):
             header = header_at(path, data, position, start + position)
             if not check_crc(data, position, header):
-                raise CorruptFileError(path, "a batch fails its CRC", start + position)
+                raise CorruptFileError(path, crc_mismatch(header), start + position)
             # The CRC does not cover offsets; their order does what it can.
             if header.base_offset < expected:
                 raise CorruptFileError(path, "offsets are out of order", start + position)
@@ -564,7 +564,7 @@ class Segment:
                 header = header_at(path, data, position, start + position)
                 if not (is_checked or check_crc(data, position, header)):
                     self._sound_from = self._sound_to = 0  # nor may the rest be sound any more
-                    raise CorruptFileError(path, "a batch fails its CRC", start + position)
+                    raise CorruptFileError(path, crc_mismatch(header), start + position)
                 yield header, data[position : position + header.size_bytes]
                 position += header.size_bytes
             start = stop

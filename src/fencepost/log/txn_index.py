@@ -94,14 +94,14 @@ class TxnIndex:
             raise CorruptFileError(path, str(error)) from None
         previous = base_offset - 1
         for number, entry in enumerate(index):
-            flaw = flaw_of(entry, previous)
-            if flaw is not None:
-                raise CorruptFileError(path, flaw, number * ENTRY_BYTES)
+            reason = reason_against(entry, previous)
+            if reason is not None:
+                raise CorruptFileError(path, reason, number * ENTRY_BYTES)
             previous = entry.last_offset
         return index
 
 
-def flaw_of(entry: AbortedTxn, previous: int) -> str | None:
+def reason_against(entry: AbortedTxn, previous: int) -> str | None:
     """What no entry can say behind one whose marker is at `previous`; None if all may be well."""
     if entry.producer_id <= _NO_PRODUCER_ID:
         return f"has producer id {entry.producer_id}"

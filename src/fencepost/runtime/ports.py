@@ -222,7 +222,7 @@ class MachinePorts(ABC):
     def repair_batch(self, key: Hashable, work: RepairBatch) -> None:
         """Put a good copy of a batch in the place of a damaged one, durably. OSError."""
         try:
-            self._hosts[key].log.mend(work.offset, work.batch)
+            self._hosts[key].log.repair_batch(work.offset, work.batch)
         except (CorruptFileError, ValueError) as error:  # whoever reads it will meet it again
             log.error("the batch at %d of %s cannot be repaired: %s", work.offset, key, error)
 

@@ -33,7 +33,7 @@ def test_problems_and_their_order(data_dir, run):
     ran = run("verify", data_dir)
     assert ran.code == 1
     lines = ran.out.splitlines()
-    assert lines[0].startswith(f"error: {path} at 78: the batch of offsets 7-8 fails its CRC: 0x")
+    assert lines[0].startswith(f"error: {path} at 78: CRC mismatch in the batch of offsets 7-8: 0x")
     assert lines[0].endswith("[crc]")
     assert lines[1].startswith("note: ")
     assert lines[2].startswith("not sound: 1 errors, 0 warnings, 1 notes in 3 partitions")

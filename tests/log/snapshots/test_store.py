@@ -76,6 +76,6 @@ def test_rot_is_found_whenever_reading_begins_anew(disk):
     disk.flip_bit(store.path(snapshot_id), 3000)
     with pytest.raises(DamagedSnapshotError):
         store.read(snapshot_id, 0, 10)
-    assert store.is_rotten(snapshot_id) and not store._served
+    assert store.is_corrupt(snapshot_id) and not store._served
     write(store, snapshot_id, values_of(40))
-    assert store.read(snapshot_id, 0, 10) and not store.is_rotten(snapshot_id)
+    assert store.read(snapshot_id, 0, 10) and not store.is_corrupt(snapshot_id)

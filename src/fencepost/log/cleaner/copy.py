@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from fencepost.batch.header import HEADER_BYTES, BatchHeader, check_crc
 from fencepost.log.disk import Buffer, Disk, File
-from fencepost.log.errors import CorruptFileError
+from fencepost.log.errors import CorruptFileError, crc_mismatch
 from fencepost.log.index_builder import IndexBuilder
 from fencepost.log.names import (
     CLEANED_SUFFIX,
@@ -55,7 +55,7 @@ def read_segment(
                 continue
             batch = chunk[at : at + wanted]
             if not check_crc(batch, 0, header):
-                raise CorruptFileError(path, "a batch fails its CRC", position)
+                raise CorruptFileError(path, crc_mismatch(header), position)
             yield position, header, batch
             at += wanted
             position += wanted

@@ -53,7 +53,7 @@ class FoundBatch(NamedTuple):
         return self.crc is None or self.crc == self.header.crc
 
 
-class Flaw(NamedTuple):
+class UnreadableBytes(NamedTuple):
     """Bytes that are no batch, up to the next one or the end of the file."""
 
     position: int
@@ -69,7 +69,7 @@ def scan_batches(
     base_offset: int | None = None,
     from_offset: int = 0,
     with_data: Callable[[BatchHeader], bool] | None = None,
-) -> Iterator[FoundBatch | Flaw]:
+) -> Iterator[FoundBatch | UnreadableBytes]:
     """All batches of a segment file and what lies between them. OSError.
 
     `base_offset` is the file's by its name. Batches that end below `from_offset` are passed over
@@ -86,9 +86,9 @@ def scan_batches(
             chunk, chunk_at, at = file.read_at(min(wanted, end - position), position), position, 0
         header, reason = _header_at(chunk, at)
         if header is None or header.size_bytes > end - position:
-            flaw = _flaw_at(file, position, end, expected, header, reason)
-            yield flaw
-            position += flaw.size_bytes
+            unreadable = _unreadable(file, position, end, expected, header, reason)
+            yield unreadable
+            position += unreadable.size_bytes
             continue
         size = header.size_bytes
         if header.last_offset < from_offset:
@@ -164,33 +164,37 @@ def _crc_of(file: Readable | _Bytes, position: int, header: BatchHeader) -> int:
     return crc
 
 
-def _flaw_at(
+def _unreadable(
     file: Readable,
     position: int,
     end: int,
     expected: int | None,
     header: BatchHeader | None,
     reason: str,
-) -> Flaw:
+) -> UnreadableBytes:
     left = end - position
     following = find_batch(file, position + 1, end, expected)
     if following is None and _is_zero(file, position, end):
-        return Flaw(position, left, f"{left} zero bytes at the end", True)
+        return UnreadableBytes(position, left, f"{left} zero bytes at the end", True)
     if header is not None:
         reason = f"the batch needs {header.size_bytes} bytes, {left} are left"
     elif left < HEADER_BYTES:
         reason = f"{left} bytes are left, fewer than a batch's header"
     is_tail = following is None and (header is not None or left < HEADER_BYTES)
-    return Flaw(position, (end if following is None else following) - position, reason, is_tail)
+    return UnreadableBytes(
+        position, (end if following is None else following) - position, reason, is_tail
+    )
 
 
-def _unsound(position: int, following: int | None, end: int, found: FoundBatch) -> Flaw:
+def _unsound(position: int, following: int | None, end: int, found: FoundBatch) -> UnreadableBytes:
     header = found.header
     reason = (
         f"a batch of offsets {header.base_offset}-{header.last_offset} whose CRC is"
         f" {found.crc:#010x}, not {header.crc:#010x}, and whose length leads to no other"
     )
-    return Flaw(position, (end if following is None else following) - position, reason, False)
+    return UnreadableBytes(
+        position, (end if following is None else following) - position, reason, False
+    )
 
 
 def _may_begin(file: Readable, position: int, end: int, expected: int | None) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 from fencepost.batch.crc import crc32c
 from fencepost.log.dump.batches import Readable
 from fencepost.log.dump.items import Item, damage
-from fencepost.log.txn_index import flaw_of
+from fencepost.log.txn_index import reason_against
 from fencepost.wire.errors import DecodeError
 from fencepost.wire.records.producer_snapshot import CRC_COVERS_FROM, ProducerSnapshot
 from fencepost.wire.records.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES, iter_entries
@@ -125,9 +125,9 @@ def dump_txn_index(file: Readable, base_offset: int) -> Iterator[Item]:
                     "last_stable_offset": entry.last_stable_offset,
                 },
             )
-            flaw = flaw_of(entry, previous)
-            if flaw is not None:
-                yield damage(position, flaw)
+            reason = reason_against(entry, previous)
+            if reason is not None:
+                yield damage(position, reason)
             previous = max(previous, entry.last_offset)
         position += TXN_ENTRY_BYTES
     yield from _rest(file, TXN_ENTRY_BYTES)

@@ -10,7 +10,7 @@ from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader
 from fencepost.batch.records import read_batch
-from fencepost.log.dump.batches import Flaw, FoundBatch, Readable, scan_batches
+from fencepost.log.dump.batches import FoundBatch, Readable, UnreadableBytes, scan_batches
 from fencepost.log.dump.describe import (
     BytesFormat,
     describe_control,
@@ -52,7 +52,7 @@ def dump_segment(file: Readable, base_offset: int | None, options: DumpOptions) 
         with_data=with_data,
     )
     for one in found:
-        if isinstance(one, Flaw):
+        if isinstance(one, UnreadableBytes):
             yield damage(one.position, one.reason, is_tail=one.is_tail, size_bytes=one.size_bytes)
             continue
         fields = describe_header(one.header)

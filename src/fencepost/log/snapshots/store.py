@@ -82,7 +82,7 @@ class SnapshotStore:
         self._known: dict[SnapshotId, _Known] = {}  # ascending
         self._fetched: tuple[SnapshotId, File, int] | None = None
         self._served: dict[SnapshotId, File] = {}
-        self._rotten: set[SnapshotId] = set()
+        self._corrupt: set[SnapshotId] = set()
 
     # -- what there is -----------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class SnapshotStore:
         """Up to `max_bytes` of its file from `position`; None if there is no such snapshot.
 
         Whoever reads it from the beginning has it checked from end to end first, because pieces do
-        not end where batches do. Raises SnapshotError if it has rotted; see `is_rotten`.
+        not end where batches do. Raises SnapshotError if it is corrupt; see `is_corrupt`.
         """
         if snapshot_id not in self._known:
             return None
@@ -134,9 +134,9 @@ class SnapshotStore:
             self._check_served(snapshot_id)
         return self._served[snapshot_id].read_at(max_bytes, position)
 
-    def is_rotten(self, snapshot_id: SnapshotId) -> bool:
+    def is_corrupt(self, snapshot_id: SnapshotId) -> bool:
         """Whether a reader has found it so; another one may be put in its place."""
-        return snapshot_id in self._rotten
+        return snapshot_id in self._corrupt
 
     def _check_served(self, snapshot_id: SnapshotId) -> None:
         """Open it, look at all of it, and keep it open; the one that was opened first goes."""
@@ -146,7 +146,7 @@ class SnapshotStore:
         try:
             check_whole(file, self.path(snapshot_id))
         except SnapshotError:
-            self._rotten.add(snapshot_id)
+            self._corrupt.add(snapshot_id)
             self._close_served(snapshot_id)
             raise
 
@@ -159,10 +159,10 @@ class SnapshotStore:
         return SnapshotWriter(self.disk, self.directory, snapshot_id, header, wall_ms)
 
     def publish(self, writer: SnapshotWriter) -> None:
-        """Give a finished snapshot its name, durably; a rotten one of that name is replaced."""
+        """Give a finished snapshot its name, durably; a corrupt one of that name is replaced."""
         self._close_served(writer.snapshot_id)
         self._name(writer.path, writer.snapshot_id)
-        self._rotten.discard(writer.snapshot_id)
+        self._corrupt.discard(writer.snapshot_id)
         self.note(writer.snapshot_id, writer.header, writer.size_bytes)
 
     def store_chunk(self, snapshot_id: SnapshotId, position: int, data: Buffer) -> None:
@@ -238,7 +238,7 @@ class SnapshotStore:
         dropped = [one for one in self.ids()[:-1] if one.end_offset < start_offset]
         for snapshot_id in dropped:
             del self._known[snapshot_id]
-            self._rotten.discard(snapshot_id)
+            self._corrupt.discard(snapshot_id)
             self._close_served(snapshot_id)
             self.disk.unlink(self.path(snapshot_id))
         return dropped

@@ -15,7 +15,8 @@ from fencepost.batch.control import read_control
 from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader
 from fencepost.batch.records import read_batch
-from fencepost.log.dump.batches import Flaw, scan_batches
+from fencepost.log.dump.batches import UnreadableBytes, scan_batches
+from fencepost.log.errors import crc_mismatch
 from fencepost.log.names import LOG_SUFFIX, parse_offset_file
 from fencepost.log.verify.files import Files
 from fencepost.log.verify.problems import Problem, Severity
@@ -42,11 +43,11 @@ def check_snapshot(files: Files, path: str) -> Iterator[Problem]:
     types: list[int] = []
     with closing(files.open(path)) as file:
         for found in scan_batches(file, with_data=_is_control):
-            if isinstance(found, Flaw):
+            if isinstance(found, UnreadableBytes):
                 yield problem(found.position, f"{found.size_bytes} bytes: {found.reason}")
             elif not found.is_sound:
-                reason = f"fails its CRC: {found.crc:#010x}, not {found.header.crc:#010x}"
-                yield problem(found.position, f"a batch {reason}")
+                sums = f"{found.crc:#010x}, not {found.header.crc:#010x}"
+                yield problem(found.position, f"{crc_mismatch(found.header)}: {sums}")
             elif found.data is not None:
                 types += _control_types(found.data)
     if ControlType.SNAPSHOT_HEADER not in types[:1]:
@@ -91,7 +92,7 @@ def topic_ids(files: Files, directory: str) -> dict[str, Uuid]:
 def _records(files: Files, path: str) -> Iterator[object]:
     with closing(files.open(path)) as file:
         for found in scan_batches(file, with_data=lambda header: not header.is_control):
-            if isinstance(found, Flaw) or not found.is_sound or found.data is None:
+            if isinstance(found, UnreadableBytes) or not found.is_sound or found.data is None:
                 continue
             try:
                 records = read_batch(found.data, 0, found.header)

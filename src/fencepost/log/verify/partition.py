@@ -11,7 +11,7 @@ from fencepost.batch.errors import BatchError
 from fencepost.batch.header import BatchHeader
 from fencepost.batch.records import read_batch
 from fencepost.log.disk import index_bytes_max
-from fencepost.log.dump.batches import Flaw, FoundBatch, scan_batches
+from fencepost.log.dump.batches import FoundBatch, UnreadableBytes, scan_batches
 from fencepost.log.dump.kinds import kind_of
 from fencepost.log.errors import CorruptFileError
 from fencepost.log.meta import decode_partition_metadata
@@ -156,9 +156,9 @@ class PartitionVerifier:
                 is_settled = False  # the indexes of the segment that grows are not on disk yet
             indexes = yield from self._open_indexes(opened, base, size, is_settled)
             for found in scan_batches(file, base_offset=base, with_data=self._wants_data):
-                if isinstance(found, Flaw):
+                if isinstance(found, UnreadableBytes):
                     transactions.lose_sight()
-                    yield self._flaw(path, found, is_last=following is None)
+                    yield self._unreadable(path, found, is_last=following is None)
                     continue
                 yield from self._check_batch(path, found, transactions)
                 for index in indexes:
@@ -178,15 +178,15 @@ class PartitionVerifier:
     def _wants_data(self, header: BatchHeader) -> bool:
         return self._is_deep or (header.is_control and header.producer_id >= 0)
 
-    def _flaw(self, path: str, flaw: Flaw, *, is_last: bool) -> Problem:
+    def _unreadable(self, path: str, found: UnreadableBytes, *, is_last: bool) -> Problem:
         end_offset = self._offsets.next_offset or 0
-        is_torn = flaw.is_tail and is_last and not self._facts.is_clean
+        is_torn = found.is_tail and is_last and not self._facts.is_clean
         is_torn = is_torn and end_offset >= (self._facts.recovery_point or 0)
         if is_torn:
-            reason = f"{flaw.reason}: the next start cuts it off"
-            return Problem(path, flaw.position, Severity.WARNING, "tail", reason)
-        reason = f"{flaw.size_bytes} bytes are no batch: {flaw.reason}"
-        return Problem(path, flaw.position, Severity.ERROR, "batch", reason)
+            reason = f"{found.reason}: the next start cuts it off"
+            return Problem(path, found.position, Severity.WARNING, "tail", reason)
+        reason = f"{found.size_bytes} bytes are no batch: {found.reason}"
+        return Problem(path, found.position, Severity.ERROR, "batch", reason)
 
     def _check_batch(
         self, path: str, found: FoundBatch, transactions: TransactionCheck
@@ -198,7 +198,7 @@ class PartitionVerifier:
         if not found.is_sound:
             transactions.lose_sight()
             reason = (
-                f"the batch of offsets {header.base_offset}-{header.last_offset} fails its CRC:"
+                f"CRC mismatch in the batch of offsets {header.base_offset}-{header.last_offset}:"
                 f" {found.crc:#010x}, not {header.crc:#010x}"
             )
             yield Problem(path, found.position, Severity.ERROR, "crc", reason)

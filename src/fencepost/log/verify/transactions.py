@@ -104,10 +104,10 @@ class TransactionCheck:
             return
         wanted = {one.last_offset: one for one in self._aborted}
         for number, entry in enumerate(index):
-            flaw = self._flaw_of(entry, wanted.pop(entry.last_offset, None))
-            if flaw is not None:
+            reason = self._reason_against(entry, wanted.pop(entry.last_offset, None))
+            if reason is not None:
                 position = number * ENTRY_BYTES
-                yield Problem(path, position, Severity.ERROR, "txnindex", flaw)
+                yield Problem(path, position, Severity.ERROR, "txnindex", reason)
         for missing in wanted.values():
             reason = (
                 f"lacks the transaction that producer {missing.producer_id} aborted at"
@@ -115,7 +115,7 @@ class TransactionCheck:
             )
             yield Problem(path, None, Severity.ERROR, "txnindex", reason)
 
-    def _flaw_of(self, entry: AbortedTxn, wanted: AbortedTxn | None) -> str | None:
+    def _reason_against(self, entry: AbortedTxn, wanted: AbortedTxn | None) -> str | None:
         where = f"producer {entry.producer_id} at {entry.last_offset}"
         if self._markers.get(entry.last_offset) != entry.producer_id:
             return None if self._is_blind else f"no transaction was aborted by {where}"
@@ -165,9 +165,9 @@ class TransactionCheck:
         named = set()
         for entry in entries:
             named.add(entry.producer_id)
-            flaw = _difference(entry, self._producers.get(entry.producer_id))
-            if flaw is not None:
-                text = f"producer {entry.producer_id}: {flaw}"
+            reason = _difference(entry, self._producers.get(entry.producer_id))
+            if reason is not None:
+                text = f"producer {entry.producer_id}: {reason}"
                 yield Problem(self._path(offset), None, Severity.WARNING, "snapshot", text)
         for state in self._producers.active():
             # Those without a transaction may have been forgotten for their silence.

@@ -162,7 +162,7 @@ class SnapshotTaker:
         latest = self._store.latest()
         if latest is None or latest < snapshot_id:
             return False
-        return latest > snapshot_id or not self._store.is_rotten(latest)
+        return latest > snapshot_id or not self._store.is_corrupt(latest)
 
 
 def snapshot_id_of(image: ClusterImage) -> SnapshotId:
