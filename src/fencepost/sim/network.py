@@ -14,19 +14,12 @@ be none. A request may arrive twice, because a shell may have sent it again over
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fencepost.machines.probes import probe
-from fencepost.machines.quorum import (
-    QuorumRecordsReceived,
-    RequestFailed,
-    answered,
-    received,
-)
-from fencepost.sim.answers import of_the_shell
+from fencepost.machines.quorum import RequestFailed, answered
 from fencepost.sim.wire_mode import Travel
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
-from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -34,9 +27,26 @@ if TYPE_CHECKING:
     from fencepost.sim.node import SimNode
     from fencepost.sim.world import World
 
+OnDone = Callable[[Message | None, bool], None]
+"""Told the response; or None, and whether it is for certain that nobody got the request."""
+
 FIRST_SERVER_ID = -2
 RESET_US = 1_000
 TIMEOUT_SPREAD_US = 50_000
+
+
+class Sender(Protocol):
+    """Whoever asks something over the network: a node, or a client of one."""
+
+    id: int
+    life: int
+    is_up: bool
+    is_old: bool
+    silent_until_us: int
+
+    def feed(self, input_: Any) -> None:
+        """Hear what has become of a request that came without an `on_done`."""
+        ...
 
 
 class Link:
@@ -68,6 +78,7 @@ class Call:
     """A request, and what has become of it."""
 
     __slots__ = (
+        "_on_done",
         "is_forgotten",
         "is_open",
         "life",
@@ -80,7 +91,15 @@ class Call:
         "version",
     )
 
-    def __init__(self, source: SimNode, target: SimNode, to: int, request: Message) -> None:
+    def __init__(
+        self,
+        source: Sender,
+        target: SimNode,
+        to: int,
+        request: Message,
+        on_done: OnDone | None = None,
+    ) -> None:
+        self._on_done = on_done
         self.source = source
         self.target = target
         self.to = to
@@ -95,6 +114,15 @@ class Call:
         self.is_forgotten = False
         """Whether the connection is gone on one side only: nothing of it arrives any more."""
 
+    def done(self, response: Message | None, is_refused: bool = False) -> None:
+        """Tell whoever asked: the answer, or that there is none."""
+        if self._on_done is not None:
+            self._on_done(response, is_refused)
+        elif response is None:
+            self.source.feed(RequestFailed(self.to, self.request, is_refused))
+        else:
+            self.source.feed(answered(self.to, self.request, response))
+
 
 class Network:
     """All links, and what is on its way over them."""
@@ -103,18 +131,22 @@ class Network:
         self._world = world
         self._lane = world.tape.lane("network")
         self._travel = Travel(world.tape.lane("versions"), world.options.is_dynamic)
-        self._open: dict[int, dict[Call, None]] = {id_: {} for id_ in world.options.node_ids}
-        by_hand = world.options.by_hand
+        options = world.options
+        ids = (*options.node_ids, *options.broker_ids)
+        self._open: dict[int, dict[Call, None]] = {id_: {} for id_ in ids}
         self.links = {
-            (a, b): Link(0, 0) if by_hand else Link()
-            for a in world.options.node_ids
-            for b in world.options.node_ids
-            if a != b
+            (a, b): self._new_link()
+            for a in (*ids, *options.client_ids)
+            for b in (*ids, *options.client_ids)
+            if a != b and (a in ids or b in ids)
         }
         self._inside = Link(0, 0)
         """From a node to itself, which is one of the bootstrap servers that it may ask."""
         self.sent: dict[str, int] = {}
         """How many messages of each class were sent."""
+
+    def _new_link(self) -> Link:
+        return Link(0, 0) if self._world.options.by_hand else Link()
 
     # -- the state of links ------------------------------------------------------------------
 
@@ -142,18 +174,22 @@ class Network:
 
     # -- requests ----------------------------------------------------------------------------
 
-    def request(self, source: SimNode, to: int, request: Message) -> None:
-        """Send `request`; the source's machine hears of the answer or of the failure."""
+    def request(
+        self, source: Sender, to: int, request: Message, on_done: OnDone | None = None
+    ) -> None:
+        """Send `request`; `on_done` hears of the answer or of the failure, or else the source's
+        quorum machine does."""
         id_ = to
         if to <= FIRST_SERVER_ID:  # a bootstrap server, by its place in the configuration
-            id_ = self._world.options.node_ids[(FIRST_SERVER_ID - to) % len(self._world.nodes)]
+            ids = self._world.options.node_ids
+            id_ = ids[(FIRST_SERVER_ID - to) % len(ids)]
         target = self._world.nodes.get(id_)
         name = type(request).__name__
         self.sent[name] = self.sent.get(name, 0) + 1
         if target is None:
             self._world.schedule_in(RESET_US, "failure", lambda: self._unknown(source, to, request))
             return
-        call = Call(source, target, to, request)
+        call = Call(source, target, to, request, on_done)
         self._open[target.id][call] = None
         if self._world.options.on_wire or source.is_old or target.is_old:
             travelled = self._travel.request(call)
@@ -169,11 +205,11 @@ class Network:
             return
         if isinstance(call.request, VoteRequest):
             response = VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-            call.source.feed(answered(call.to, call.request, response))
+            call.done(response)
         else:
-            call.source.feed(RequestFailed(call.to, call.request))
+            call.done(None)
 
-    def _unknown(self, source: SimNode, to: int, request: Message) -> None:
+    def _unknown(self, source: Sender, to: int, request: Message) -> None:
         if source.is_up:
             source.feed(RequestFailed(to, request))
 
@@ -190,16 +226,18 @@ class Network:
             self._fail_later(call, is_reset=lane.pick(2) == 0)
             return
         world = self._world
-        at_us = max(world.now_us, world.nodes[sender].silent_until_us) + link.delay_us
+        is_request = kind == "request"
+        silent_until_us = (call.source if is_request else call.target).silent_until_us
+        at_us = max(world.now_us, silent_until_us) + link.delay_us
         if link.jitter_us:
             at_us += lane.pick(link.jitter_us)
         at_us = max(at_us, link.clogged_until_us)
         if not lane.chance(link.overtaken):
             at_us = max(at_us, link.last_us)
             link.last_us = at_us
-        node = world.nodes[receiver]
+        node = call.target if is_request else call.source
         world.schedule(at_us, kind, lambda: arrive(call), node, about=call, any_life=True)
-        if kind == "request" and lane.chance(link.doubled):
+        if is_request and lane.chance(link.doubled):
             at_us += lane.between(1, 200_000)
             world.schedule(at_us, kind, lambda: arrive(call), node, about=call, any_life=True)
 
@@ -222,18 +260,8 @@ class Network:
                 self._answer(call, value)
 
         self._world.tell_message(call, "request")
-        own = of_the_shell(call.message)
-        if own is not None:
-            reply(own)
-        else:
-            target.feed(self._input_of(call, reply))
-
-    def _input_of(self, call: Call, reply: Callable[[Any], None]) -> Any:
-        """What the target's machine is told; only of the draft it is told the version, too."""
-        if isinstance(call.message, FetchQuorumRecordsRequest):
-            version = self._world.rules.draft_versions[call.source.id]
-            return QuorumRecordsReceived(reply, call.message, version)
-        return received(reply, call.message)
+        if not target.receive(call.message, reply, call.source.id):
+            self._fail_later(call, is_reset=True, is_refused=True)
 
     def _answer(self, call: Call, value: Any) -> None:
         response = call.target.compose(value)
@@ -257,7 +285,7 @@ class Network:
         if call.version >= 0:
             response = self._travel.response(call)
         self._world.tell_message(call, "response")
-        call.source.feed(answered(call.to, call.request, response))
+        call.done(response)
 
     # -- failures ----------------------------------------------------------------------------
 
@@ -304,7 +332,7 @@ class Network:
         """Tell the source that there will be no answer, unless it has one."""
         if self._close(call):
             self._world.tell_message(call, "failure")
-            call.source.feed(RequestFailed(call.to, call.request, is_refused))
+            call.done(None, is_refused)
 
     def _close(self, call: Call) -> bool:
         """The call is over; whether its source is still there to be told."""

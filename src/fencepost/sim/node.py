@@ -8,7 +8,7 @@ is left of what was not synced), or with the product itself giving up.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.log.errors import LogError
@@ -16,18 +16,22 @@ from fencepost.log.log_dir import LogDir
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.image import ClusterImage, apply_records
-from fencepost.machines.quorum import QuorumMachine, Role
+from fencepost.machines.quorum import QuorumMachine, QuorumRecordsReceived, Role, received
+from fencepost.runtime.controller_decisions import OF_NODES, Make
 from fencepost.runtime.controller_host import ControllerHost
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.replay import snapshot_records
-from fencepost.sim.answers import compose
+from fencepost.sim.answers import compose, of_the_shell
 from fencepost.sim.boot import CLUSTER_ID, directory_of, open_node
 from fencepost.sim.clock import NodeClocks
 from fencepost.sim.disk import SimDisk
 from fencepost.sim.oracle import NodeView, Violation
 from fencepost.sim.ports import NodeTimers, SimPorts
 from fencepost.sim.product_log import FORESEEN
+from fencepost.wire.api import response_class
 from fencepost.wire.api.vote import VoteResponse
+from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
+from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
@@ -43,6 +47,8 @@ ASIDE_US = (1_000, 20_000, 200_000, 2_000_000)
 
 class SimNode:
     """See the module docstring."""
+
+    ports_class: type[SimPorts] = SimPorts
 
     def __init__(self, world: World, node_id: int) -> None:
         self.world = world
@@ -102,7 +108,7 @@ class SimNode:
         self.parked.clear()
         self.clocks.reboot(self.life)
         self.timers = NodeTimers(self)
-        self.ports = SimPorts(self)
+        self.ports = self.ports_class(self)
         self.disk.now_ms = self.clocks.wall_ms()
         self.is_up = True
         try:
@@ -110,15 +116,19 @@ class SimNode:
         except (LogError, OSError) as error:
             self._give_up(f"cannot start: {error}")
             return
-        if self.world.options.has_controller:
-            host_class = self.world.rules.controller_host
-            self.controller = host_class(self.ports, self.metadata, self._make_controller)
+        self.begin_parts()
         self.metadata.on_image(lambda image, _: self.world.watch.image_moved(self.id, image))
         self.world.tell(lambda: f"{self.id} starts")
         self._snapshot_shown = None
         self.look_at_snapshots()
         self.metadata.start()
         self.look()
+
+    def begin_parts(self) -> None:
+        """Make what a node has besides its metadata log: here a controller."""
+        if self.world.options.has_controller:
+            host_class = self.world.rules.controller_host
+            self.controller = host_class(self.ports, self.metadata, self._make_controller)
 
     @property
     def _has_an_excuse(self) -> bool:
@@ -232,6 +242,32 @@ class SimNode:
         """Take a snapshot of the image as it is, as the product does when it is time."""
         self.metadata.take_snapshot()
 
+    def receive(self, request: Message, reply: Callable[[Any], None], source_id: int) -> bool:
+        """A request has arrived; `reply` is called with its answer, now or later.
+
+        Whether it is taken; if not, its sender hears that nobody listens.
+        """
+        own = of_the_shell(request)
+        make = OF_NODES.get(type(request))
+        if own is not None:
+            reply(own)
+        elif isinstance(request, FetchQuorumRecordsRequest):
+            version = self.world.rules.draft_versions[source_id]
+            self.feed(QuorumRecordsReceived(reply, request, version))
+        elif make is None:
+            self.feed(received(reply, request))
+        else:
+            self._decide(make, request, reply)
+        return True
+
+    def _decide(self, make: Make, request: Any, reply: Callable[[Any], None]) -> None:
+        def told(error: ErrorCode, response: Any) -> None:
+            failure: Any = response_class(type(request).api_key)()
+            failure.error_code = int(error)
+            reply(response if error is ErrorCode.NONE else failure)
+
+        self.controller.submit(lambda c: make(c, request, self.clocks.now_ms()), told)
+
     def feed(self, input_: Any) -> None:
         """Step the machine."""
         self.ports.driver.feed(METADATA_KEY, input_)
@@ -271,8 +307,17 @@ class SimNode:
         if self.is_up and rate is not None:
             self.timers.clock_changed()
 
+    @property
+    def can_become_voter(self) -> bool:
+        """Whether it may ever vote."""
+        return self.world.options.is_dynamic or self.id in self.world.options.voter_ids
+
     def _make_controller(self, image: ClusterImage) -> Controller:
-        config = ControllerConfig(cluster_id=CLUSTER_ID, default_replication_factor=1)
+        config = ControllerConfig(
+            cluster_id=CLUSTER_ID,
+            default_replication_factor=1,
+            broker_session_timeout_ms=self.world.options.session_timeout_ms,
+        )
         return self.world.rules.controller.from_image(image, config, self.clocks.now_ms())
 
     # -- what it says --------------------------------------------------------------------------

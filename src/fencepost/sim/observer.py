@@ -5,21 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
+from fencepost.machines.image import ClusterImage, diff
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Truth
+from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
 from fencepost.sim.trace import Trace
 
 
 class Watch:
     """Tells every check of everything, in the order in which it happens."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, *, has_brokers: bool = False) -> None:
+        """With `has_brokers` the checks hear of partitions and brokers in committed images."""
         self.truth = Truth()
         self._trace = trace
+        self._has_brokers = has_brokers
+        self.committed_image = ClusterImage()
+        """The newest that anybody has had, in a world with brokers."""
         self.checks = load_checks()
         self._stepped = self._those_with("stepped")
         self._state_written = self._those_with("state_written")
         self._image_moved = self._those_with("image_moved")
+        self._replica_stepped = self._those_with("replica_stepped")
+        self._replica_appended = self._those_with("replica_appended")
+        self._became_visible = self._those_with("became_visible")
 
     def _those_with(self, name: str) -> list[Any]:
         """The methods of that name of the checks that have one of their own."""
@@ -57,6 +66,19 @@ class Watch:
         """A node has a new image."""
         for check in self._image_moved:
             check(self.truth, node_id, image)
+        if self._has_brokers and image.offset > self.committed_image.offset:
+            self._cluster_changed(image)
+
+    def _cluster_changed(self, image: ClusterImage) -> None:
+        """There is a committed image that nobody has had before."""
+        delta = diff(self.committed_image, image)
+        self.committed_image = image
+        for broker_id, _, broker in delta.brokers:
+            for check in self.checks:
+                check.broker_changed(self.truth, broker_id, broker)
+        for change in delta.partitions:
+            for check in self.checks:
+                check.partition_changed(self.truth, image, change)
 
     def recovered(self, node_id: int, found: list[Entry], start_offset: int) -> None:
         """A node has opened its log."""
@@ -101,6 +123,64 @@ class Watch:
         """Somebody was told that something is committed."""
         for check in self.checks:
             check.promised(self.truth, base_offset, crc)
+
+    # -- partitions ----------------------------------------------------------------------------
+
+    def replica_recovered(
+        self, broker_id: int, key: PartitionKey, found: list[PartitionBatch], start_offset: int
+    ) -> None:
+        """A broker has opened a replica's log."""
+        for check in self.checks:
+            check.replica_recovered(self.truth, broker_id, key, found, start_offset)
+        self.truth.partitions.log(broker_id, key).opened(found, start_offset)
+
+    def replica_appended(self, broker_id: int, key: PartitionKey, batch: PartitionBatch) -> None:
+        """A batch of a replica is in the page cache."""
+        for check in self._replica_appended:
+            check(self.truth, broker_id, key, batch)
+        self.truth.partitions.log(broker_id, key).entries.append(batch)
+
+    def replica_cutting(self, broker_id: int, key: PartitionKey, end_offset: int) -> None:
+        """A replica's log is about to be cut."""
+        for check in self.checks:
+            check.replica_cutting(self.truth, broker_id, key, end_offset)
+
+    def replica_stepped(self, view: ReplicaView) -> None:
+        """A replica looks different from before."""
+        self._trace.note(
+            f"{view.broker_id} {view.key[1]} {view.is_leader} {view.leader_epoch}"
+            f" {view.high_watermark} {view.durable_offset} {view.end_offset}"
+        )
+        for check in self._replica_stepped:
+            check(self.truth, view)
+        visible = self.truth.partitions.newly_visible(view)
+        for batch in visible:
+            for check in self._became_visible:
+                check(self.truth, view.key, batch)
+        self.truth.partitions.stepped(view)
+
+    def epochs_seen(self, broker_id: int, key: PartitionKey, epochs: list[tuple[int, int]]) -> None:
+        """What a replica's epoch cache says."""
+        for check in self.checks:
+            check.epochs_seen(self.truth, broker_id, key, epochs)
+
+    def produced(self, broker_id: int, key: PartitionKey, base_offset: int, acks: int) -> None:
+        """A leader's answer to a producer leaves."""
+        for check in self.checks:
+            check.produced(self.truth, broker_id, key, base_offset, acks)
+
+    def acknowledged(
+        self, key: PartitionKey, base_offset: int, crc: int, known_offset: int
+    ) -> None:
+        """A producer hears that a batch is on all in-sync replicas."""
+        for check in self.checks:
+            check.acknowledged(self.truth, key, base_offset, crc, known_offset)
+        self.truth.partitions.note_acknowledged(key, base_offset)
+
+    def consumed(self, key: PartitionKey, batch: PartitionBatch) -> None:
+        """A consumer has read a batch."""
+        for check in self.checks:
+            check.consumed(self.truth, key, batch)
 
     def at_end(self) -> None:
         """The run is over."""

@@ -8,8 +8,12 @@ from fencepost.sim.tape import Tape
 
 MOST_NODES = 50
 """Of one world: sizes that somebody asks for are bounded."""
+FIRST_BROKER_ID = 101
+FIRST_CLIENT_ID = 1_001
 WIRE_ONE_IN = 10
 """One seed in so many sends every message through the codec."""
+BROKERS_ONE_IN = 3
+"""One seed in so many has simulated brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,10 @@ class Options:
     nothing but the quorum itself writes to the log. Of dynamic voters, `joins` has every controller
     add itself, and with `begins_static` the voters are configured until kraft.version is raised.
     `over_budget`: any number of disks may be damaged or lost, and the quorum with them.
+
+    With `brokers` simulated brokers there are up to `topics` topics at a time, whose partitions
+    have `replicas` replicas and want `min_isr` of them in sync; `producers` and `consumers` use
+    them.
     """
 
     voters: int = 3
@@ -49,11 +57,34 @@ class Options:
     joins: bool = False
     begins_static: bool = False
     over_budget: bool = False
+    brokers: int = 0
+    replicas: int = 1
+    min_isr: int = 1
+    producers: int = 3
+    consumers: int = 2
+    topics: int = 4
+    produce_every_ms: int = 150
+    consume_every_ms: int = 100
+    session_timeout_ms: int = 9_000
+    heartbeat_ms: int = 1_000
+    replica_lag_ms: int = 3_000
+    replica_fetch_bytes: int = 1 << 20
 
     @property
     def node_ids(self) -> tuple[int, ...]:
         """Ids of all nodes; voters come first."""
         return tuple(range(1, self.voters + self.observers + 1))
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """Ids of the simulated brokers."""
+        return tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + self.brokers))
+
+    @property
+    def client_ids(self) -> tuple[int, ...]:
+        """Ids of the clients of brokers: producers first."""
+        count = self.producers + self.consumers if self.brokers else 0
+        return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
@@ -66,6 +97,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     base = base or Options()
     lane = tape.lane("options")
     voters = (3, 5, 3, 4, 2, 1)[_weighted(lane.pick(100), (60, 15, 10, 7, 5, 3))]
+    base = base if base.brokers else _draw_brokers(tape, base)
     return replace(
         base,
         voters=voters,
@@ -82,6 +114,28 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
         snapshot_interval_ms=(0, 10_000)[lane.pick(2)],
         retention_bytes=(100 << 20, 0, 20_000)[lane.pick(3)],
         fetch_snapshot_max_bytes=(1 << 20, 300, 2_000)[lane.pick(3)],
+    )
+
+
+def _draw_brokers(tape: Tape, base: Options) -> Options:
+    """Simulated brokers in every third world, in a lane of their own: the others stay as they are.
+
+    Sessions are short, so that brokers are fenced by what the faults do to them.
+    """
+    lane = tape.lane("options.brokers")
+    if lane.pick(BROKERS_ONE_IN) != BROKERS_ONE_IN - 1:
+        return base
+    brokers = (3, 2, 4, 1)[_weighted(lane.pick(100), (60, 15, 15, 10))]
+    replicas = min(brokers, (3, 2, 1)[_weighted(lane.pick(100), (60, 20, 20))])
+    return replace(
+        base,
+        brokers=brokers,
+        replicas=replicas,
+        min_isr=min(replicas, (2, 1)[_weighted(lane.pick(100), (60, 40))]),
+        session_timeout_ms=(3_000, 9_000)[lane.pick(2)],
+        replica_lag_ms=(3_000, 1_000, 10_000)[lane.pick(3)],
+        replica_fetch_bytes=(1 << 20, 200)[lane.pick(2)],
+        produce_every_ms=(150, 50, 500)[lane.pick(3)],
     )
 
 

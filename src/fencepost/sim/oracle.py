@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fencepost.sim.log_contents import LogContents, position
+from fencepost.sim.partition_oracle import PartitionOracle
 from fencepost.wire.types import Uuid
 
 
@@ -60,39 +62,18 @@ class NodeView(NamedTuple):
 
 
 @dataclass(slots=True)
-class DiskTruth:
+class DiskTruth(LogContents[Entry]):
     """What is on one node's disk, and what the node in its present life has said of it.
 
     A log that begins with a snapshot has it in `start_offset`; its entries follow.
     """
 
-    directory_id: Uuid
-    entries: list[Entry] = field(default_factory=list)
-    start_offset: int = 0
-    durable_offset: int = 0
-    on_their_way: int = 0
-    """Batches of an append that was begun, and of which nobody knows how far it came."""
+    directory_id: Uuid = Uuid.ZERO
     is_damaged: bool = False
     promised: tuple[int, int] = (0, 0)
     """(epoch, end offset) that `quorum-state` says of the log as it had been before damage."""
     given_up: list[Entry] = field(default_factory=list)
     """What was durable here, and was cut off because of damage."""
-
-    @property
-    def end_offset(self) -> int:
-        """Where the log ends, what is not durable included."""
-        return self.entries[-1].next_offset if self.entries else self.start_offset
-
-    def position(self, offset: int) -> int:
-        """The index of the first entry that ends behind `offset`."""
-        low, high = 0, len(self.entries)
-        while low < high:
-            middle = (low + high) // 2
-            if self.entries[middle].next_offset <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
     def has_durable(self, entry: Entry) -> bool:
         """Whether a crash could not take `entry`, which may lie in the snapshot.
@@ -123,6 +104,8 @@ class Truth:
         """What was last seen of each node that is alive."""
         self.committed: list[Entry] = []
         """The committed log from offset 0 on, as far as anybody has known it to be committed."""
+        self.partitions = PartitionOracle()
+        """What is known of the partitions of simulated brokers."""
 
     @property
     def committed_offset(self) -> int:
@@ -131,14 +114,7 @@ class Truth:
 
     def committed_position(self, offset: int) -> int:
         """The index of the first committed entry that ends behind `offset`."""
-        low, high = 0, len(self.committed)
-        while low < high:
-            middle = (low + high) // 2
-            if self.committed[middle].next_offset <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return position(self.committed, offset)
 
     # -- what nodes do -----------------------------------------------------------------------
 
@@ -148,17 +124,14 @@ class Truth:
         if before is not None:
             # What was on it was counted before anybody could know that it is gone.
             self.lost[node_id, before.directory_id] = before
-        self.disks[node_id] = DiskTruth(directory_id)
+        self.disks[node_id] = DiskTruth(directory_id=directory_id)
 
     def opened(self, node_id: int, entries: Iterable[Entry], start_offset: int = 0) -> None:
         """The node has recovered its log and found this; all of it is durable."""
         disk = self.disks[node_id]
         found = list(entries)
         self._give_up_from(disk, found[-1].next_offset if found else start_offset)
-        disk.entries = found
-        disk.start_offset = start_offset
-        disk.durable_offset = disk.end_offset
-        disk.on_their_way = 0
+        disk.opened(found, start_offset)
 
     def put_back(self, node_id: int, known: DiskTruth) -> None:
         """The node's disk is as it was when this was known of it."""
@@ -170,14 +143,13 @@ class Truth:
 
     def flushed(self, node_id: int, end_offset: int) -> None:
         """Everything below `end_offset` is durable."""
-        disk = self.disks[node_id]
-        disk.durable_offset = max(disk.durable_offset, end_offset)
+        self.disks[node_id].flushed(end_offset)
 
     def cut_begins(self, node_id: int, end_offset: int) -> None:
         """The log is being cut; a crash from now on may leave it cut, or as it was."""
         disk = self.disks[node_id]
         self._give_up_from(disk, end_offset)
-        disk.durable_offset = min(disk.durable_offset, end_offset)
+        disk.cut_begins(end_offset)
 
     def _give_up_from(self, disk: DiskTruth, end_offset: int) -> None:
         if disk.is_damaged:
@@ -190,26 +162,20 @@ class Truth:
 
     def cut(self, node_id: int, end_offset: int) -> None:
         """The log was cut to end at `end_offset`."""
-        disk = self.disks[node_id]
-        del disk.entries[disk.position(end_offset) :]
-        disk.durable_offset = min(disk.durable_offset, end_offset)
+        self.disks[node_id].cut(end_offset)
 
     def started_over(self, node_id: int, offset: int) -> None:
         """The log was emptied and begins at `offset`, behind a snapshot."""
-        disk = self.disks[node_id]
-        disk.entries.clear()
-        disk.start_offset = disk.durable_offset = offset
+        self.disks[node_id].started_over(offset)
 
     def dropped_prefix(self, node_id: int, start_offset: int) -> None:
         """The log begins at `start_offset` from now on; batches before it may go."""
-        disk = self.disks[node_id]
-        while disk.entries and disk.entries[0].next_offset <= start_offset:
-            del disk.entries[0]
-        disk.start_offset = max(disk.start_offset, start_offset)
+        self.disks[node_id].dropped_prefix(start_offset)
 
     def died(self, node_id: int) -> None:
         """The process is gone."""
         self.views.pop(node_id, None)
+        self.partitions.died(node_id)
 
     # -- what checks ask ---------------------------------------------------------------------
 

@@ -116,8 +116,8 @@ class SimPorts(MachinePorts):
         self._node = node
         self.timers = node.timers
         self.scheduler = Scheduler(NodeTurns(node), lambda: 0.0, turn_s=0.0, first_turn_s=0.0)
-        self._flushing = False
-        self._flush_again = False
+        self._flushing: set[Hashable] = set()
+        self._flush_again: set[Hashable] = set()
 
     # -- the network ---------------------------------------------------------------------------
 
@@ -144,6 +144,10 @@ class SimPorts(MachinePorts):
         return [name for name in (host.timers if host else ()) if self.timer(key, name)]
 
     # -- the disk ------------------------------------------------------------------------------
+
+    append_to_log = MachinePorts.append
+    cut_log = MachinePorts.truncate
+    watch_step = MachinePorts.stepped
 
     def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
         """As the product does it; the onlooker notes what went in."""
@@ -215,10 +219,10 @@ class SimPorts(MachinePorts):
 
     def request_flush(self, key: Hashable) -> None:
         """Flush soon; what is appended while a flush runs is for the next one."""
-        if self._flushing:
-            self._flush_again = True
+        if key in self._flushing:
+            self._flush_again.add(key)
             return
-        self._flushing = True
+        self._flushing.add(key)
         node = self._node
         node.world.schedule_in(
             node.flush_delay_us(), "flush", lambda: self._flush(key), node, about=key
@@ -226,7 +230,12 @@ class SimPorts(MachinePorts):
 
     def forget_flush(self, key: Hashable) -> None:
         """Nobody waits any more."""
-        self._flush_again = False
+        self._flush_again.discard(key)
+        self._flushing.discard(key)
+
+    def note_flushed(self, key: Hashable, end_offset: int) -> None:
+        """The log is durable up to there: the onlooker notes it."""
+        self._node.world.watch.truth.flushed(self._node.id, end_offset)
 
     def _flush(self, key: Hashable) -> None:
         """Begin to flush what is there now, and finish when the disk is done."""
@@ -258,9 +267,9 @@ class SimPorts(MachinePorts):
             self._node.disk_refused(str(error))
             self.driver.disk_failed(key, str(error))
             return
-        self._flushing = False
-        self._node.world.watch.truth.flushed(self._node.id, job.end_offset)
-        if self._flush_again:
-            self._flush_again = False
+        self._flushing.discard(key)
+        self.note_flushed(key, job.end_offset)
+        if key in self._flush_again:
+            self._flush_again.discard(key)
             self.request_flush(key)
         self.driver.persisted(key, job.end_offset)

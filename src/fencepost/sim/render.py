@@ -93,7 +93,9 @@ def details_of(message: Message | None) -> str:
     partition = topics[0].partitions[0]
     error = _error(partition) + " " if getattr(partition, "error_code", 0) else ""
     epoch = getattr(partition, "leader_epoch", None)
-    return f" {error}e{epoch} of {partition.leader_id}" if epoch is not None else f" {error}"
+    if epoch is None or not hasattr(partition, "leader_id"):
+        return f" {error}".rstrip()
+    return f" {error}e{epoch} of {partition.leader_id}"
 
 
 def _fetched(message: FetchResponse) -> str:

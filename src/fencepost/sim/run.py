@@ -90,6 +90,7 @@ class Run:
         for node in world.nodes.values():
             node.start()
         world.workload.begin()
+        world.clients.begin()
         world.run_until(options.warm_up_ms * 1_000)
         if not world.watch.truth.committed:
             raise Violation("liveness-start", "no leader was found although nothing was wrong")
@@ -135,6 +136,18 @@ class Run:
         leader = world.leader()
         assert leader is not None, "nodes that have come together have a leader"
         world.workload.check_promises(leader.metadata.image)
+        self._brokers_are_well()
+
+    def _brokers_are_well(self) -> None:
+        """Brokers are unfenced, partitions led and in sync, and clients are done."""
+        world = self.world
+        if not world.brokers:
+            return
+        world.clients.close()
+        limit_us = world.now_us + world.options.liveness_ms * 1_000
+        if not world.run_while(lambda: world.clients.trouble() is not None, limit_us):
+            raise Violation("liveness-brokers", f"{world.clients.trouble()}: {world.describe()}")
+        world.clients.check_promises()
 
     def _is_overdue(self, at_us: int) -> bool:
         return self.world.now_us - at_us > 30_000_000

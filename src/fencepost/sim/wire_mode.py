@@ -18,8 +18,15 @@ from fencepost.wire.message import Message
 if TYPE_CHECKING:
     from fencepost.sim.network import Call
 
-_STATIC_FLOORS: dict[str, int] = {"FetchRequest": 15}
+_BROKER_FLOORS: dict[str, int] = {
+    "AlterPartitionRequest": 3,
+    "BrokerRegistrationRequest": 4,
+    "ProduceRequest": 3,
+}
+"""The lowest versions of brokers: those with broker epochs, log directories and batches."""
+_STATIC_FLOORS: dict[str, int] = {**_BROKER_FLOORS, "FetchRequest": 15}
 _DYNAMIC_FLOORS: dict[str, int] = {
+    **_BROKER_FLOORS,
     "VoteRequest": 1,
     "BeginQuorumEpochRequest": 1,
     "EndQuorumEpochRequest": 1,

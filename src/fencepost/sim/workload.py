@@ -23,7 +23,11 @@ from fencepost.wire.api.broker_registration import (
     Feature,
     Listener,
 )
-from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from fencepost.wire.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.api.incremental_alter_configs import (
     AlterableConfig,
@@ -100,7 +104,7 @@ class Workload:
 
     def _turn(self) -> None:
         self.begin()
-        alive = [node for node in self._world.alive() if node.gave_up is None]
+        alive = [node for node in self._world.live_controllers() if node.gave_up is None]
         alive = [node for node in alive if node.id not in self.unreachable]
         if not alive:
             return
@@ -113,7 +117,7 @@ class Workload:
         kind = self._lane.pick(10)
         if kind < 4:
             self._create_or_delete(node)
-        elif kind < 6:
+        elif kind < 6 or (kind < 9 and self._world.brokers):
             self._alter_config(node)
         elif kind < 9:
             self._broker(node)
@@ -176,20 +180,45 @@ class Workload:
 
     def _create_or_delete(self, node: SimNode) -> None:
         there = [name for name, exists in self.topics.items() if exists]
-        if there and (len(there) > MOST_TOPICS or self._lane.chance(250)):
+        options = self._world.options
+        deletes = 30 if self._world.brokers else 250
+        if there and (len(there) > MOST_TOPICS or self._lane.chance(deletes)):
             self.delete_topic(node, there[self._lane.pick(len(there))])
             return
+        if self._world.brokers and len(there) >= options.topics:
+            return
         self._named += 1
-        self.create_topic(node, f"t{self._named}", 1 + self._lane.pick(3))
+        partitions = 1 + self._lane.pick(3)
+        if self._world.brokers:
+            self.create_topic(
+                node, f"t{self._named}", partitions, options.replicas, min_isr=options.min_isr
+            )
+        else:
+            self.create_topic(node, f"t{self._named}", partitions)
 
     def create_topic(
-        self, node: SimNode, name: str, partitions: int = 1, then: Then | None = None
+        self,
+        node: SimNode,
+        name: str,
+        partitions: int = 1,
+        replicas: int = 1,
+        then: Then | None = None,
+        min_isr: int = 1,
     ) -> Asked:
         """Ask for a topic; a topic name is asked for once."""
         self._named += 1
         topic_id = Uuid(b"topic" + self._named.to_bytes(11, "big"))
         request = CreateTopicsRequest(
-            topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)]
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=replicas,
+                    configs=[CreatableTopicConfig(name="min.insync.replicas", value=str(min_isr))]
+                    if min_isr > 1
+                    else [],
+                )
+            ]
         )
 
         def told(asked: Asked) -> None:
@@ -209,6 +238,7 @@ class Workload:
         """Ask for a topic to go."""
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
         self.topics.pop(name, None)  # from now on anything may be true of it
+        self._note_deleted(node, name)
 
         def told(asked: Asked) -> None:
             if asked.error is ErrorCode.NONE and not asked.reply.responses[0].error_code:
@@ -222,6 +252,14 @@ class Workload:
             lambda controller: controller.decide_delete_topics(request),
             told,
         )
+
+    def _note_deleted(self, node: SimNode, name: str) -> None:
+        """From now on nothing is promised of its partitions."""
+        for image in [one.metadata.image for one in self._world.live_controllers()]:
+            topic = image.topics_by_name.get(name)
+            if topic is not None:
+                keys = ((topic.topic_id, index) for index in range(len(topic.partitions)))
+                self._world.watch.truth.partitions.deleted.update(keys)
 
     def _alter_config(self, node: SimNode) -> None:
         names = sorted(self.topics)

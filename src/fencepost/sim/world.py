@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fencepost.sim.brokers.broker import SimBroker
+from fencepost.sim.clients.population import BrokerClients
 from fencepost.sim.disk import Crash
-from fencepost.sim.network import Call, Network
+from fencepost.sim.network import Call, Network, Sender
 from fencepost.sim.node import SimNode
 from fencepost.sim.observer import Watch
 from fencepost.sim.options import Options
@@ -49,12 +51,16 @@ class World:
         """How many events have happened since time last passed."""
         self.queue = EventQueue(tape.lane("schedule"))
         self.trace = Trace(tell)
-        self.watch = Watch(self.trace)
+        self.watch = Watch(self.trace, has_brokers=options.brokers > 0)
         self.nodes: dict[int, SimNode] = {}
+        """All nodes: controllers first, then brokers."""
         self.network = Network(self)
-        for id_ in options.node_ids:
-            self.nodes[id_] = SimNode(self, id_)
+        self.controllers = {id_: SimNode(self, id_) for id_ in options.node_ids}
+        self.brokers = {id_: SimBroker(self, id_) for id_ in options.broker_ids}
+        self.nodes.update(self.controllers)
+        self.nodes.update(self.brokers)
         self.workload = Workload(self)
+        self.clients = BrokerClients(self)
         self.fault_counts: dict[str, int] = {}
         """How often each kind of fault was done."""
 
@@ -70,7 +76,7 @@ class World:
         at_us: int,
         kind: str,
         act: Callable[[], None],
-        node: SimNode | None = None,
+        node: Sender | None = None,
         *,
         about: Any = None,
         any_life: bool = False,
@@ -85,7 +91,7 @@ class World:
         delay_us: int,
         kind: str,
         act: Callable[[], None],
-        node: SimNode | None = None,
+        node: Sender | None = None,
         *,
         about: Any = None,
         any_life: bool = False,
@@ -154,6 +160,10 @@ class World:
         return True
 
     # -- looking at it -------------------------------------------------------------------------
+
+    def live_controllers(self) -> list[SimNode]:
+        """The controllers whose process runs, paused ones included."""
+        return [node for node in self.controllers.values() if node.is_up]
 
     def alive(self) -> list[SimNode]:
         """The nodes whose process runs, paused ones included."""

@@ -15,7 +15,9 @@ import pkgutil
 from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
+from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
 from fencepost.sim.oracle import NodeView, Truth
+from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
 
 
 class Check:
@@ -68,6 +70,66 @@ class Check:
 
     def promised(self, truth: Truth, base_offset: int, crc: int) -> None:
         """Somebody was told that the batch with this checksum is committed at that offset."""
+
+    # -- partitions of simulated brokers -------------------------------------------------------
+
+    def broker_changed(self, truth: Truth, broker_id: int, broker: BrokerImage | None) -> None:
+        """The committed image has a broker anew, in another state, or (None) no longer."""
+
+    def partition_changed(self, truth: Truth, image: ClusterImage, change: PartitionDelta) -> None:
+        """In the committed image, which is now `image`, a partition has come, changed or gone."""
+
+    def replica_recovered(
+        self,
+        truth: Truth,
+        broker_id: int,
+        key: PartitionKey,
+        found: list[PartitionBatch],
+        start_offset: int,
+    ) -> None:
+        """A broker has opened a replica's log and found this; `truth` says what was there."""
+
+    def replica_appended(
+        self, truth: Truth, broker_id: int, key: PartitionKey, batch: PartitionBatch
+    ) -> None:
+        """A replica has appended a batch; `truth` does not have it yet."""
+
+    def replica_cutting(
+        self, truth: Truth, broker_id: int, key: PartitionKey, end_offset: int
+    ) -> None:
+        """A replica's log is about to be cut to end at `end_offset`."""
+
+    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
+        """A replica looks different after a step; `truth.partitions.views` has the old view."""
+
+    def epochs_seen(
+        self, truth: Truth, broker_id: int, key: PartitionKey, epochs: list[tuple[int, int]]
+    ) -> None:
+        """The epoch cache of a replica, as (epoch, start offset), when its role or log is new."""
+
+    def became_visible(self, truth: Truth, key: PartitionKey, batch: PartitionBatch) -> None:
+        """A leader's high watermark has passed a batch that nobody could read before."""
+
+    def produced(
+        self, truth: Truth, broker_id: int, key: PartitionKey, base_offset: int, acks: int
+    ) -> None:
+        """A leader answers that the batch it has at that offset is as safe as `acks` asks."""
+
+    def acknowledged(
+        self,
+        truth: Truth,
+        key: PartitionKey,
+        base_offset: int,
+        crc: int,
+        known_offset: int,
+    ) -> None:
+        """A producer hears that its batch is on all in-sync replicas (acks=all), at that offset.
+
+        When it first asked, everything below `known_offset` was acknowledged to somebody.
+        """
+
+    def consumed(self, truth: Truth, key: PartitionKey, batch: PartitionBatch) -> None:
+        """A consumer has read a batch."""
 
     def at_end(self, truth: Truth) -> None:
         """The run is over: whatever takes a look at all logs."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import DiskTruth, Truth, Violation
+from fencepost.sim.log_contents import LogContents
+from fencepost.sim.oracle import Truth, Violation
 
 
 class LogMatching(Check):
@@ -18,7 +21,14 @@ class LogMatching(Check):
                 if not (truth.disks[a].is_damaged or truth.disks[b].is_damaged):
                     self._compare(a, truth.disks[a], b, truth.disks[b])
 
-    def _compare(self, a: int, one: DiskTruth, b: int, other: DiskTruth) -> None:
+        partitions = truth.partitions
+        for key in sorted({key for _, key in partitions.logs}):
+            logs = sorted(partitions.replicas_of(key).items())
+            for index, (a, one) in enumerate(logs):
+                for b, other in logs[index + 1 :]:
+                    self._compare(a, one, b, other)
+
+    def _compare(self, a: int, one: LogContents[Any], b: int, other: LogContents[Any]) -> None:
         theirs = {(entry.base_offset, entry.epoch) for entry in other.entries}
         common = [e for e in one.entries if (e.base_offset, e.epoch) in theirs]
         if not common:

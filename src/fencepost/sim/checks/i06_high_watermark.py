@@ -1,9 +1,10 @@
-"""I06: a node's high watermark never falls within one of its lives."""
+"""I06: a high watermark, of a node's quorum or of a replica, never falls within one life."""
 
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.partition_oracle import ReplicaView
 
 
 class HighWatermark(Check):
@@ -18,6 +19,15 @@ class HighWatermark(Check):
                 self.kind,
                 f"the high watermark of {view.node_id} falls from {before.high_watermark}"
                 f" to {view.high_watermark}",
+            )
+
+    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
+        before = truth.partitions.views.get((view.broker_id, view.key))
+        if before is not None and view.high_watermark < before.high_watermark:
+            raise Violation(
+                self.kind,
+                f"the high watermark of partition {view.key[1]} on {view.broker_id} falls from"
+                f" {before.high_watermark} to {view.high_watermark}",
             )
 
 

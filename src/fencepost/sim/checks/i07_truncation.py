@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.partition_oracle import PartitionKey
 
 
 class Truncation(Check):
@@ -21,6 +22,18 @@ class Truncation(Check):
                 raise Violation(
                     self.kind,
                     f"{node_id} cuts its log to {end_offset}, below committed {entry.base_offset}",
+                )
+
+    def replica_cutting(
+        self, truth: Truth, broker_id: int, key: PartitionKey, end_offset: int
+    ) -> None:
+        log = truth.partitions.log(broker_id, key)
+        for batch in log.entries[log.position(end_offset) :]:
+            if truth.partitions.visible_batch(key, batch.base_offset) == batch:
+                raise Violation(
+                    self.kind,
+                    f"{broker_id} cuts partition {key[1]} to {end_offset}, below visible"
+                    f" {batch.base_offset}",
                 )
 
 

@@ -1,9 +1,13 @@
-"""I13: what somebody was told is committed, is committed, where they were told it stands."""
+"""I13: what somebody was told is committed, is committed, where they were told it stands.
+
+Of partitions: acks=1 is said of what is durable on the leader's disk, acks=all of what is visible.
+"""
 
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
 from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.partition_oracle import PartitionKey
 
 
 class Promises(Check):
@@ -21,6 +25,31 @@ class Promises(Check):
     def at_end(self, truth: Truth) -> None:
         for base_offset in sorted(self._promises):
             self._compare(truth, base_offset)
+
+    def produced(
+        self, truth: Truth, broker_id: int, key: PartitionKey, base_offset: int, acks: int
+    ) -> None:
+        partitions = truth.partitions
+        if acks == 1 and partitions.log(broker_id, key).durable_offset <= base_offset:
+            raise Violation(
+                self.kind, f"{broker_id} acknowledges offset {base_offset}, which is not durable"
+            )
+        if acks == -1 and partitions.visible_offset(key) <= base_offset:
+            raise Violation(
+                self.kind,
+                f"{broker_id} acknowledges offset {base_offset}, and the high watermark is"
+                f" {partitions.visible_offset(key)}",
+            )
+
+    def acknowledged(
+        self, truth: Truth, key: PartitionKey, base_offset: int, crc: int, known_offset: int
+    ) -> None:
+        batch = truth.partitions.visible_batch(key, base_offset)
+        if batch is None or batch.crc != crc:
+            raise Violation(
+                self.kind,
+                f"a producer hears of offset {base_offset} of partition {key[1]}, where {batch} is",
+            )
 
     def _compare(self, truth: Truth, base_offset: int) -> None:
         at = truth.committed_position(base_offset)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.sim.checks import Check
+from fencepost.sim.log_contents import LogContents
 from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 
 
 class Recovery(Check):
@@ -15,8 +17,23 @@ class Recovery(Check):
 
     def recovered(self, truth: Truth, node_id: int, found: list[Any], start_offset: int) -> None:
         disk = truth.disks[node_id]
-        if disk.is_damaged:
-            return
+        if not disk.is_damaged:
+            self._compare(f"{node_id}", disk, found, start_offset)
+
+    def replica_recovered(
+        self,
+        truth: Truth,
+        broker_id: int,
+        key: PartitionKey,
+        found: list[PartitionBatch],
+        start_offset: int,
+    ) -> None:
+        log = truth.partitions.log(broker_id, key)
+        self._compare(f"{broker_id}, of partition {key[1]},", log, found, start_offset)
+
+    def _compare(
+        self, who: str, disk: LogContents[Any], found: list[Any], start_offset: int
+    ) -> None:
         written = {entry.base_offset: entry for entry in disk.entries}
         unknown = 0
         for entry in found:
@@ -24,12 +41,12 @@ class Recovery(Check):
                 continue  # what was to go, and is still there
             unknown += entry.base_offset not in written
             if written.get(entry.base_offset, entry) != entry or unknown > disk.on_their_way:
-                raise Violation(self.kind, f"{node_id} finds other batches than were written")
+                raise Violation(self.kind, f"{who} finds other batches than were written")
         end_offset = found[-1].next_offset if found else start_offset
         if end_offset < disk.durable_offset:
             raise Violation(
                 self.kind,
-                f"{node_id} finds its log to {end_offset}, {disk.durable_offset} was durable",
+                f"{who} finds its log to {end_offset}, {disk.durable_offset} was durable",
             )
 
 

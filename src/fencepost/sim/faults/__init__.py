@@ -102,7 +102,8 @@ class Damage(Fault):
 
     def act(self) -> None:
         world = self.world
-        sound = [one for one in world.alive() if one.gave_up is None and world.can_spare(one)]
+        live = world.live_controllers()
+        sound = [one for one in live if one.gave_up is None and world.can_spare(one)]
         node = self.a_node(sound)
         if node is None:
             return

@@ -20,7 +20,7 @@ class Rollback(Fault):
     name = "rollback"
 
     def act(self) -> None:
-        kept = [Earlier(node) for node in self.world.nodes.values()]
+        kept = [Earlier(node) for node in self.world.controllers.values()]
         self.later(6_000, lambda: self._try(kept, TRIES))
 
     def _try(self, kept: list[Earlier], tries: int) -> None:

@@ -19,7 +19,7 @@ class StaleFile(Fault):
     is_rare = True
 
     def act(self) -> None:
-        kept = [Earlier(node) for node in self.world.nodes.values()]
+        kept = [Earlier(node) for node in self.world.controllers.values()]
         self.later(6_000, lambda: self._try(kept, TRIES))
 
     def _try(self, kept: list[Earlier], tries: int) -> None:

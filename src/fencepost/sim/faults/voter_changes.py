@@ -21,7 +21,8 @@ class VoterChanges(Fault):
         return self.world.options.is_dynamic
 
     def act(self) -> None:
-        nodes = [node for node in self.world.alive() if not node.is_paused and not node.gave_up]
+        live = self.world.live_controllers()
+        nodes = [node for node in live if not node.is_paused and not node.gave_up]
         leading = [node for node in nodes if node.leads]
         asked = self.a_node(nodes if not leading or self.lane.pick(10) == 9 else leading)
         if asked is None:

@@ -15,7 +15,7 @@ class Wipe(Fault):
         return self.world.options.is_dynamic and not self.world.options.begins_static
 
     def act(self) -> None:
-        nodes = [node for node in self.world.nodes.values() if self.world.can_spare(node)]
+        nodes = [node for node in self.world.controllers.values() if self.world.can_spare(node)]
         node = self.a_node(nodes)
         if node is None:
             return

@@ -1,0 +1,293 @@
+"""A simulated broker: the product's lifecycle, replicas and partition machines, in one world.
+
+It is a node that observes the quorum: it has a metadata log, an image of the cluster, a disk, a
+clock and lives. What a broker process does besides it does here with the same classes: it
+registers, is unfenced and sends heartbeats (`machines/broker`), makes partitions of what the
+metadata say once it has read them as far as its own registration (`runtime/replicas`), asks for
+other in-sync sets, and writes down high watermarks and recovery points. All logs are in the one
+directory of its disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.log.config import LogConfig
+from fencepost.log.errors import LogError
+from fencepost.machines.broker import (
+    BeginControlledShutdown,
+    BrokerLifecycle,
+    DirectoryAssignments,
+    LifecycleConfig,
+    ReadyToUnfence,
+    Registration,
+    ReplicasPlaced,
+    Start,
+)
+from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
+from fencepost.machines.partition import PartitionConfig
+from fencepost.runtime.alter_partition import AlterPartitions
+from fencepost.runtime.cooperative import InOrder
+from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.producer_ids import ProducerIds, block_source
+from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Registrations
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager, TopicConfig, TopicConfigs
+from fencepost.sim.boot import CLUSTER_ID
+from fencepost.sim.brokers.controller_link import ControllerLink
+from fencepost.sim.brokers.follower_fetches import FollowerFetches
+from fencepost.sim.brokers.ports import BrokerPorts, key_of
+from fencepost.sim.brokers.requests import Reply, serve
+from fencepost.sim.brokers.storage import BrokerStorage
+from fencepost.sim.node import SimNode
+from fencepost.sim.partition_oracle import ReplicaView
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.sim.world import World
+
+CHECKPOINT_MS: Final = 5_000
+RESTART_US: Final = 1_000_000
+ANY_TIMESTAMP: Final = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
+"""A broker whose clock was set by an hour takes what producers send all the same."""
+FEATURES: Final = (FeatureRange("metadata.version", 7, 30), FeatureRange("kraft.version", 0, 1))
+
+
+class SimBroker(SimNode):
+    """See the module docstring."""
+
+    can_become_voter = False
+    ports_class = BrokerPorts
+    ports: BrokerPorts
+    following: InOrder
+    link: ControllerLink
+    replicas: ReplicaManager
+    alter_partitions: AlterPartitions
+    followers: FollowerFetches
+    producer_ids: ProducerIds
+    lifecycle: BrokerLifecycle
+    registrations: Registrations
+
+    def __init__(self, world: World, node_id: int) -> None:
+        super().__init__(world, node_id)
+        self.accepts = False
+        """Whether it has been unfenced in this life, and takes requests."""
+        self.is_stopping = False
+        self._follows = False
+        self._by_key: dict[Hashable, HostedPartition] = {}
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def begin_parts(self) -> None:
+        """Make the parts of a broker, and register."""
+        self.accepts = self.is_stopping = self._follows = False
+        self._by_key = {}
+        self.link = ControllerLink(self)
+        self.followers = FollowerFetches(self)
+        storage = BrokerStorage(self)
+        self.following = InOrder(self.ports.scheduler.lane())
+        self.replicas = ReplicaManager(
+            self.id, self.ports, storage, storage, self.following, self._configs
+        )
+        self.replicas.on_offline = self._give_up
+        self.replicas.on_gone = self._gone
+        self.alter_partitions = AlterPartitions(
+            self.ports.driver, self.link, self.replicas, self.id, lambda: self.broker_epoch
+        )
+        self.producer_ids = ProducerIds(block_source(self.link, self.id, lambda: self.broker_epoch))
+        self.lifecycle = BrokerLifecycle(
+            LifecycleConfig(
+                heartbeat_interval_ms=self.world.options.heartbeat_ms,
+                session_timeout_ms=self.world.options.session_timeout_ms,
+                startup_timeout_ms=1 << 40,
+            )
+        )
+        self.registrations = Registrations(self.ports, self.link)
+        self.registrations.host_broker(
+            self.lifecycle, DirectoryAssignments(self.id, lambda: self.broker_epoch)
+        )
+        self.replicas.on_placed = lambda placed: self.ports.driver.feed(
+            ASSIGNMENTS_KEY, ReplicasPlaced(placed)
+        )
+        self.metadata.on_image(self._image_moved)
+        self.metadata.on_step(lambda: self.registrations.note_leader(self.machine.leader_id))
+        registration = Registration(
+            self.id,
+            CLUSTER_ID,
+            incarnation_of(self),
+            (ListenerImage("PLAINTEXT", "simulated", 9_092, 0),),
+            FEATURES,
+            log_dirs=(self.directory_id,),
+            previous_broker_epoch=self.log_dir.previous_broker_epoch,
+        )
+        self.tell_lifecycle(Start(registration, self._caught_up))
+        self.timers.after(CHECKPOINT_MS, self._checkpoint)
+
+    def tell_lifecycle(self, input_: Any) -> None:
+        """Step the lifecycle."""
+        self.ports.driver.feed(LIFECYCLE_KEY, input_)
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of its registration."""
+        return self.lifecycle.broker_epoch
+
+    def _image_moved(self, image: ClusterImage, delta: ImageDelta) -> None:
+        self.registrations.image_applied(image)
+        if self._follows:
+            self.replicas.apply(image, delta)
+
+    def _caught_up(self, outcome: Any) -> None:
+        """The image is as new as the registration: everything in it is news."""
+        if outcome.error is not ErrorCode.NONE:
+            return
+        self._follows = True
+        image = self.metadata.image
+        self.replicas.apply(image, diff(ClusterImage(), image))
+        self.following.when_idle(lambda: self.tell_lifecycle(ReadyToUnfence(self._unfenced)))
+
+    def _unfenced(self, outcome: Any) -> None:
+        self.accepts = outcome.error is ErrorCode.NONE
+
+    def _configs(self, image: ClusterImage) -> TopicConfigs:
+        def of(topic: str) -> TopicConfig:
+            log = LogConfig.from_props({**ANY_TIMESTAMP, **image.topic_configs(topic)})
+            machine = PartitionConfig(
+                min_insync_replicas=log.min_insync_replicas,
+                replica_lag_time_max_ms=self.world.options.replica_lag_ms,
+            )
+            return TopicConfig(log, machine)
+
+        return of
+
+    def _checkpoint(self) -> None:
+        """Write down what the broker's housekeeping does."""
+        self.timers.after(CHECKPOINT_MS, self._checkpoint)
+        try:
+            self.log_dir.checkpoint_recovery_points()
+            self.log_dir.checkpoint_high_watermarks(self.replicas.high_watermarks())
+        except OSError as error:
+            self._give_up(str(error))
+
+    def machine_failed(self, key: Hashable, reason: str) -> None:
+        """The log of a partition, or of the metadata, has failed: the process ends."""
+        if self.hosted(key) is not None and self.gave_up is None:
+            self.replicas.disk_failed(key, reason)
+        else:
+            super().machine_failed(key, reason)
+
+    def stop(self) -> None:
+        """Leave the cluster in order, hand over what is led, and end."""
+        if self.is_stopping:
+            return
+        self.is_stopping = True
+        self.tell_lifecycle(BeginControlledShutdown(lambda outcome: self._may_stop()))
+
+    def _may_stop(self) -> None:
+        life = self.life
+        self.world.schedule_in(0, "exit", lambda: self._end() if self.life == life else None, self)
+
+    def _end(self) -> None:
+        if self.gave_up is None:
+            try:
+                end_offset = self.metadata.log.end_offset
+                self.metadata.close()
+                self.log_dir.close(
+                    broker_epoch=self.broker_epoch, high_watermarks=self.replicas.high_watermarks()
+                )
+                self.world.watch.truth.flushed(self.id, end_offset)
+                for hosted in self.replicas.all():
+                    log = self.world.watch.truth.partitions.log(self.id, key_of(hosted))
+                    log.flushed(log.end_offset)
+            except (LogError, OSError) as error:
+                self.disk_refused(str(error))
+        self.kill()
+        if not self.world.options.by_hand:
+            # Whoever had it stopped may have tried to start it when it was still about to leave.
+            self.world.schedule_in(RESTART_US, "start", self._restart)
+
+    def _restart(self) -> None:
+        if not self.is_up:
+            self.start()
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def receive(self, request: Message, reply: Reply, source_id: int) -> bool:
+        """Serve a client or a follower; refused as long as the broker is not unfenced."""
+        if self.accepts:
+            serve(self, request, reply)
+        return self.accepts
+
+    def produced(self, hosted: HostedPartition, base_offset: int, acks: int) -> None:
+        """A producer is about to be answered."""
+        self.look_at_replica(hosted)  # the step that answers is not over
+        self.world.watch.produced(self.id, key_of(hosted), base_offset, acks)
+
+    # -- partitions ----------------------------------------------------------------------------
+
+    def hosted(self, key: Hashable) -> HostedPartition | None:
+        """The partition that the driver knows by `key`; None if that is something else."""
+        known = self._by_key.get(key)
+        if known is None and key not in (METADATA_KEY, LIFECYCLE_KEY, ASSIGNMENTS_KEY):
+            topic, _, index = str(key).rpartition("-")
+            found = self.replicas.get(topic, int(index))
+            if isinstance(found, HostedPartition):
+                known = self._by_key[key] = found
+        return known
+
+    def hosts(self, hosted: HostedPartition) -> bool:
+        """Whether this very partition is still here."""
+        return self._by_key.get(hosted.key) is hosted
+
+    def _gone(self, hosted: HostedPartition) -> None:
+        self.followers.stop(hosted)
+        self._by_key.pop(hosted.key, None)
+        self.world.watch.truth.partitions.gone(self.id, key_of(hosted))
+
+    def look_at_replica(self, hosted: HostedPartition) -> None:
+        """Show the observer what has changed of a replica."""
+        machine = hosted.machine
+        key = key_of(hosted)
+        before = self.world.watch.truth.partitions.views.get((self.id, key))
+        view = ReplicaView(
+            self.id,
+            self.life,
+            key,
+            machine.is_leader,
+            machine.leader_epoch,
+            machine.high_watermark,
+            machine.log_start_offset,
+            machine.durable_offset,
+            machine.log_end_offset,
+            machine.isr,
+            min(machine.config.min_insync_replicas, machine.replica_count),
+        )
+        if view == before:
+            return
+        self.world.watch.replica_stepped(view)
+        if before is None or before.leader_epoch != view.leader_epoch:
+            self.look_at_epochs(hosted)
+        self.world.tell(lambda: self.describe_replica(hosted))
+
+    def look_at_epochs(self, hosted: HostedPartition) -> None:
+        """Show the observer a replica's epoch cache."""
+        epochs = [(entry.epoch, entry.start_offset) for entry in hosted.log.epochs]
+        self.world.watch.epochs_seen(self.id, key_of(hosted), epochs)
+
+    def describe_replica(self, hosted: HostedPartition) -> str:
+        """A replica in one line."""
+        machine = hosted.machine
+        role = "leads" if machine.is_leader else f"follows {machine.leader_id}"
+        isr = f", isr {sorted(machine.isr)}" if machine.is_leader else ""
+        return (
+            f"{self.id} {role} {hosted.key} e{machine.leader_epoch}   hw {machine.high_watermark},"
+            f" durable {machine.durable_offset}, end {machine.log_end_offset}{isr}"
+        )
+
+
+def incarnation_of(broker: SimBroker) -> Uuid:
+    """The id of one life of a broker."""
+    numbers = broker.id.to_bytes(4, "big") + broker.life.to_bytes(4, "big")
+    return Uuid(b"broker" + bytes(2) + numbers)

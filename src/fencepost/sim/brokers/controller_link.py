@@ -1,0 +1,56 @@
+"""A broker's way to the active controller: whom its metadata names as leader, and again if need be.
+
+The answer is given once. A request that nobody has answered within its time is given up; what it
+asked for may then have been done or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+
+if TYPE_CHECKING:
+    from fencepost.sim.brokers.broker import SimBroker
+
+RETRY_MS: Final = 100
+
+OnReply = Callable[[ErrorCode, Any], None]
+
+
+class ControllerLink:
+    """See the module docstring; good for one life of its broker."""
+
+    is_local = False
+
+    def __init__(self, broker: SimBroker) -> None:
+        self._broker = broker
+
+    def ask(
+        self, request: Message, on_reply: OnReply, *, timeout_ms: int = 5_000, purpose: str = ""
+    ) -> None:
+        """Ask; `on_reply` hears (NONE, the response) or (why there is none, None)."""
+        self._try(request, on_reply, self._broker.clocks.now_ms() + timeout_ms)
+
+    def _try(self, request: Message, on_reply: OnReply, deadline_ms: int) -> None:
+        broker = self._broker
+        if broker.clocks.now_ms() >= deadline_ms:
+            on_reply(ErrorCode.REQUEST_TIMED_OUT, None)
+            return
+        controller_id = broker.machine.leader_id
+        if controller_id < 0:
+            self._again(request, on_reply, deadline_ms)
+            return
+
+        def answered(response: Any, is_refused: bool) -> None:
+            if response is None or response.error_code == ErrorCode.NOT_CONTROLLER:
+                self._again(request, on_reply, deadline_ms)
+            else:
+                on_reply(ErrorCode.NONE, response)
+
+        broker.world.network.request(broker, controller_id, request, answered)
+
+    def _again(self, request: Message, on_reply: OnReply, deadline_ms: int) -> None:
+        self._broker.timers.after(RETRY_MS, lambda: self._try(request, on_reply, deadline_ms))

@@ -1,0 +1,90 @@
+"""The driver's ports of a broker: a node's, with logs of partitions beside the metadata log."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.partition import AlterPartition
+from fencepost.runtime.metadata.host import METADATA_KEY
+from fencepost.runtime.replicas import HostedPartition
+from fencepost.sim.partition_oracle import PartitionKey, partition_batch
+from fencepost.sim.ports import SimPorts
+
+if TYPE_CHECKING:
+    from fencepost.sim.brokers.broker import SimBroker
+
+
+def key_of(hosted: HostedPartition) -> PartitionKey:
+    """What the observer knows a partition by."""
+    return hosted.topic_id, hosted.index
+
+
+class BrokerPorts(SimPorts):
+    """See the module docstring."""
+
+    _node: SimBroker
+
+    def send(self, key: Hashable, to: Any, message: Any) -> None:
+        """The quorum's requests to nodes; all others to the active controller."""
+        if key == METADATA_KEY:
+            super().send(key, to, message)
+        elif isinstance(message, AlterPartition):
+            self._node.alter_partitions.submit(key, message)
+        else:
+            self._node.registrations.submit(key, message)
+
+    # -- the disk ------------------------------------------------------------------------------
+
+    def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
+        """As the product does it; the observer notes what went in."""
+        hosted = self._node.hosted(key)
+        if hosted is None:
+            return super().append(key, work, wall_ms)
+        watch, partition = self._node.world.watch, key_of(hosted)
+        known = watch.truth.partitions.log(self._node.id, partition)
+        known.on_their_way = len(work.batches)
+        end_offset = self.append_to_log(key, work, wall_ms)
+        for batch in work.batches:
+            watch.replica_appended(self._node.id, partition, partition_batch(batch.data))
+        known.on_their_way = 0
+        return end_offset
+
+    def truncate(self, key: Hashable, work: Truncate) -> None:
+        """As the product does it; the observer looks first."""
+        hosted = self._node.hosted(key)
+        if hosted is None:
+            super().truncate(key, work)
+            return
+        watch, partition = self._node.world.watch, key_of(hosted)
+        known = watch.truth.partitions.log(self._node.id, partition)
+        end_offset = known.start_offset if work.start_over else work.end_offset
+        watch.replica_cutting(self._node.id, partition, end_offset)
+        known.cut_begins(end_offset)
+        self.cut_log(key, work)
+        if work.start_over:
+            known.started_over(work.end_offset)
+        else:
+            known.cut(work.end_offset)
+        self._node.look_at_epochs(hosted)
+        self._node.sync_done()
+
+    def note_flushed(self, key: Hashable, end_offset: int) -> None:
+        """A log is durable up to there: the observer notes it."""
+        hosted = self._node.hosted(key)
+        if hosted is None:
+            super().note_flushed(key, end_offset)
+        else:
+            log = self._node.world.watch.truth.partitions.log(self._node.id, key_of(hosted))
+            log.flushed(end_offset)
+
+    def stepped(self, key: Hashable, machine: Machine) -> None:
+        """The product's watchers first, then the observer."""
+        hosted = self._node.hosted(key)
+        if hosted is None:
+            super().stepped(key, machine)
+            return
+        self.watch_step(key, machine)
+        self._node.look_at_replica(hosted)
+        self._node.followers.looked_at(hosted)

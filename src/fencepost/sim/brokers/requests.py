@@ -1,0 +1,204 @@
+"""What a simulated broker answers to clients and to followers: the machines' answers, on the wire.
+
+The broker's handlers do the same behind sockets (`broker/apis`); here a request is a message that
+has arrived, and an answer is due at once or when a machine gives it. Fetches do not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.batch.errors import BatchError
+from fencepost.batch.produced import prepare_produced
+from fencepost.log.errors import LogError
+from fencepost.machines.partition import FetchBounds, FollowerFetched, Produce, ProduceResult
+from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
+from fencepost.wire.api.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fencepost.wire.api.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
+
+if TYPE_CHECKING:
+    from fencepost.runtime.replicas import HostedPartition
+    from fencepost.sim.brokers.broker import SimBroker
+
+Reply = Callable[[Any], None]
+CONSUMER: Final = -1
+
+
+def serve(broker: SimBroker, request: Message, reply: Reply) -> None:
+    """Answer a request, now or later. KeyError for one that brokers do not serve here."""
+    _SERVED[type(request)](broker, request, reply)
+
+
+def _find(broker: SimBroker, topic_id: Uuid, name: str, index: int) -> HostedPartition | ErrorCode:
+    if topic_id != Uuid.ZERO:
+        return broker.replicas.by_id(topic_id, index)
+    return broker.replicas.get(name, index)
+
+
+# -- Produce ---------------------------------------------------------------------------------------
+
+
+def _produce(broker: SimBroker, request: ProduceRequest, reply: Reply) -> None:
+    response = ProduceResponse()
+    waiting = [1]
+
+    def answered() -> None:
+        waiting[0] -= 1
+        if not waiting[0]:
+            reply(response)
+
+    for topic in request.topic_data:
+        answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+        response.responses.append(answers)
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+            answers.partition_responses.append(answer)
+            waiting[0] += 1
+            _produce_one(broker, request, topic, data, answer, answered)
+    answered()
+
+
+def _produce_one(
+    broker: SimBroker,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    answer: PartitionProduceResponse,
+    answered: Callable[[], None],
+) -> None:
+    hosted = _find(broker, topic.topic_id, topic.name, data.index)
+    if isinstance(hosted, ErrorCode):
+        answer.error_code = int(hosted)
+        answered()
+        return
+    # A copy: the leader stamps it in place, and a request may arrive twice.
+    batch = bytearray(data.records or b"")
+    try:
+        ready = prepare_produced(batch, hosted.log.config.produce_rules, broker.clocks.wall_ms())
+    except BatchError as error:
+        answer.error_code = int(error.code)
+        answered()
+        return
+
+    def told(result: ProduceResult) -> None:
+        answer.error_code = int(result.error_code)
+        answer.base_offset = result.base_offset
+        answer.log_start_offset = result.log_start_offset
+        if result.error_code is ErrorCode.NONE:
+            broker.produced(hosted, result.base_offset, request.acks)
+        answered()
+
+    deadline_ms = broker.clocks.now_ms() + request.timeout_ms
+    produce = Produce(ready, request.acks, told, deadline_ms)
+    broker.ports.driver.feed(hosted.key, produce)
+
+
+# -- Fetch -----------------------------------------------------------------------------------------
+
+
+def _fetch(broker: SimBroker, request: FetchRequest, reply: Reply) -> None:
+    response = FetchResponse()
+    for topic in request.topics:
+        parts = [_fetch_one(broker, request, topic, asked) for asked in topic.partitions]
+        response.responses.append(
+            FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=parts)
+        )
+    reply(response)
+
+
+def _fetch_one(
+    broker: SimBroker, request: FetchRequest, topic: FetchTopic, asked: FetchPartition
+) -> PartitionData:
+    part = PartitionData(partition_index=asked.partition, high_watermark=-1, records=b"")
+    hosted = _find(broker, topic.topic_id, topic.topic, asked.partition)
+    if isinstance(hosted, ErrorCode):
+        part.error_code = int(hosted)
+        return part
+    state = request.replica_state
+    replica_id = max(state.replica_id, request.replica_id)
+    broker_epoch = state.replica_epoch if state.replica_id >= 0 else ANY_BROKER_EPOCH
+    bounds = hosted.machine.check_fetch(
+        fetch_offset=asked.fetch_offset,
+        current_leader_epoch=asked.current_leader_epoch,
+        last_fetched_epoch=asked.last_fetched_epoch,
+        replica_id=replica_id,
+        broker_epoch=broker_epoch,
+    )
+    if isinstance(bounds, ErrorCode):
+        part.error_code = int(bounds)
+        return part
+    if bounds.diverging is not None:
+        part.diverging_epoch = EpochEndOffset(
+            epoch=bounds.diverging.epoch, end_offset=bounds.diverging.end_offset
+        )
+    else:
+        if replica_id >= 0:
+            fetched = FollowerFetched(
+                replica_id, asked.fetch_offset, broker_epoch, asked.current_leader_epoch
+            )
+            broker.ports.driver.feed(hosted.key, fetched)
+        limit = min(asked.partition_max_bytes, request.max_bytes)
+        part.error_code = int(_read(broker, hosted, asked.fetch_offset, limit, bounds, part))
+    part.high_watermark = hosted.machine.high_watermark
+    part.log_start_offset = bounds.log_start_offset
+    return part
+
+
+def _read(
+    broker: SimBroker,
+    hosted: HostedPartition,
+    offset: int,
+    limit_bytes: int,
+    bounds: FetchBounds,
+    part: PartitionData,
+) -> ErrorCode:
+    try:
+        found = hosted.log.read(offset, limit_bytes, bounds.upper_bound)
+        part.records = b"".join(bytes(buffer) for buffer in found.buffers)
+    except (LogError, OSError) as error:
+        broker.ports.driver.disk_failed(hosted.key, str(error))
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE
+
+
+# -- Producer ids ----------------------------------------------------------------------------------
+
+
+def _init_producer_id(broker: SimBroker, request: InitProducerIdRequest, reply: Reply) -> None:
+    def told(error: ErrorCode, producer_id: int) -> None:
+        reply(
+            InitProducerIdResponse(
+                error_code=int(error),
+                producer_id=producer_id,
+                producer_epoch=0 if not error else -1,
+            )
+        )
+
+    broker.producer_ids.next_id(told)
+
+
+_SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
+    ProduceRequest: _produce,
+    FetchRequest: _fetch,
+    InitProducerIdRequest: _init_producer_id,
+}

@@ -1,0 +1,57 @@
+"""I12: who leads a partition has everything that was acknowledged or that a consumer may have read.
+
+It is asked of a replica that begins to lead in an epoch that is the newest that anybody knows; one
+that has slept through an election leads nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.machines.image import PartitionDelta
+from fencepost.sim.checks import Check
+from fencepost.sim.log_contents import position
+from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.partition_oracle import PartitionKey, ReplicaView
+
+
+class LeaderCompleteness(Check):
+    """Compares the log of a new leader with what is visible and what is acknowledged."""
+
+    kind = "I12"
+
+    def __init__(self) -> None:
+        self._newest: dict[PartitionKey, int] = {}
+
+    def partition_changed(self, truth: Truth, image: Any, change: PartitionDelta) -> None:
+        if change.new is not None:
+            self._newest[change.topic_id, change.index] = change.new.leader_epoch
+
+    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
+        before = truth.partitions.views.get((view.broker_id, view.key))
+        if not view.is_leader or view.leader_epoch < self._newest.get(view.key, -1):
+            return
+        if before is None or not before.is_leader or before.leader_epoch != view.leader_epoch:
+            self._newest[view.key] = view.leader_epoch
+            self._compare(truth, view)
+
+    def _compare(self, truth: Truth, view: ReplicaView) -> None:
+        partitions = truth.partitions
+        log = partitions.log(view.broker_id, view.key)
+        wanted = [
+            *partitions.visible.get(view.key, ()),
+            *partitions.acknowledged.get(view.key, {}).values(),
+        ]
+        for batch in wanted:
+            at = position(log.entries, batch.base_offset)
+            if batch.next_offset <= log.start_offset:
+                continue
+            if at >= len(log.entries) or log.entries[at] != batch:
+                raise Violation(
+                    self.kind,
+                    f"{view.broker_id} leads partition {view.key[1]} in epoch {view.leader_epoch}"
+                    f" without the batch at {batch.base_offset} of epoch {batch.epoch}",
+                )
+
+
+CHECK = LeaderCompleteness

@@ -1,0 +1,121 @@
+"""A consumer of all partitions, from their beginning on; every batch that it reads is checked.
+
+With every other fetch it names the epoch of the last batch it has read, as consumers do that want
+to know whether the log under them was cut (KIP-320). It must not have been: of what was visible
+nothing is ever cut off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.batch.header import check_crc, iter_headers
+from fencepost.sim.clients.client import Client
+from fencepost.sim.oracle import Violation
+from fencepost.sim.partition_oracle import PartitionKey, partition_batch
+from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.sim.world import World
+
+CONSUMER = -1
+FETCH_BYTES = (1 << 20, 200, 1_000)
+
+_TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a partition was read, and the epoch of the last batch."""
+
+    offset: int = 0
+    epoch: int = -1
+
+
+class Consumer(Client):
+    """See the module docstring."""
+
+    def __init__(self, world: World, client_id: int) -> None:
+        super().__init__(world, client_id)
+        self.positions: dict[PartitionKey, Position] = {}
+        self.fetch_bytes = FETCH_BYTES[self.lane.pick(len(FETCH_BYTES))]
+        self.consumed = 0
+        self._waits = False
+        self._turns = 0
+
+    def begin(self) -> None:
+        self.later(2 * self.world.options.consume_every_ms, self._turn)
+
+    def _turn(self) -> None:
+        self.begin()
+        keys = self.partitions()
+        if keys and not self._waits:
+            self._turns += 1
+            self.fetch(keys[self._turns % len(keys)])
+
+    def fetch(self, key: PartitionKey, leader: int | None = None) -> None:
+        """Ask the leader for what comes next."""
+        topic = self.name_of(key)
+        leader = self.leader_of(key) if leader is None else leader
+        if topic is None or leader is None:
+            return
+        position = self.positions.setdefault(key, Position())
+        asked = FetchPartition(
+            partition=key[1],
+            fetch_offset=position.offset,
+            last_fetched_epoch=position.epoch if self.lane.pick(2) else -1,
+            partition_max_bytes=self.fetch_bytes,
+        )
+        request = FetchRequest(
+            replica_id=CONSUMER,
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=self.fetch_bytes,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=topic, topic_id=key[0], partitions=[asked])],
+        )
+        self._waits = True
+        self.ask(leader, request, lambda response: self._answered(key, response))
+
+    def _answered(self, key: PartitionKey, response: Any) -> None:
+        self._waits = False
+        if response is None or not response.responses:
+            return
+        part = response.responses[0].partitions[0]
+        error = ErrorCode(part.error_code)
+        if error is ErrorCode.NONE:
+            if part.diverging_epoch.epoch >= 0:
+                raise Violation("I20", f"partition {key[1]} was cut under client {self.id}: {part}")
+            self._read(key, part)
+        elif error not in _TRY_AGAIN:
+            raise Violation(
+                "I20",
+                f"what stood at {self.positions[key].offset} of partition {key[1]} is gone:"
+                f" {error.name}",
+            )
+
+    def _read(self, key: PartitionKey, part: Any) -> None:
+        records = part.records or b""
+        data = b"".join(records) if isinstance(records, list | tuple) else bytes(records)
+        position = self.positions[key]
+        for at, header in iter_headers(memoryview(data)):
+            if header.next_offset <= position.offset:
+                continue
+            if not check_crc(data, at, header):
+                raise Violation("I52", f"the batch at {header.base_offset} is served damaged")
+            batch = partition_batch(data[at : at + header.size_bytes])
+            self.world.watch.consumed(key, batch)
+            position.offset, position.epoch = header.next_offset, header.partition_leader_epoch
+            self.consumed += 1

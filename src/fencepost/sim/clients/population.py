@@ -1,0 +1,117 @@
+"""All clients of a world's brokers, and what must be true for them when all is well again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fencepost.sim.clients.client import Client
+from fencepost.sim.clients.consumer import Consumer
+from fencepost.sim.clients.producer import Producer
+from fencepost.sim.oracle import Violation
+from fencepost.sim.partition_oracle import PartitionKey
+
+if TYPE_CHECKING:
+    from fencepost.sim.world import World
+
+ALL_IN_SYNC = -1
+LEADER_ONLY = 1
+
+
+class BrokerClients:
+    """Producers first, the odd ones idempotent; then consumers."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        options = world.options
+        for number, id_ in enumerate(options.client_ids):
+            if number < options.producers:
+                is_idempotent = number % 2 == 0
+                acks = LEADER_ONLY if number % 4 == 3 else ALL_IN_SYNC
+                self.producers.append(Producer(world, id_, acks=acks, is_idempotent=is_idempotent))
+            else:
+                self.consumers.append(Consumer(world, id_))
+
+    def all(self) -> list[Client]:
+        """Every client."""
+        return [*self.producers, *self.consumers]
+
+    def begin(self) -> None:
+        """Have all of them begin."""
+        for client in self.all():
+            client.begin()
+
+    def close(self) -> None:
+        """Have them finish what they have begun, and begin nothing new."""
+        for client in self.all():
+            client.is_closing = True
+
+    # -- when all is well again ----------------------------------------------------------------
+
+    def partitions(self) -> list[PartitionKey]:
+        """The partitions that there are by the newest committed image, whoever deleted others."""
+        image = self._world.watch.committed_image
+        return [
+            (topic.topic_id, index)
+            for name, topic in sorted(image.topics_by_name.items())
+            for index in range(len(topic.partitions))
+            if not name.startswith("__")
+        ]
+
+    def trouble(self) -> str | None:
+        """Why the brokers and their clients are not well yet; None if they are."""
+        world = self._world
+        image = world.watch.committed_image
+        for id_ in world.brokers:
+            registered = image.brokers.get(id_)
+            if registered is None or not registered.is_active:
+                return f"broker {id_} is not unfenced"
+        for client in self.producers:
+            if not client.is_idle:
+                return f"client {client.id} waits for {client.unfinished}"
+        for key in self.partitions():
+            wrong = self._trouble_of(key)
+            if wrong is not None:
+                return f"partition {key[1]} of {image.topics_by_id[key[0]].name}: {wrong}"
+        return None
+
+    def _trouble_of(self, key: PartitionKey) -> str | None:
+        partitions = self._world.watch.truth.partitions
+        image = self._world.watch.committed_image.topics_by_id[key[0]].partitions[key[1]]
+        leader = partitions.views.get((image.leader, key))
+        if leader is None or not leader.is_leader or leader.leader_epoch != image.leader_epoch:
+            return f"leader {image.leader} of epoch {image.leader_epoch} does not lead"
+        if set(image.isr) != set(image.replicas):
+            return f"ISR {image.isr} of {image.replicas}"
+        for broker_id in image.replicas:
+            view = partitions.views.get((broker_id, key))
+            if view is None or view.end_offset != leader.end_offset:
+                return f"{broker_id} has not all of {leader.end_offset} offsets"
+            if view.high_watermark != leader.end_offset:
+                return f"the high watermark on {broker_id} is {view.high_watermark}"
+        for consumer in self.consumers:
+            position = consumer.positions.get(key)
+            read = 0 if position is None else position.offset
+            if read != leader.high_watermark:
+                return f"client {consumer.id} has read to {read} of {leader.high_watermark}"
+        return None
+
+    def check_promises(self) -> None:
+        """What was acknowledged is with every replica. Raises Violation."""
+        partitions = self._world.watch.truth.partitions
+        there = set(self.partitions())
+        for key, batches in sorted(partitions.acknowledged.items()):
+            if key in partitions.deleted:
+                continue
+            if key not in there:
+                raise Violation("I13", f"partition {key} was written to, and is gone")
+            for broker_id, log in sorted(partitions.replicas_of(key).items()):
+                held = set(log.entries)
+                for batch in batches.values():
+                    if batch not in held and batch.next_offset > log.start_offset:
+                        raise Violation(
+                            "I13",
+                            f"{broker_id} has not what was acknowledged at {batch.base_offset} of"
+                            f" partition {key[1]}",
+                        )

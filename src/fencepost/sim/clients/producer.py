@@ -1,0 +1,179 @@
+"""A producer: one batch at a time, sent again until it is known what has become of it.
+
+An idempotent one (KIP-98) asks for acks=all and never gives a batch up; its sequence numbers rise
+by one per record and partition. Any other may give up, and then nobody knows. A record's value
+names its producer and its number, so that no two batches of a world have one checksum. Records have
+timestamps: brokers forget, when they start, a producer whose last record is a day old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from fencepost.batch.header import read_header
+from fencepost.batch.records import build_batch
+from fencepost.sim.clients.client import Client
+from fencepost.sim.clock import EPOCH_MS
+from fencepost.sim.oracle import Violation
+from fencepost.sim.partition_oracle import PartitionKey
+from fencepost.wire.api.init_producer_id import InitProducerIdRequest
+from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fencepost.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.sim.world import World
+
+RETRY_MS = 300
+TIMEOUT_MS = 4_000
+TRIES = 5
+"""How often a producer that is not idempotent sends a batch."""
+
+_RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """A batch on its way. `known_offset`: how far the partition was acknowledged before it."""
+
+    key: PartitionKey
+    topic: str
+    batch: bytes
+    acks: int
+    known_offset: int
+    at_us: int
+    tries: int = 0
+
+
+class Producer(Client):
+    """See the module docstring."""
+
+    def __init__(self, world: World, client_id: int, *, acks: int, is_idempotent: bool) -> None:
+        super().__init__(world, client_id)
+        self.acks = acks
+        self.is_idempotent = is_idempotent
+        self.producer_id = -1
+        self.acked = 0
+        self.refused = 0
+        self.unfinished: Unfinished | None = None
+        self._number = 0
+        self._sequences: dict[PartitionKey, int] = {}
+        self._is_asking = False
+
+    @property
+    def is_idle(self) -> bool:
+        return self.unfinished is None
+
+    def begin(self) -> None:
+        self.later(2 * self.world.options.produce_every_ms, self._turn)
+
+    def _turn(self) -> None:
+        self.begin()
+        if self.unfinished is not None or self.is_closing:
+            return
+        if self.is_idempotent and self.producer_id < 0:
+            self._ask_for_id()
+            return
+        keys = self.partitions()
+        if keys:
+            self.produce(keys[self.lane.pick(len(keys))], 1 + self.lane.pick(3))
+
+    def _ask_for_id(self) -> None:
+        if self._is_asking:
+            return
+        self._is_asking = True
+        brokers = list(self.world.brokers)
+        request = InitProducerIdRequest(producer_id=-1, producer_epoch=-1)
+        self.ask(brokers[self.lane.pick(len(brokers))], request, self._note_id)
+
+    def _note_id(self, response: Any) -> None:
+        self._is_asking = False
+        if response is not None and not response.error_code:
+            self.producer_id = response.producer_id
+
+    # -- one batch ---------------------------------------------------------------------------
+
+    def produce(self, key: PartitionKey, count: int = 1) -> None:
+        """Produce a batch of `count` records to a partition; its topic must be known."""
+        topic = self.name_of(key)
+        if topic is None:
+            return
+        self._number += 1
+        sequence = self._sequences.get(key, 0)
+        stamps: dict[str, int] = {}
+        if self.is_idempotent:
+            stamps = {
+                "producer_id": self.producer_id,
+                "producer_epoch": 0,
+                "base_sequence": sequence,
+            }
+        value = f"{self.id}/{self._number}".encode()
+        items = [(None, value + b"/%d" % number) for number in range(count)]
+        known = self.world.watch.truth.partitions.acknowledged_offset(key)
+        now_ms = EPOCH_MS + self.world.now_ms
+        batch = bytes(build_batch(items, timestamp_ms=now_ms, **stamps))
+        self._sequences[key] = sequence + count
+        acks = -1 if self.is_idempotent else self.acks
+        self.unfinished = Unfinished(key, topic, batch, acks, known, self.world.now_us)
+        self._send(self.unfinished)
+
+    def _send(self, one: Unfinished) -> None:
+        if one is not self.unfinished:
+            return
+        if one.key in self.world.watch.truth.partitions.deleted:
+            self._forget(one)  # perhaps it was appended, perhaps not
+            return
+        leader = self.leader_of(one.key)
+        if leader is None:
+            self.later(RETRY_MS, lambda: self._send(one))
+            return
+        one.tries += 1
+        data = PartitionProduceData(index=one.key[1], records=bytearray(one.batch))
+        request = ProduceRequest(
+            acks=one.acks,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[
+                TopicProduceData(name=one.topic, topic_id=one.key[0], partition_data=[data])
+            ],
+        )
+        self.ask(leader, request, lambda response: self._answered(one, response))
+
+    def _answered(self, one: Unfinished, response: Any) -> None:
+        if response is not None:
+            answer = response.responses[0].partition_responses[0]
+            error = ErrorCode(answer.error_code)
+            self.world.trace.note(f"produced {int(error)} {answer.base_offset}")
+            if error is ErrorCode.NONE:
+                self.acked += 1
+                self._note_acknowledged(one, answer.base_offset)
+                self._forget(one)
+                return
+            self.refused += 1
+            if error not in _RETRIABLE:
+                raise Violation(
+                    "I36" if self.is_idempotent else "unforeseen",
+                    f"producer {self.producer_id} of client {self.id} is answered {error.name}",
+                )
+        if not self.is_idempotent and one.tries >= TRIES:
+            self._forget(one)
+        else:
+            self.later(RETRY_MS, lambda: self._send(one))
+
+    def _note_acknowledged(self, one: Unfinished, base_offset: int) -> None:
+        if one.acks == -1 and one.key not in self.world.watch.truth.partitions.deleted:
+            crc = read_header(one.batch).crc
+            self.world.watch.acknowledged(one.key, base_offset, crc, one.known_offset)
+
+    def _forget(self, one: Unfinished) -> None:
+        assert one is self.unfinished, "a batch at a time"
+        self.unfinished = None

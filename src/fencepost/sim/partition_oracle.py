@@ -1,0 +1,140 @@
+"""What really happened to partitions, as only an observer of all brokers can know it.
+
+`PartitionOracle` is told of every append, flush, cut and crash of every replica, of what producers
+were acknowledged, and of every step of a replica that can be seen from outside. It judges nothing;
+the checks do. A partition is named by (topic id, number): a topic that is created again under its
+old name is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fencepost.batch.header import read_header
+from fencepost.log.disk import Buffer
+from fencepost.sim.log_contents import LogContents, position
+from fencepost.wire.types import Uuid
+
+PartitionKey = tuple[Uuid, int]
+ReplicaKey = tuple[int, PartitionKey]
+"""A broker's id, and the partition that it has a replica of."""
+
+
+class PartitionBatch(NamedTuple):
+    """One batch of a partition. The producer's id and epoch are -1 where it is not idempotent."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    crc: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+
+
+def partition_batch(batch: Buffer) -> PartitionBatch:
+    """What the oracle keeps of a batch."""
+    header = read_header(batch)
+    return PartitionBatch(
+        header.base_offset,
+        header.next_offset,
+        header.partition_leader_epoch,
+        header.crc,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    )
+
+
+class ReplicaView(NamedTuple):
+    """What can be seen of one replica after a step of its machine.
+
+    `life` is that of its broker's process. `isr` is the in-sync set as the replica knows it, empty
+    unless it leads; `min_isr` is how many of it are needed to acknowledge anything.
+    """
+
+    broker_id: int
+    life: int
+    key: PartitionKey
+    is_leader: bool
+    leader_epoch: int
+    high_watermark: int
+    start_offset: int
+    durable_offset: int
+    end_offset: int
+    isr: frozenset[int] = frozenset()
+    min_isr: int = 1
+
+
+class PartitionOracle:
+    """See the module docstring."""
+
+    def __init__(self) -> None:
+        self.logs: dict[ReplicaKey, LogContents[PartitionBatch]] = {}
+        """What is on the disks of brokers, replica by replica."""
+        self.views: dict[ReplicaKey, ReplicaView] = {}
+        """What was last seen of each replica whose broker is alive."""
+        self.visible: dict[PartitionKey, list[PartitionBatch]] = {}
+        """What consumers may have read: the log up to the highest watermark of any leader."""
+        self.acknowledged: dict[PartitionKey, dict[int, PartitionBatch]] = {}
+        """By base offset, what producers were told is on all in-sync replicas (acks=all)."""
+        self.deleted: set[PartitionKey] = set()
+        """Partitions whose topic somebody has asked to delete."""
+
+    def log(self, broker_id: int, key: PartitionKey) -> LogContents[PartitionBatch]:
+        """The log of a replica; an empty one if nothing was ever known of it."""
+        log = self.logs.get((broker_id, key))
+        if log is None:
+            log = self.logs[broker_id, key] = LogContents()
+        return log
+
+    def visible_offset(self, key: PartitionKey) -> int:
+        """The true high watermark: what is below it, some consumer may have read."""
+        visible = self.visible.get(key)
+        return visible[-1].next_offset if visible else 0
+
+    def visible_batch(self, key: PartitionKey, base_offset: int) -> PartitionBatch | None:
+        """The batch with that base offset, if some consumer may have read it."""
+        visible = self.visible.get(key, [])
+        at = position(visible, base_offset)
+        found = visible[at] if at < len(visible) else None
+        return found if found is not None and found.base_offset == base_offset else None
+
+    def note_acknowledged(self, key: PartitionKey, base_offset: int) -> None:
+        """A producer was told that the batch there is on all in-sync replicas."""
+        batch = self.visible_batch(key, base_offset)
+        assert batch is not None, "a check has seen to it"
+        self.acknowledged.setdefault(key, {})[base_offset] = batch
+
+    def acknowledged_offset(self, key: PartitionKey) -> int:
+        """Where what was acknowledged ends, as far as anybody was told."""
+        batches = self.acknowledged.get(key)
+        return max(batch.next_offset for batch in batches.values()) if batches else 0
+
+    def newly_visible(self, view: ReplicaView) -> Iterable[PartitionBatch]:
+        """What nobody could read before this leader moved its high watermark."""
+        known = self.visible_offset(view.key)
+        if not view.is_leader or view.high_watermark <= known:
+            return ()
+        log = self.log(view.broker_id, view.key)
+        return log.entries[log.position(known) : log.position(view.high_watermark)]
+
+    def stepped(self, view: ReplicaView) -> None:
+        """A replica looks different from before."""
+        self.visible.setdefault(view.key, []).extend(self.newly_visible(view))
+        self.views[view.broker_id, view.key] = view
+
+    def gone(self, broker_id: int, key: PartitionKey) -> None:
+        """A broker has this replica no longer."""
+        self.logs.pop((broker_id, key), None)
+        self.views.pop((broker_id, key), None)
+
+    def died(self, broker_id: int) -> None:
+        """A broker's process is gone."""
+        for key in [one for one in self.views if one[0] == broker_id]:
+            del self.views[key]
+
+    def replicas_of(self, key: PartitionKey) -> dict[int, LogContents[PartitionBatch]]:
+        """The logs of a partition by broker."""
+        return {broker: log for (broker, of), log in self.logs.items() if of == key}

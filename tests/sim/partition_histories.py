@@ -1,0 +1,288 @@
+"""Histories of partitions told to a `Truth` by hand; for each check of partitions, wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from fencepost.machines.image import BrokerImage, PartitionDelta, PartitionImage
+from fencepost.sim.checks import Check
+from fencepost.sim.oracle import Truth
+from fencepost.sim.partition_oracle import PartitionBatch, ReplicaView
+from fencepost.wire.types import Uuid
+
+KEY = (Uuid(b"a topic's own id"), 0)
+
+
+def batch(offset: int, epoch: int = 1, crc: int = 0, **changes: Any) -> PartitionBatch:
+    """One record's batch; by default its content follows from its place."""
+    values = {"crc": crc or offset * 1_000 + epoch, **changes}
+    return PartitionBatch(offset, offset + 1, epoch, **values)
+
+
+LOG = [batch(0), batch(1), batch(2)]
+
+
+def partitions_of(*logs: list[PartitionBatch], visible: int = 0, durable: bool = True) -> Truth:
+    """Brokers 1, 2, ... with these logs of one partition; consumers may have read the first
+    `visible` batches of the first."""
+    truth = Truth()
+    for broker_id, log in enumerate(logs, 1):
+        known = truth.partitions.log(broker_id, KEY)
+        known.entries.extend(log)
+        if durable:
+            known.flushed(known.end_offset)
+    truth.partitions.visible[KEY] = list(logs[0][:visible])
+    return truth
+
+
+def replica(broker_id: int = 1, **changes: Any) -> ReplicaView:
+    """A follower in epoch 1 with an empty log, unless said otherwise."""
+    values: dict[str, Any] = {
+        "broker_id": broker_id,
+        "life": 1,
+        "key": KEY,
+        "is_leader": False,
+        "leader_epoch": 1,
+        "high_watermark": 0,
+        "start_offset": 0,
+        "durable_offset": 0,
+        "end_offset": 0,
+        **changes,
+    }
+    return ReplicaView(**values)
+
+
+def leader(broker_id: int = 1, **changes: Any) -> ReplicaView:
+    """A leader of epoch 1 that is alone in sync."""
+    return replica(broker_id, **{"is_leader": True, "isr": frozenset({broker_id}), **changes})
+
+
+def follow(truth: Truth, check: Check, *views: ReplicaView) -> None:
+    """Have the check see these views one after the other."""
+    for view in views:
+        check.replica_stepped(truth, view)
+        truth.partitions.stepped(view)
+
+
+def change(old: PartitionImage | None, new: PartitionImage | None) -> PartitionDelta:
+    """What the controllers have changed."""
+    return PartitionDelta("t", KEY[0], KEY[1], old, new)
+
+
+def image(fenced: int | None = None) -> Any:
+    """A cluster of brokers 1, 2 and 3, of which one may be fenced."""
+    brokers = {id_: SimpleNamespace(fenced=id_ == fenced) for id_ in (1, 2, 3)}
+    return SimpleNamespace(brokers=brokers)
+
+
+def partition(isr: tuple[int, ...], lead: int, epoch: int = 1, partition_epoch: int = 1) -> Any:
+    """The controllers' word on a partition of brokers 1, 2 and 3."""
+    return PartitionImage((1, 2, 3), isr, lead, epoch, partition_epoch)
+
+
+def broker(epoch: int, life: int) -> BrokerImage:
+    """A registration of broker 1."""
+    return BrokerImage(1, epoch, Uuid(bytes(15) + bytes((life,))), (), (), None, False, False, ())
+
+
+Wrong = Callable[[Check], object]
+
+OTHER = [LOG[0], batch(1, crc=7), LOG[2]]
+LEADS_ALL = leader(end_offset=3, durable_offset=3)
+
+WRONG: list[tuple[str, str, Wrong]] = [
+    (
+        "I01",
+        "a gap",
+        lambda check: check.replica_appended(partitions_of(LOG[:1]), 1, KEY, LOG[2]),
+    ),
+    (
+        "I02",
+        "an epoch that falls",
+        lambda check: check.replica_appended(
+            partitions_of([batch(0, epoch=2)]), 1, KEY, batch(1, epoch=1)
+        ),
+    ),
+    (
+        "I02",
+        "a cache out of order",
+        lambda check: check.epochs_seen(partitions_of([]), 1, KEY, [(2, 0), (1, 4)]),
+    ),
+    (
+        "I02",
+        "a cache that says something else of a batch",
+        lambda check: check.epochs_seen(partitions_of(LOG), 1, KEY, [(1, 0), (2, 2)]),
+    ),
+    ("I03", "another batch below a common one", lambda c: c.at_end(partitions_of(LOG, OTHER))),
+    (
+        "I05",
+        "a high watermark beyond the end",
+        lambda check: follow(partitions_of(LOG), check, replica(high_watermark=4, end_offset=3)),
+    ),
+    (
+        "I05",
+        "more durable than there is",
+        lambda check: follow(partitions_of(LOG), check, replica(durable_offset=4, end_offset=3)),
+    ),
+    (
+        "I06",
+        "a high watermark that falls",
+        lambda check: follow(
+            partitions_of(LOG),
+            check,
+            replica(high_watermark=2, end_offset=3),
+            replica(high_watermark=1, end_offset=3),
+        ),
+    ),
+    (
+        "I07",
+        "a cut below what is visible",
+        lambda check: check.replica_cutting(partitions_of(LOG, visible=2), 1, KEY, 1),
+    ),
+    (
+        "I08",
+        "a leader that is not in sync",
+        lambda c: c.partition_changed(Truth(), image(), change(None, partition((2, 3), 1))),
+    ),
+    (
+        "I08",
+        "somebody in sync without a replica",
+        lambda c: c.partition_changed(Truth(), image(), change(None, partition((1, 4), 1))),
+    ),
+    (
+        "I08",
+        "a fenced broker in sync",
+        lambda c: c.partition_changed(Truth(), image(2), change(None, partition((1, 2), 1))),
+    ),
+    (
+        "I12",
+        "a leader without what is visible",
+        lambda check: follow(partitions_of(LOG, LOG[:1], visible=2), check, leader(2)),
+    ),
+    (
+        "I12",
+        "a leader with something else there",
+        lambda check: follow(partitions_of(LOG, OTHER, visible=2), check, leader(2)),
+    ),
+    (
+        "I13",
+        "acks=1 before it is durable",
+        lambda check: check.produced(partitions_of(LOG, durable=False), 1, KEY, 2, 1),
+    ),
+    (
+        "I13",
+        "acks=all before it is visible",
+        lambda check: check.produced(partitions_of(LOG, visible=2), 1, KEY, 2, -1),
+    ),
+    (
+        "I13",
+        "an acknowledgement of something else",
+        lambda check: check.acknowledged(partitions_of(LOG, visible=3), KEY, 1, 7, 0),
+    ),
+    (
+        "I14",
+        "two leaders of one epoch",
+        lambda check: follow(partitions_of([]), check, leader(1), leader(2)),
+    ),
+    (
+        "I15",
+        "a change without another partition epoch",
+        lambda check: check.partition_changed(
+            Truth(), image(), change(partition((1, 2), 1), partition((1,), 1))
+        ),
+    ),
+    (
+        "I15",
+        "another leader in the same epoch",
+        lambda check: check.partition_changed(
+            Truth(), image(), change(partition((1, 2), 1), partition((1, 2), 2, 1, 2))
+        ),
+    ),
+    (
+        "I15",
+        "a replica that goes back",
+        lambda check: follow(
+            partitions_of([]), check, replica(leader_epoch=2), replica(leader_epoch=1)
+        ),
+    ),
+    (
+        "I16",
+        "an epoch that falls",
+        lambda check: [check.broker_changed(Truth(), 1, broker(e, e)) for e in (9, 8)],
+    ),
+    (
+        "I16",
+        "one epoch for two incarnations",
+        lambda check: [check.broker_changed(Truth(), 1, broker(9, life)) for life in (1, 2)],
+    ),
+    (
+        "I17",
+        "something shown that a follower may lose",
+        lambda check: follow(
+            partitions_of(LOG, LOG[:1]),
+            check,
+            LEADS_ALL,
+            LEADS_ALL._replace(high_watermark=3, isr=frozenset({1, 2})),
+        ),
+    ),
+    (
+        "I17",
+        "something shown with too few in sync",
+        lambda check: follow(
+            partitions_of(LOG), check, LEADS_ALL, LEADS_ALL._replace(high_watermark=3, min_isr=2)
+        ),
+    ),
+    (
+        "I19",
+        "a read beyond the high watermark",
+        lambda check: check.consumed(partitions_of(LOG, visible=2), KEY, LOG[2]),
+    ),
+    (
+        "I20",
+        "another batch read where one was",
+        lambda check: check.consumed(partitions_of(LOG, visible=3), KEY, OTHER[1]),
+    ),
+    (
+        "I20",
+        "another batch shown where one was",
+        lambda check: follow(
+            partitions_of(LOG, OTHER, visible=3),
+            check,
+            leader(2, end_offset=3, leader_epoch=2),
+            leader(2, end_offset=3, leader_epoch=2, high_watermark=3),
+        ),
+    ),
+    (
+        "I36",
+        "a batch twice",
+        lambda check: [
+            check.became_visible(
+                Truth(), KEY, batch(offset, producer_id=9, producer_epoch=0, base_sequence=0)
+            )
+            for offset in (0, 1)
+        ],
+    ),
+    (
+        "I36",
+        "a gap",
+        lambda check: [
+            check.became_visible(
+                Truth(), KEY, batch(seq, producer_id=9, producer_epoch=0, base_sequence=seq)
+            )
+            for seq in (0, 2)
+        ],
+    ),
+    (
+        "I50",
+        "something acknowledged in front of what was there",
+        lambda check: check.acknowledged(partitions_of(LOG, visible=3), KEY, 1, LOG[1].crc, 2),
+    ),
+    (
+        "I51",
+        "less than was durable",
+        lambda check: check.replica_recovered(partitions_of(LOG), 1, KEY, LOG[:1], 0),
+    ),
+]
+"""Invariant, what is wrong, and the history that is."""
