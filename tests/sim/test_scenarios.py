@@ -1,6 +1,6 @@
 """Scenarios: what went wrong elsewhere must not go wrong here, and would be seen if it did.
 
-Each file in `tests/transcripts/quorum` is a scenario of docs/SIMULATOR.md (the file's name has its
+Each file in `tests/transcripts/quorum` and `brokers` is a scenario of docs/SIMULATOR.md (the file's name has its
 number) with the output that the product gives; `fencepost.sim.script` says how to read it. Each
 names the old bugs that it guards against, its ablations, and what they make of the story.
 
@@ -17,7 +17,8 @@ import pytest
 from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.script import ablations_of, play, without_remarks
 
-SCENARIOS = sorted((Path(__file__).parent.parent / "transcripts" / "quorum").glob("*.txt"))
+TRANSCRIPTS = Path(__file__).parent.parent / "transcripts"
+SCENARIOS = sorted([*TRANSCRIPTS.glob("quorum/*.txt"), *TRANSCRIPTS.glob("brokers/*.txt")])
 BUGS = [
     pytest.param(path, name, id=f"{path.stem}-{name}")
     for path in SCENARIOS

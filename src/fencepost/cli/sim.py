@@ -35,8 +35,8 @@ def register(subparsers: Any) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "sim",
-        help="the deterministic simulator: quorums and controllers under faults",
-        description="Run the product's own quorum, log and controller under simulated faults.",
+        help="the deterministic simulator: controllers and brokers under faults",
+        description="Run the product's own controllers, brokers and logs under simulated faults.",
         epilog=EPILOG,
     )
     actions = add_actions(parser)
@@ -103,6 +103,9 @@ def _add_world(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--without", metavar="NAMES", help="these faults never")
     parser.add_argument("--ablation", metavar="NAME", help="with this old bug put back")
     parser.add_argument(
+        "--brokers", type=int, metavar="N", help="so many simulated brokers in every world"
+    )
+    parser.add_argument(
         "--over-budget", action="store_true", help="damage more disks than a quorum can spare"
     )
 
@@ -112,7 +115,7 @@ def _plan(arguments: argparse.Namespace) -> Any:
     from fencepost.sim.ablations import load_ablation
     from fencepost.sim.faults import fault_classes
     from fencepost.sim.naming import unknown
-    from fencepost.sim.options import Options
+    from fencepost.sim.options import Options, with_brokers
     from fencepost.sim.rules import Rules
     from fencepost.sim.run import Plan
 
@@ -128,6 +131,10 @@ def _plan(arguments: argparse.Namespace) -> Any:
         rules = ablation.rules
         faults = ablation.faults if faults is None else faults
     base = Options(faults=faults, faults_off=without, over_budget=arguments.over_budget)
+    if arguments.brokers is not None:
+        base = with_brokers(base, arguments.brokers)
+    if arguments.ablation:
+        base = ablation.base(base)
     return Plan(base=base, rules=rules, ablation=arguments.ablation)
 
 

@@ -22,6 +22,7 @@ class Ledger:
     simulated_us: int = 0
     on_wire: int = 0
     dynamic: int = 0
+    with_brokers: int = 0
     committed: int = 0
     epochs: int = 0
     acked: int = 0
@@ -48,6 +49,7 @@ class Ledger:
         if outcome.options is not None:
             self.on_wire += outcome.options.on_wire
             self.dynamic += outcome.options.is_dynamic
+            self.with_brokers += outcome.options.brokers > 0
         if outcome.violation is not None:
             found = outcome.violation
             self.violations.append({"seed": outcome.seed, "kind": found.kind, "text": found.text})
@@ -91,6 +93,7 @@ class Ledger:
             "simulated_hours_per_core_hour": round(self.hours_per_core_hour()),
             "seeds_on_wire": self.on_wire,
             "seeds_with_dynamic_voters": self.dynamic,
+            "seeds_with_brokers": self.with_brokers,
             "batches_committed": self.committed,
             "epochs": self.epochs,
             "requests_done": self.acked,

@@ -399,6 +399,10 @@ class SimNode:
         self.world.watch.stepped(view)
         self.world.tell(self.describe)
 
+    def describe_parts(self) -> str:
+        """What it is besides a node of the quorum, in one line."""
+        return self.describe()
+
     def describe(self) -> str:
         """The node in one line."""
         if not self.is_up:

@@ -60,7 +60,7 @@ class Options:
     brokers: int = 0
     replicas: int = 1
     min_isr: int = 1
-    producers: int = 3
+    producers: int = 4
     consumers: int = 2
     topics: int = 4
     produce_every_ms: int = 150
@@ -114,6 +114,23 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
         snapshot_interval_ms=(0, 10_000)[lane.pick(2)],
         retention_bytes=(100 << 20, 0, 20_000)[lane.pick(3)],
         fetch_snapshot_max_bytes=(1 << 20, 300, 2_000)[lane.pick(3)],
+    )
+
+
+def with_brokers(base: Options, brokers: int) -> Options:
+    """A world with so many brokers, three replicas of each partition, and two in sync at least.
+
+    ValueError for more brokers than a world has room for.
+    """
+    if not 1 <= brokers <= MOST_NODES:
+        raise ValueError(f"a world has 1 to {MOST_NODES} brokers, not {brokers}")
+    return replace(
+        base,
+        brokers=brokers,
+        replicas=min(brokers, 3),
+        min_isr=min(brokers, 2),
+        session_timeout_ms=3_000,
+        replica_lag_ms=1_000,
     )
 
 

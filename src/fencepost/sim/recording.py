@@ -22,7 +22,19 @@ from fencepost.sim.run import Outcome, Plan, replay
 MOST = (1 << 31) - 1
 """The largest size in bytes."""
 MOST_MS = 3_600_000
-MAY_BE_ZERO = ("observers", "write_every_ms", "snapshot_interval_ms", "retention_bytes")
+MAY_BE_ZERO = (
+    "observers",
+    "write_every_ms",
+    "snapshot_interval_ms",
+    "retention_bytes",
+    "brokers",
+    "producers",
+    "consumers",
+    "topics",
+)
+CLIENTS = ("producers", "consumers", "topics")
+NODES = ("voters", "observers", "brokers", "replicas", "min_isr", *CLIENTS)
+"""Options that count nodes, or what is at most as many."""
 
 
 class RecordingError(ValueError):
@@ -118,7 +130,7 @@ def _options(read: dict[str, Any]) -> Options:
 
 
 def _most(option: str) -> int:
-    if option in ("voters", "observers"):
+    if option in NODES:
         return MOST_NODES
     return MOST_MS if option.endswith("_ms") else MOST
 

@@ -47,7 +47,7 @@ class ScriptError(Exception):
 def commands() -> dict[str, Any]:
     """All commands by name."""
     table = importlib.import_module("fencepost.sim.script_table").COMMANDS
-    for module in ("script_commands", "script_voters"):
+    for module in ("script_commands", "script_voters", "script_brokers"):
         importlib.import_module(f"fencepost.sim.{module}")
     return dict(table)
 
@@ -167,8 +167,8 @@ class Script:
         """Nodes that look different from when they were last seen, and new messages."""
         if self._hand is None:
             return
-        for id_ in self.world.nodes:
-            shown = self.show(id_)
+        for id_, node in self.world.nodes.items():
+            shown = self.show(id_) if id_ not in self.world.brokers else node.describe_parts()
             if self._seen.get(id_) != shown:
                 self._seen[id_] = shown
                 yield shown

@@ -12,7 +12,7 @@ from fencepost.sim.run import Plan
 
 def search(ablation: Ablation, most: int, jobs: int = 1) -> dict[str, Any]:
     """Run seeds from 1 on until one fails. `seeds` None: none of `most` did, or a process died."""
-    plan = Plan(base=Options(faults=ablation.faults), rules=ablation.rules)
+    plan = Plan(base=ablation.base(Options(faults=ablation.faults)), rules=ablation.rules)
     try:
         for count, outcome in enumerate(run_seeds(range(1, most + 1), plan, jobs), 1):
             if outcome.violation is not None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fencepost.sim.options import Options
 from fencepost.sim.recording import Recording
@@ -75,13 +76,14 @@ class Shrinker:
 
     def shrink(self) -> Shrunk:
         """Make it smaller until nothing helps any more, or the replays are used up."""
-        for name in [lane for lane in self._tape if lane == "options" or lane.startswith("has.")]:
+        for name in [lane for lane in self._tape if lane.startswith(("options", "has."))]:
             del self._tape[name]  # what was drawn there is among the options now
         size = -1
         while size != self._size() and self._replays < self._most:
             size = self._size()
             self._drop_faults()
             self._cut_times()
+            self._drop_brokers()
             self._drop_nodes()
             self._zero_pieces()
             self._lower()
@@ -150,6 +152,22 @@ class Shrinker:
                 return
         if self._options.on_wire:
             self._try(self._tape, replace(self._options, on_wire=False))
+
+    def _drop_brokers(self) -> None:
+        """Brokers and their clients, all of them or as many as can be spared."""
+        if not self._options.brokers or self._try(self._tape, replace(self._options, brokers=0)):
+            return
+        for name in ("consumers", "producers", "topics"):
+            for count in range(getattr(self._options, name)):
+                fewer: dict[str, Any] = {name: count}
+                if self._try(self._tape, replace(self._options, **fewer)):
+                    break
+        for brokers in range(1, self._options.brokers):
+            replicas = min(brokers, self._options.replicas)
+            min_isr = min(replicas, self._options.min_isr)
+            options = replace(self._options, brokers=brokers, replicas=replicas, min_isr=min_isr)
+            if self._try(self._tape, options):
+                return
 
     def _lane_order(self) -> list[str]:
         """Lanes whose zeros change least first."""

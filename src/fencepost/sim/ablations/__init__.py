@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 from dataclasses import dataclass, field
 
+from fencepost.sim.options import Options, with_brokers
 from fencepost.sim.rules import Rules
 
 
@@ -19,7 +20,8 @@ class Ablation:
     """A bug: what goes wrong in a line, the scenarios it belongs to, and the rules as it has them.
 
     `is_found_by_search` says whether random seeds are expected to find it, too, `search_within` in
-    how many, and `faults` which faults to search with; None lets the seeds draw.
+    how many, and `faults` which faults to search with; None lets the seeds draw. One that is
+    `in_brokers` is searched for in worlds with three brokers, by `base`.
     """
 
     says: str
@@ -28,7 +30,14 @@ class Ablation:
     is_found_by_search: bool = True
     search_within: int = 40
     faults: tuple[str, ...] | None = None
+    in_brokers: bool = False
     name: str = field(default="", compare=False)
+
+    def base(self, options: Options) -> Options:
+        """The options of worlds in which it is searched for, `options` for all that is free."""
+        if not self.in_brokers or options.brokers:
+            return options
+        return with_brokers(options, 3)
 
 
 def ablation_names() -> list[str]:

@@ -276,6 +276,14 @@ class SimBroker(SimNode):
         epochs = [(entry.epoch, entry.start_offset) for entry in hosted.log.epochs]
         self.world.watch.epochs_seen(self.id, key_of(hosted), epochs)
 
+    def describe_parts(self) -> str:
+        """The broker in one line."""
+        if not self.is_up or not hasattr(self, "metadata"):
+            return self.describe()
+        paused = "   paused" if self.is_paused else ""
+        fenced = "fenced" if self.lifecycle.is_fenced else "unfenced"
+        return f"{self.id} broker, {self.lifecycle.state.name.lower()}, {fenced}{paused}"
+
     def describe_replica(self, hosted: HostedPartition) -> str:
         """A replica in one line."""
         machine = hosted.machine

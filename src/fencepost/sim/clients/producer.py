@@ -8,6 +8,7 @@ timestamps: brokers forget, when they start, a producer whose last record is a d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,6 +70,8 @@ class Producer(Client):
         self._number = 0
         self._sequences: dict[PartitionKey, int] = {}
         self._is_asking = False
+        self.on_outcome: Callable[[str], None] = lambda said: None
+        """Told what has become of a batch."""
 
     @property
     def is_idle(self) -> bool:
@@ -82,19 +85,20 @@ class Producer(Client):
         if self.unfinished is not None or self.is_closing:
             return
         if self.is_idempotent and self.producer_id < 0:
-            self._ask_for_id()
+            brokers = list(self.world.brokers)
+            self.ask_for_id(brokers[self.lane.pick(len(brokers))])
             return
         keys = self.partitions()
         if keys:
             self.produce(keys[self.lane.pick(len(keys))], 1 + self.lane.pick(3))
 
-    def _ask_for_id(self) -> None:
+    def ask_for_id(self, broker_id: int) -> None:
+        """Ask a broker for a producer id."""
         if self._is_asking:
             return
         self._is_asking = True
-        brokers = list(self.world.brokers)
         request = InitProducerIdRequest(producer_id=-1, producer_epoch=-1)
-        self.ask(brokers[self.lane.pick(len(brokers))], request, self._note_id)
+        self.ask(broker_id, request, self._note_id)
 
     def _note_id(self, response: Any) -> None:
         self._is_asking = False
@@ -131,7 +135,7 @@ class Producer(Client):
         if one is not self.unfinished:
             return
         if one.key in self.world.watch.truth.partitions.deleted:
-            self._forget(one)  # perhaps it was appended, perhaps not
+            self._forget(one, "the topic is deleted")  # perhaps it was appended, perhaps not
             return
         leader = self.leader_of(one.key)
         if leader is None:
@@ -156,7 +160,7 @@ class Producer(Client):
             if error is ErrorCode.NONE:
                 self.acked += 1
                 self._note_acknowledged(one, answer.base_offset)
-                self._forget(one)
+                self._forget(one, f"NONE at {answer.base_offset}")
                 return
             self.refused += 1
             if error not in _RETRIABLE:
@@ -165,7 +169,7 @@ class Producer(Client):
                     f"producer {self.producer_id} of client {self.id} is answered {error.name}",
                 )
         if not self.is_idempotent and one.tries >= TRIES:
-            self._forget(one)
+            self._forget(one, "given up")
         else:
             self.later(RETRY_MS, lambda: self._send(one))
 
@@ -174,6 +178,7 @@ class Producer(Client):
             crc = read_header(one.batch).crc
             self.world.watch.acknowledged(one.key, base_offset, crc, one.known_offset)
 
-    def _forget(self, one: Unfinished) -> None:
+    def _forget(self, one: Unfinished, said: str) -> None:
         assert one is self.unfinished, "a batch at a time"
         self.unfinished = None
+        self.on_outcome(said)

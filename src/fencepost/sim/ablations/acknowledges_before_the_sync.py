@@ -1,0 +1,29 @@
+"""A leader answers acks=1 when the batch is in its page cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.machines.effects import Effect
+from fencepost.machines.partition import Partition, Produce, ProduceResult
+from fencepost.sim.ablations import Ablation
+from fencepost.sim.rules import Rules
+
+_wait = Partition._wait
+
+
+def wait_for_nothing(
+    self: Any, produce: Produce, last_offset: int, result: ProduceResult, effects: list[Effect]
+) -> None:
+    """As the product does it, but for the wait of acks=1."""
+    _wait(self, produce, last_offset, result, effects)
+    if produce.acks == 1:
+        self._waiting_for_disk.release(last_offset + 1, effects)
+
+
+ABLATION = Ablation(
+    "what a producer was told is on the leader's disk a power cut takes",
+    Rules(patches=((Partition, "_wait", wait_for_nothing),)),
+    scenarios=("S94",),
+    in_brokers=True,
+)

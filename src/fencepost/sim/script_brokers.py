@@ -1,0 +1,137 @@
+"""The commands of scenarios that are about brokers, partitions and their clients.
+
+A scenario has brokers 101, 102, ... if its first command says `brokers=N`. Its producers are p1,
+p2, ..., by turns idempotent and not, and c1 is its consumer.
+"""
+
+from __future__ import annotations
+
+from fencepost.sim.brokers.broker import SimBroker
+from fencepost.sim.clients.consumer import Consumer
+from fencepost.sim.clients.producer import Producer
+from fencepost.sim.oracle import Violation
+from fencepost.sim.partition_oracle import PartitionKey
+from fencepost.sim.script import Script, ScriptError
+from fencepost.sim.script_table import command, node_of, options_of
+from fencepost.sim.workload import Asked
+
+
+@command
+def topic(script: Script, words: list[str]) -> None:
+    """`topic A NAME [partitions=N] [replicas=N] [min_isr=N]`: ask controller A for a topic, with
+    one partition of three replicas that wants two in sync unless said otherwise; see `outcomes`."""
+    node, name = node_of(script, words[0]), words[1]
+    given = {key: int(value) for key, value in options_of(words[2:]).items()}
+    key = f"topic {name}"
+    script.outcomes[key] = "waits"
+
+    def told(asked: Asked) -> None:
+        script.outcomes[key] = asked.said()
+
+    script.world.workload.create_topic(
+        node,
+        name,
+        given.get("partitions", 1),
+        given.get("replicas", 3),
+        told,
+        given.get("min_isr", 2),
+    )
+
+
+@command
+def producer_id(script: Script, words: list[str]) -> None:
+    """`producer-id P B`: producer P asks broker B for its producer id."""
+    _producer_of(script, words[0]).ask_for_id(_broker_of(script, words[1]).id)
+
+
+@command
+def produce(script: Script, words: list[str]) -> None:
+    """`produce P TOPIC-N [COUNT]`: producer P sends a batch to the partition's leader, and again
+    whenever it may, until it knows what has become of it; see `outcomes`."""
+    producer, key = _producer_of(script, words[0]), _partition_of(script, words[1])
+    if producer.unfinished is not None:
+        raise ScriptError(f"{words[0]} is not done with its last batch")
+    outcome = f"{words[0]} {words[1]}"
+    script.outcomes[outcome] = "waits"
+
+    def told(said: str) -> None:
+        script.outcomes[outcome] = said
+
+    producer.on_outcome = told
+    script.world.guard(lambda: producer.produce(key, int((words[2:] or ["1"])[0])), None)
+
+
+@command
+def consume(script: Script, words: list[str]) -> None:
+    """`consume C TOPIC-N [B]`: consumer C fetches what comes next from the leader, or broker B."""
+    consumer, key = _consumer_of(script, words[0]), _partition_of(script, words[1])
+    broker_id = _broker_of(script, words[2]).id if len(words) > 2 else None
+    script.world.guard(lambda: consumer.fetch(key, broker_id), None)
+
+
+@command
+def positions(script: Script, words: list[str]) -> list[str]:
+    """`positions C`: how far consumer C has read each partition."""
+    consumer = _consumer_of(script, words[0])
+    image = script.world.watch.committed_image
+    return [
+        f"{topic.name}-{key[1]}: {position.offset}"
+        for key, position in consumer.positions.items()
+        if (topic := image.topics_by_id.get(key[0])) is not None
+    ]
+
+
+@command
+def replicas(script: Script, words: list[str]) -> list[str]:
+    """`replicas [B...]`: the partitions on these brokers, or on all that are up: batches by their
+    leader epochs, what is behind `|` is not on the disk."""
+    brokers = [_broker_of(script, word) for word in words] or list(script.world.brokers.values())
+    return [line for broker in brokers if broker.is_up for line in _replicas_on(broker)]
+
+
+def _replicas_on(broker: SimBroker) -> list[str]:
+    lines = []
+    for hosted in broker.replicas.all():
+        log = broker.world.watch.truth.partitions.log(broker.id, (hosted.topic_id, hosted.index))
+        shown = []
+        for batch in log.entries:
+            if batch.base_offset == log.durable_offset:
+                shown.append("|")
+            shown.append(str(batch.epoch))
+        machine = hosted.machine
+        role = "leads" if machine.is_leader else f"follows {machine.leader_id}"
+        isr = f"   isr {sorted(machine.isr)}" if machine.is_leader else ""
+        lines.append(
+            f"{broker.id} {role} {hosted.key} e{machine.leader_epoch}   hw"
+            f" {machine.high_watermark}   [{' '.join(shown)}]{isr}"
+        )
+    return lines
+
+
+def _broker_of(script: Script, word: str) -> SimBroker:
+    node = node_of(script, word)
+    if not isinstance(node, SimBroker):
+        raise ScriptError(f"{word} is no broker")
+    return node
+
+
+def _producer_of(script: Script, word: str) -> Producer:
+    try:
+        return script.world.clients.producers[int(word.removeprefix("p")) - 1]
+    except (ValueError, IndexError):
+        raise ScriptError(f"{word} is no producer; there are p1, p2, ...") from None
+
+
+def _consumer_of(script: Script, word: str) -> Consumer:
+    try:
+        return script.world.clients.consumers[int(word.removeprefix("c")) - 1]
+    except (ValueError, IndexError):
+        raise ScriptError(f"{word} is no consumer; there are c1, c2, ...") from None
+
+
+def _partition_of(script: Script, word: str) -> PartitionKey:
+    name, _, index = word.rpartition("-")
+    found = script.world.watch.committed_image.topics_by_name.get(name)
+    if found is None or not index.isdecimal() or int(index) >= len(found.partitions):
+        raise Violation("script", f"there is no partition {word}")
+    return found.topic_id, int(index)
