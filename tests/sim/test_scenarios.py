@@ -1,8 +1,9 @@
 """Scenarios: what went wrong elsewhere must not go wrong here, and would be seen if it did.
 
-Each file in `tests/transcripts/quorum` and `brokers` is a scenario of docs/SIMULATOR.md (the file's name has its
-number) with the output that the product gives; `fencepost.sim.script` says how to read it. Each
-names the old bugs that it guards against, its ablations, and what they make of the story.
+Each file in `tests/transcripts/quorum` and `tests/transcripts/brokers` is a scenario of
+docs/SIMULATOR.md (the file's name has its number) with the output that the product gives;
+`fencepost.sim.script` says how to read it. Each names the old bugs that it guards against, its
+ablations, and what they make of the story.
 
 `FENCEPOST_REWRITE=1` writes the outputs anew. Commit a changed output only if you understand it.
 """
