@@ -77,7 +77,7 @@ class _Work:
 
 
 class Scheduler:
-    """Shares the turns of one event loop among lanes. `turn_s` may be changed at any time."""
+    """Shares the turns of one event loop among lanes. Both times may be changed at any time."""
 
     def __init__(
         self,
