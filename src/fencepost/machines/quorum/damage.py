@@ -19,8 +19,8 @@ from fencepost.batch.header import check_crc, iter_headers
 from fencepost.machines.effects import Buffer, Persist, RepairBatch
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import Follower, Leader, Nominee, Role
 

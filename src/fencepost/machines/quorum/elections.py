@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.endpoints import add_leader, leader_in
 from fencepost.machines.quorum.leader_claims import LeaderClaims
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import Follower, Nominee, Role
 from fencepost.machines.quorum.rules import VoteFacts

@@ -22,11 +22,11 @@ from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.effects import Buffer
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.damage import LogDamage
 from fencepost.machines.quorum.endpoints import add_leader, endpoints_of, leader_in
 from fencepost.machines.quorum.leader_claims import LeaderClaims
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import Follower, Role, Unattached
 from fencepost.machines.quorum.snapshot_fetching import SnapshotFetching

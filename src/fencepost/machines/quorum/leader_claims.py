@@ -6,8 +6,8 @@ Every message of the quorum names an epoch and perhaps its leader, and anybody c
 from __future__ import annotations
 
 from fencepost.machines.probes import probe
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import Role
 from fencepost.machines.quorum.state import NOBODY, QuorumState

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.machines.quorum import inputs, messages
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.endpoints import leader_in
 from fencepost.machines.quorum.leader_claims import LeaderClaims
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.replication import Replication
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import Leader, Resigned, Role

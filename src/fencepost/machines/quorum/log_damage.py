@@ -17,6 +17,8 @@ An observer has no vote, so nobody counts on its copy; whoever accepts the loss 
 that has forgotten its commits and votes must not vote under its directory id. One with others to
 ask first writes down the log end that they may count on; until its log reaches as far again, the
 node does not stand for election, and its vote goes only to logs that do (`QuorumState.promised`).
+
+What a running node does about damage is in `damage.py`.
 """
 
 from __future__ import annotations

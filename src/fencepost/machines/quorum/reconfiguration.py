@@ -41,9 +41,9 @@ from __future__ import annotations
 
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, membership
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.membership import DYNAMIC
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.pending_change import PendingChange
 from fencepost.machines.quorum.replication import Replication
 from fencepost.machines.quorum.role_changes import RoleChanges

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.quorum import inputs
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.config import MAX_OBSERVERS, MAX_PENDING_APPENDS
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import Leader, PendingAppend, Role
 from fencepost.machines.quorum.tracker import Progress

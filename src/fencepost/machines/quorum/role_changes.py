@@ -16,8 +16,8 @@ from fencepost.batch.control import build_control_batch, build_leader_change
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.machines.effects import Fail
 from fencepost.machines.quorum import inputs
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.membership import change_response, voter_records
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.pending_change import PendingChange
 from fencepost.machines.quorum.roles import (
     Failed,

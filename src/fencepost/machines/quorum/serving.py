@@ -33,9 +33,9 @@ from fencepost.log.epochs import EpochEndOffset
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotId
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.config import MAX_PARKED_FETCHES
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.replication import Replication
 from fencepost.machines.quorum.roles import Leader, Role
 from fencepost.machines.quorum.voters import ReplicaKey

@@ -37,10 +37,10 @@ from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotId
 from fencepost.machines.effects import InstallSnapshot, Persist, StoreSnapshot
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, messages
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.endpoints import leader_in
 from fencepost.machines.quorum.leader_claims import LeaderClaims
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.role_changes import RoleChanges
 from fencepost.machines.quorum.roles import FetchingSnapshot, Follower, Leader, Nominee, Role
 from fencepost.wire.api.fetch_snapshot import PartitionSnapshotResponse

@@ -14,7 +14,7 @@ from typing import Final
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs
-from fencepost.machines.quorum.component import Part
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.roles import Role
 
 LOOK_INTERVAL_MS: Final = 60_000

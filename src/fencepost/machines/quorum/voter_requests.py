@@ -11,10 +11,10 @@ from typing import Any
 
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum import inputs, membership
-from fencepost.machines.quorum.component import Part
 from fencepost.machines.quorum.leader_claims import LeaderClaims
 from fencepost.machines.quorum.membership import DYNAMIC
 from fencepost.machines.quorum.node import QuorumNode
+from fencepost.machines.quorum.part import Part
 from fencepost.machines.quorum.roles import Follower
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
