@@ -188,7 +188,7 @@ def test_what_was_appended_before_a_refused_append_stays(world: CoordinatorWorld
     assert world.replies == {first: (NONE, "set"), second: (NOT_AVAILABLE, None)}
 
 
-def test_a_log_that_takes_nothing_is_told_of_once(
+def test_a_log_that_refuses_every_write_is_logged_once(
     world: CoordinatorWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING", logger="fencepost.runtime.coordinator")
@@ -200,7 +200,7 @@ def test_a_log_that_takes_nothing_is_told_of_once(
     world.set("a", "2")
     assert [record.getMessage() for record in caplog.records] == [
         "__toy-3: a write was refused: NOT_ENOUGH_REPLICAS",
-        "__toy-3: writes are taken again, 50 were not",
+        "__toy-3: writes are accepted again; 50 were refused",
     ]
 
 

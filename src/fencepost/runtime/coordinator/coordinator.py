@@ -178,7 +178,7 @@ class Coordinator(Generic[M]):
         self._uncommitted: deque[tuple[int, int]] = deque()  # (offset behind a batch, its bytes)
         self._uncommitted_bytes = 0
         self._last_retry = 0
-        self._refused_count = 0  # since a write was last taken
+        self._refused_count = 0  # since a write was last accepted
 
     # -- loading ---------------------------------------------------------------------------
 
@@ -413,7 +413,7 @@ class Coordinator(Generic[M]):
                 self._refuse(operation, decision, error)
                 return
             self.machine.undo_log.commit()
-            self._note_taken()
+            self._note_accepted()
             self._appended_offset = next_offset
             self._uncommitted.append((next_offset, len(chunk.batch)))
             self._uncommitted_bytes += len(chunk.batch)
@@ -456,16 +456,15 @@ class Coordinator(Generic[M]):
         self._decide_next()
 
     def _note_refused(self, error: ErrorCode) -> None:
-        """The first of many is logged: as long as the log takes nothing, every request is one."""
+        """Log the first of many: while the log refuses one write, it refuses all."""
         if not self._refused_count:
             log.error("%s: a write was refused: %s", self.partition, error.name)
         self._refused_count += 1
 
-    def _note_taken(self) -> None:
+    def _note_accepted(self) -> None:
         if self._refused_count > 1:
-            log.warning(
-                "%s: writes are taken again, %d were not", self.partition, self._refused_count
-            )
+            count = self._refused_count
+            log.warning("%s: writes are accepted again; %d were refused", self.partition, count)
         self._refused_count = 0
 
     # -- timers ----------------------------------------------------------------------------
