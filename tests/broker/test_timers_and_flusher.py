@@ -182,6 +182,28 @@ def test_page_cache_mode_reports_at_once_and_flushes_quietly():
     run(scenario())
 
 
+def test_what_waits_for_a_flush_waits_since_the_first_append_that_none_covers():
+    async def scenario():
+        heard, log = Listening(before_ack=False), FakeLog()
+        heard.flusher.request("k", log)
+        heard.now_ms += 10
+        heard.flusher.request("k", log)
+        assert heard.flusher.unflushed_since_ms("k") == 7
+        assert heard.flusher.unflushed_since_ms("another") is None
+        log.gate.clear()
+        heard.flusher.flush_quietly("k", log)
+        await asyncio.sleep(0)
+        assert heard.flusher.unflushed_since_ms("k") is None, "it is being flushed"
+        heard.flusher.request("k", log)
+        assert heard.flusher.unflushed_since_ms("k") == 17, "behind what is being flushed"
+        heard.flusher.forget("k")
+        assert heard.flusher.unflushed_since_ms("k") is None
+        log.gate.set()
+        heard.flusher.close()
+
+    run(scenario())
+
+
 def test_a_forgotten_log_is_not_reported():
     async def scenario():
         heard = Listening()

@@ -319,10 +319,11 @@ def test_work_may_close_what_it_is_in(world: World, in_order: InOrder) -> None:
     def closing() -> Pieces[None]:
         yield None
         in_order.close()
+        world.done.append("to the end of its piece")
         yield None
         world.done.append("too late")
 
     in_order.add(closing())
     in_order.add(world.work("behind", 1))
     world.loop.run()
-    assert world.done == [] and world.pieces == []
+    assert world.done == ["to the end of its piece"] and world.pieces == []
