@@ -285,12 +285,13 @@ def test_a_log_has_files_for_what_needs_no_file_to_be_opened(tmp_path):
     for header in (soon, later):
         log.prepare_append(header, NOW_MS)
         assert log.has_files_for(header, NOW_MS)
+    append(log, make_batch(1, timestamp_ms=1101))
     log_dir.close()
     again = LogDir.open(OsDisk(Descriptors()), path, files_max=2)
     log = again.create("t", 0, None, rolling, wall_ms=NOW_MS)
-    log.read(0, 1000, 1)
-    assert not log.has_files_for(soon, NOW_MS), "its last timestamp is not known yet"
-    append(log, make_batch(1, timestamp_ms=1100))
+    assert log.read(1, 1000, 2).first_offset == 1
+    assert not log.has_files_for(soon, NOW_MS), "its greatest timestamp is not known yet"
+    log.prepare_append(soon, NOW_MS)
     assert log.has_files_for(soon, NOW_MS)
     again.close()
 
