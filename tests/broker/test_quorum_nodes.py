@@ -6,17 +6,12 @@ from one to the next.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.node.node import Node
 from fencepost.client.connection import Connection
-from fencepost.testing.quorum_cluster import QuorumCluster
 from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.api.describe_cluster import DescribeClusterRequest
@@ -30,80 +25,9 @@ from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
-from ..waiting import DEADLINE_S, eventually
-from .door import LoopThread
+from .quorum_node_fixtures import Nodes, create
 
 pytestmark = pytest.mark.slow
-
-CONFIG = {
-    "broker.heartbeat.interval.ms": 100,
-    "broker.session.timeout.ms": 4_000,
-    "fencepost.event.loop": "asyncio",
-    "group.initial.rebalance.delay.ms": 0,
-}
-
-
-class Nodes:
-    """The nodes by id, and the loop they all run in."""
-
-    def __init__(self, directory: Path) -> None:
-        self._plan = QuorumCluster(3, 2, directory=directory, config=CONFIG)
-        self._thread = LoopThread()
-        self.nodes: dict[int, Node] = {}
-        self.call(self._start_all)
-
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a function in the loop, a coroutine function to its end."""
-
-        async def run() -> Any:
-            made = function(*arguments)
-            return await made if asyncio.iscoroutine(made) else made
-
-        loop = self._thread.loop
-        return asyncio.run_coroutine_threadsafe(run(), loop).result(DEADLINE_S)
-
-    async def _start_all(self) -> None:
-        for id_, process in self._plan.nodes.items():
-            config = BrokerConfig.load(process.config_path, {})
-            self.nodes[id_] = Node(config, self._thread.loop)
-        await asyncio.gather(*[node.start() for node in self.nodes.values()])
-
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Let the nodes work until it holds."""
-
-        async def wait() -> None:
-            while True:
-                if condition():
-                    return
-                await asyncio.sleep(0.01)
-
-        self.call(lambda: asyncio.wait_for(wait(), DEADLINE_S))
-
-    @property
-    def active(self) -> Node:
-        """The active controller, once there is one."""
-
-        def find() -> list[Node]:
-            return [n for i, n in self.nodes.items() if i <= 3 and n.controller.controller]
-
-        return eventually(find, "a controller is active")[0]
-
-    @property
-    def brokers(self) -> list[Node]:
-        return [self.nodes[4], self.nodes[5]]
-
-    def client(self, id_: int) -> Connection:
-        return Connection("127.0.0.1", self.nodes[id_].bound[0].port, timeout_ms=60_000)
-
-    def stop(self, id_: int) -> None:
-        """Stop one node in order."""
-        self.call(self.nodes.pop(id_).stop)
-
-    def close(self) -> None:
-        for id_ in sorted(self.nodes, reverse=True):
-            self.stop(id_)
-        self._thread.close()
-        self._plan.close()
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +44,6 @@ def own_cluster(tmp_path: Path) -> Iterator[Nodes]:
     nodes = Nodes(tmp_path)
     yield nodes
     nodes.close()
-
-
-def create(client: Connection, *names: str) -> list[int]:
-    asked = [CreatableTopic(name=n, num_partitions=2, replication_factor=1) for n in names]
-    return [t.error_code for t in client.request(CreateTopicsRequest(topics=asked)).topics]
 
 
 def known(nodes: Nodes, name: str) -> bool:

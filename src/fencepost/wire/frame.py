@@ -154,20 +154,28 @@ def encode_request_parts(
     client_id: str | None,
     *,
     header_tags: Mapping[int, bytes] | None = None,
+    api_key: int | None = None,
 ) -> list[Buffer]:
     """A request with header and length prefix, in pieces; records are not copied.
+
+    `api_key` is that of a request whose class has none, as that of a draft.
 
     EncodeError for a client id of more than 32767 bytes, a correlation id that is no int32 and
     header tags where the header is not flexible. The one request whose header has no client id,
     ControlledShutdown v0, is sent without.
     """
     cls = type(message)
-    if cls.kind != "request" or cls.api_key is None:
+    key = api_key if cls.api_key is None else cls.api_key
+    if cls.kind != "request" or key is None:
         raise TypeError(f"{cls.__name__} is not a request")
     body = message.encode_parts(version)
-    header_version = _version_before_request(cls.api_key, version)
+    header_version = (
+        request_header_version(key, version, is_flexible=cls.is_flexible(version))
+        if cls.api_key is None
+        else _version_before_request(key, version)
+    )
     header = RequestHeader(
-        request_api_key=cls.api_key,
+        request_api_key=key,
         request_api_version=version,
         correlation_id=correlation_id,
         client_id=client_id if header_version else "",

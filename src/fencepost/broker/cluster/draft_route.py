@@ -2,7 +2,11 @@
 
 The draft never had an API key that was its own, so `fencepost.draft.fetch.quorum.records.api.key`
 gives it one; without that it is not served. A request of v0 is behind a request header v1, one of
-v1, which is flexible, behind a v2. The same quorum machine answers as it does Fetch.
+v1, which is flexible, behind a v2. The same quorum machine answers as it does Fetch, through an
+adapter (`machines/quorum/draft.py`).
+
+With `fencepost.draft.fetch.quorum.records.follow.version` this node fetches the metadata log with
+FetchQuorumRecords of that version, at the same key, and never with Fetch.
 """
 
 from __future__ import annotations
@@ -13,8 +17,10 @@ from typing import Final
 from fencepost.broker.loop.fault_handler import FaultHandler
 from fencepost.broker.net.registry import Route
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.client.protocol.versions import KeyedApi
 from fencepost.log.errors import LogError
 from fencepost.machines.driver import Driver
+from fencepost.machines.quorum.draft import NOT_SPOKEN
 from fencepost.machines.quorum.inputs import DraftBounds, QuorumRecordsReceived
 from fencepost.machines.quorum.messages import quorum_records_response, unreadable
 from fencepost.machines.quorum.roles import Role
@@ -26,6 +32,7 @@ from fencepost.wire.draft.fetch_quorum_records import (
 from fencepost.wire.errors import ErrorCode
 
 KEY: Final = "fencepost.draft.fetch.quorum.records.api.key"
+FOLLOW_KEY: Final = "fencepost.draft.fetch.quorum.records.follow.version"
 
 
 def draft_routes(api_key: int) -> dict[int, Route]:
@@ -35,6 +42,13 @@ def draft_routes(api_key: int) -> dict[int, Route]:
     low, high = FetchQuorumRecordsRequest.min_version, FetchQuorumRecordsRequest.max_version
     name = "FetchQuorumRecords"
     return {api_key: Route(api_key, name, FetchQuorumRecordsRequest, low, high, low, handle)}
+
+
+def draft_to_follow(api_key: int, version: int) -> KeyedApi | None:
+    """How to ask other controllers for FetchQuorumRecords; None for a node that uses Fetch."""
+    if version == NOT_SPOKEN:
+        return None
+    return KeyedApi(api_key, version, FetchQuorumRecordsResponse)
 
 
 def handle(

@@ -16,7 +16,7 @@ from fencepost.client.errors import BrokerError, ProtocolError, UnsupportedApi
 from fencepost.client.protocol.framing import FrameReader
 from fencepost.client.protocol.in_flight import InFlightRequests
 from fencepost.client.protocol.negotiation import negotiate
-from fencepost.client.protocol.versions import ServedVersions, choose_version
+from fencepost.client.protocol.versions import KeyedApi, ServedVersions, choose_version
 from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message
 
@@ -39,7 +39,15 @@ class Unsupported(str):
 class PeerRequest:
     """One request on its way, and whom to tell."""
 
-    __slots__ = ("_loop", "_on_failure", "_on_response", "_timer", "connection", "message")
+    __slots__ = (
+        "_loop",
+        "_on_failure",
+        "_on_response",
+        "_timer",
+        "connection",
+        "keyed",
+        "message",
+    )
 
     def __init__(
         self,
@@ -48,8 +56,10 @@ class PeerRequest:
         on_response: OnResponse,
         on_failure: OnFailure,
         timeout_ms: int,
+        keyed: KeyedApi | None = None,
     ) -> None:
         self.message = message
+        self.keyed = keyed
         self.connection: PeerConnection | None = None
         self._loop = loop
         self._on_response: OnResponse | None = on_response
@@ -156,13 +166,19 @@ class PeerConnection(asyncio.Protocol):
     # -- what the peer says --------------------------------------------------------------------
 
     def send(self, request: PeerRequest) -> bool:
-        """Send in the newest version that both sides have; whether there is one.
+        """Send in the newest version that both sides have, or as keyed; whether there is one.
 
         If not, the request has failed, and the connection can take another.
         """
         assert self.usable and self._request is None, "a connection takes one request at a time"
         try:
-            self._write(request.message, choose_version(type(request.message), self._versions))
+            keyed = request.keyed
+            version = (
+                choose_version(type(request.message), self._versions)
+                if keyed is None
+                else keyed.check(self._versions)
+            )
+            self._write(request.message, version, keyed)
         except (UnsupportedApi, WireError) as error:
             request.fail(Unsupported(f"{self._peer}: {error}"))
             return False
@@ -186,8 +202,8 @@ class PeerConnection(asyncio.Protocol):
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _write(self, message: Any, version: int) -> None:
-        _, parts = self._in_flight.send(message, version)
+    def _write(self, message: Any, version: int, keyed: KeyedApi | None = None) -> None:
+        _, parts = self._in_flight.send(message, version, keyed)
         self._transport.writelines(parts)
 
     def _take(self, response: Any) -> None:

@@ -35,6 +35,7 @@ from fencepost.broker.cluster.peer_connection import (
     PeerConnection,
     PeerRequest,
 )
+from fencepost.client.protocol.versions import KeyedApi
 from fencepost.machines.backoff import backoff_ms
 from fencepost.wire.message import Message
 
@@ -88,15 +89,19 @@ class Peers:
         timeout_ms: int,
         *,
         purpose: str = "",
+        keyed: KeyedApi | None = None,
     ) -> None:
-        """Ask the node at `address`; one of the two is called, never before this returns."""
+        """Ask the node at `address`; one of the two is called, never before this returns.
+
+        `keyed` is for a request whose class has no API key.
+        """
         host, port = address
         peer = self._peers.get((host, port, purpose))
         if peer is None:
             if len(self._peers) >= MAX_PEERS:
                 self._peers = {key: one for key, one in self._peers.items() if one.is_in_use}
             peer = self._peers[host, port, purpose] = _Peer(self, host, port)
-        peer.take(PeerRequest(self.loop, request, on_response, on_failure, timeout_ms))
+        peer.take(PeerRequest(self.loop, request, on_response, on_failure, timeout_ms, keyed))
 
     def __len__(self) -> int:
         return len(self._peers)

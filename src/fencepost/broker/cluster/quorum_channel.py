@@ -15,10 +15,12 @@ from typing import Any, Final
 from fencepost.broker.cluster.peer_connection import Unsupported
 from fencepost.broker.cluster.peers import Address, ConnectionRefused, Peers
 from fencepost.broker.config.quorum_config import Server
+from fencepost.client.protocol.versions import KeyedApi
 from fencepost.machines.driver import Driver
 from fencepost.machines.quorum import QuorumMachine, RequestFailed, answered
 from fencepost.machines.quorum.state import NOBODY
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
+from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -29,7 +31,10 @@ FIRST_SERVER_ID: Final = -2
 
 
 class QuorumChannel:
-    """Carries what the quorum machine sends; `send` is the driver's port for it."""
+    """Carries what the quorum machine sends; `send` is the driver's port for it.
+
+    `draft` is at which key FetchQuorumRecords is asked for, where the machine's adapter speaks it.
+    """
 
     def __init__(
         self,
@@ -38,8 +43,10 @@ class QuorumChannel:
         machine: QuorumMachine,
         servers: tuple[Server, ...],
         request_timeout_ms: int,
+        draft: KeyedApi | None = None,
     ) -> None:
         self._peers = peers
+        self._draft = draft
         self._driver = driver
         self._machine = machine
         self._servers = servers
@@ -79,7 +86,13 @@ class QuorumChannel:
             self._peers.loop.call_soon(on_failure, f"nobody knows where node {to} is")
             return
         self._peers.send(
-            address, request, on_response, on_failure, self._timeout_ms, purpose=PURPOSE
+            address,
+            request,
+            on_response,
+            on_failure,
+            self._timeout_ms,
+            purpose=PURPOSE,
+            keyed=self._draft if isinstance(request, FetchQuorumRecordsRequest) else None,
         )
 
     def note_leader(self) -> None:

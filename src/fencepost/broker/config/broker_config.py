@@ -40,6 +40,7 @@ __all__ = ["BrokerConfig", "ConfigError"]
 PORT_MAX = 65535
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
 PROTOCOLS_KEY = "listener.security.protocol.map"
+DRAFT_KEYS = "fencepost.draft.fetch.quorum.records"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
 
 
@@ -52,6 +53,7 @@ class BrokerConfig:
         self.notes = notes
         """What the operator should know of: keys accepted without effect."""
         self.node_id: int = self.get("node.id")
+        self._check_draft()
         self.log_dirs = self._check_log_dirs()
         """Where partitions are kept."""
         self.metadata_log_dir = self._check_metadata_log_dir()
@@ -175,6 +177,11 @@ class BrokerConfig:
         return [one for one in endpoints if one.name in self.quorum.listener_names]
 
     # -- checks ----------------------------------------------------------------------------
+
+    def _check_draft(self) -> None:
+        key, follow = f"{DRAFT_KEYS}.api.key", f"{DRAFT_KEYS}.follow.version"
+        if self.get(follow) >= 0 and self.get(key) < 0:
+            raise ConfigError(follow, str(self.get(follow)), f"-1, as long as {key} is not set")
 
     def _check_log_dirs(self) -> list[Path]:
         key = "log.dirs" if self.get("log.dirs") else "log.dir"

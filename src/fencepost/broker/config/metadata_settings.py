@@ -9,6 +9,7 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import Endpoint
 from fencepost.log.config import LogConfig
 from fencepost.machines.quorum import QuorumConfig
+from fencepost.machines.quorum.draft import NOT_SPOKEN
 from fencepost.machines.quorum.voters import Endpoint as VoterEndpoint
 from fencepost.runtime.metadata.log import MetadataLogSettings
 from fencepost.runtime.metadata.snapshot_generation import SnapshotRules
@@ -61,4 +62,11 @@ def quorum_config(
         bootstrap_servers=len(part.servers),
         retention_bytes=get("metadata.max.retention.bytes"),
         retention_ms=get("metadata.max.retention.ms"),
+        can_load_snapshots=not follows_with_draft(config),
     )
+
+
+def follows_with_draft(config: BrokerConfig) -> bool:
+    """Whether this node fetches with FetchQuorumRecords, which has no snapshots."""
+    version: int = config.get("fencepost.draft.fetch.quorum.records.follow.version")
+    return version != NOT_SPOKEN

@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 from fencepost.broker import apis
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
 from fencepost.broker.cluster.controller_channel import ControllerChannel
+from fencepost.broker.cluster.draft_route import FOLLOW_KEY, KEY as DRAFT_KEY, draft_to_follow
 from fencepost.broker.cluster.quorum_channel import QuorumChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import BindError, Endpoint
@@ -229,6 +230,7 @@ class Node(NodeCore):
             self.metadata.machine,
             config.quorum.servers,
             config.get("controller.quorum.request.timeout.ms"),
+            draft_to_follow(config.get(DRAFT_KEY), config.get(FOLLOW_KEY)),
         )
         ports.to_node = quorum.send
         if not config.quorum.is_lone:

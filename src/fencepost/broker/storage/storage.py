@@ -253,6 +253,7 @@ class Storage:
             metadata_log_settings(config),
             wall_ms=self._wall_ms(),
             accept_loss=METADATA_KEY in self._accept_loss,
+            follow_with_draft=config.get("fencepost.draft.fetch.quorum.records.follow.version"),
         )
 
     def rename_strays(self) -> None:

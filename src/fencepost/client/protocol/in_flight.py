@@ -11,6 +11,7 @@ from collections import deque
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from fencepost.client.errors import ClientError, ProtocolError
+from fencepost.client.protocol.versions import KeyedApi
 from fencepost.wire.api import response_class
 from fencepost.wire.api.produce import ProduceRequest
 from fencepost.wire.errors import WireError
@@ -65,18 +66,23 @@ class InFlightRequests:
         """The request that the next response answers; there must be one."""
         return self._waiting[0]
 
-    def send(self, request: Request[R], version: int) -> tuple[Token[R], list[Buffer]]:
-        """Take note of a request; its frame, in pieces.
+    def send(
+        self, request: Request[R], version: int, keyed: KeyedApi | None = None
+    ) -> tuple[Token[R], list[Buffer]]:
+        """Take note of a request; its frame, in pieces. `keyed` is for one without a key.
 
         ClientError when too many are in flight, EncodeError for what `version` cannot say; nothing
         is to be sent then. Produce with acks=0 gets no response, and nothing waits for one.
         """
-        assert request.api_key is not None, type(request).__name__
+        api_key = request.api_key if keyed is None else keyed.api_key
+        assert api_key is not None, type(request).__name__
         if len(self._waiting) >= IN_FLIGHT_MAX:
             raise ClientError(f"more than {IN_FLIGHT_MAX} requests in flight", host=self._host)
-        answer = cast("type[R]", response_class(request.api_key))
-        token = Token(self._next_id, answer, version)
-        parts = encode_request_parts(request, version, token.correlation_id, self._client_id)
+        answer = response_class(api_key) if keyed is None else keyed.response_class
+        token = Token(self._next_id, cast("type[R]", answer), version)
+        parts = encode_request_parts(
+            request, version, token.correlation_id, self._client_id, api_key=api_key
+        )
         self._next_id = (self._next_id + 1) % _CORRELATION_IDS
         if is_answered(request):
             self._waiting.append(token)

@@ -20,6 +20,23 @@ class VersionRange(NamedTuple):
     high: int
 
 
+class KeyedApi(NamedTuple):
+    """An API that has no key of its own: at which key it is served, and the version to speak."""
+
+    api_key: int
+    version: int
+    response_class: type[Message]
+
+    def check(self, broker: Mapping[int, VersionRange]) -> int:
+        """The version, if the broker serves it. UnsupportedApi if not."""
+        offered = broker.get(self.api_key)
+        if offered is None or not offered.low <= self.version <= offered.high:
+            name = self.response_class.__name__.removesuffix("Response")
+            what = f"{name} version {self.version} at key {self.api_key}"
+            raise UnsupportedApi(f"the broker does not serve {what}")
+        return self.version
+
+
 ServedVersions = dict[int, VersionRange]
 """By API key, the versions that a broker serves."""
 

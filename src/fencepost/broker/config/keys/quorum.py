@@ -145,6 +145,14 @@ _QUORUM = (
         ),
         "API key at which controllers serve FetchQuorumRecords, a draft that never had one.",
     ),
+    honoured(
+        "fencepost.draft.fetch.quorum.records.follow.version",
+        INT,
+        -1,
+        Validator("-1 (use Fetch), 0 or 1", lambda version: version in (-1, 0, 1)),
+        "Version of FetchQuorumRecords that this node follows the metadata log with. It needs the"
+        " API key above, the same on all controllers; the draft has no snapshots.",
+    ),
 )
 
 _UNUSED = (
