@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fencepost.log.config import LogConfig
 from fencepost.log.errors import CorruptFileError
@@ -19,10 +18,8 @@ from fencepost.runtime.metadata.snapshot_generation import SnapshotRules
 from fencepost.sim.options import Options
 from fencepost.sim.oracle import Entry
 from fencepost.sim.ports import entry_of
+from fencepost.sim.surroundings import Process
 from fencepost.wire.types import Uuid
-
-if TYPE_CHECKING:
-    from fencepost.sim.node import SimNode
 
 CLUSTER_ID = "simulated"
 DATA = "/data"
@@ -57,7 +54,7 @@ def founders(options: Options) -> VoterSet:
     )
 
 
-def format_node(node: SimNode) -> None:
+def format_node(node: Process) -> None:
     """Format the node's directory if it is new, as `fencepost format` does. LogError, OSError."""
     options, disk = node.world.options, node.disk
     is_new = not disk.exists(DATA)
@@ -81,7 +78,7 @@ def format_node(node: SimNode) -> None:
         disk.sync_dir(DATA)
 
 
-def open_node(node: SimNode) -> MetadataHost:
+def open_node(node: Process) -> MetadataHost:
     """Format the directory if it is new, recover the log, make the machine. LogError, OSError."""
     world, disk = node.world, node.disk
     options = world.options
@@ -124,7 +121,7 @@ def open_node(node: SimNode) -> MetadataHost:
     return host
 
 
-def _watch_replacing(node: SimNode, host: MetadataHost) -> None:
+def _watch_replacing(node: Process, host: MetadataHost) -> None:
     """Tell the onlooker when the log is thrown away, which may be long after that was decided."""
     watch, log = node.world.watch, host.log
     start_over = log.truncate_fully_and_start_at
@@ -137,7 +134,7 @@ def _watch_replacing(node: SimNode, host: MetadataHost) -> None:
     log.truncate_fully_and_start_at = watched  # type: ignore[method-assign]
 
 
-def _found_by(node: SimNode, host: MetadataHost) -> list[Entry]:
+def _found_by(node: Process, host: MetadataHost) -> list[Entry]:
     """What the node has in its log; behind damage, what the onlooker knows to be there."""
     known = node.world.watch.truth.disks[node.id]
     try:

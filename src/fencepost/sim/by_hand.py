@@ -21,7 +21,7 @@ from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.sim import membership
 from fencepost.sim.boot import endpoint_of
-from fencepost.sim.network import Call
+from fencepost.sim.calls import Call
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options
 from fencepost.sim.oracle import Entry, Violation

@@ -14,39 +14,20 @@ be none. A request may arrive twice, because a shell may have sent it again over
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from fencepost.machines.probes import probe
-from fencepost.machines.quorum import RequestFailed, answered
+from fencepost.machines.quorum import RequestFailed
+from fencepost.sim.calls import Call, OnDone, Sender
+from fencepost.sim.surroundings import Surroundings
 from fencepost.sim.wire_mode import Travel
 from fencepost.wire.api.vote import VoteRequest, VoteResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
-if TYPE_CHECKING:
-    from fencepost.sim.node import SimNode
-    from fencepost.sim.world import World
-
-OnDone = Callable[[Message | None, bool], None]
-"""Told the response; or None, and whether it is for certain that nobody got the request."""
-
 FIRST_SERVER_ID = -2
 RESET_US = 1_000
 TIMEOUT_SPREAD_US = 50_000
-
-
-class Sender(Protocol):
-    """Whoever asks something over the network: a node, or a client of one."""
-
-    id: int
-    life: int
-    is_up: bool
-    is_old: bool
-    silent_until_us: int
-
-    def feed(self, input_: Any) -> None:
-        """Hear what has become of a request that came without an `on_done`."""
-        ...
 
 
 class Link:
@@ -74,60 +55,10 @@ class Link:
         self.last_us = 0
 
 
-class Call:
-    """A request, and what has become of it."""
-
-    __slots__ = (
-        "_on_done",
-        "is_forgotten",
-        "is_open",
-        "life",
-        "message",
-        "request",
-        "response",
-        "source",
-        "target",
-        "to",
-        "version",
-    )
-
-    def __init__(
-        self,
-        source: Sender,
-        target: SimNode,
-        to: int,
-        request: Message,
-        on_done: OnDone | None = None,
-    ) -> None:
-        self._on_done = on_done
-        self.source = source
-        self.target = target
-        self.to = to
-        """The id that the target is called by: its own, or that of a bootstrap server."""
-        self.request = request
-        self.life = source.life
-        self.message: Message = request
-        """The request as it arrives."""
-        self.response: Message | None = None
-        self.version = -1
-        self.is_open = True
-        self.is_forgotten = False
-        """Whether the connection is gone on one side only: nothing of it arrives any more."""
-
-    def done(self, response: Message | None, is_refused: bool = False) -> None:
-        """Tell whoever asked: the answer, or that there is none."""
-        if self._on_done is not None:
-            self._on_done(response, is_refused)
-        elif response is None:
-            self.source.feed(RequestFailed(self.to, self.request, is_refused))
-        else:
-            self.source.feed(answered(self.to, self.request, response))
-
-
 class Network:
     """All links, and what is on its way over them."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._lane = world.tape.lane("network")
         self._travel = Travel(world.tape.lane("versions"), world.options.is_dynamic)

@@ -23,11 +23,13 @@ from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.runtime.metadata.replay import snapshot_records
 from fencepost.sim.answers import compose, of_the_shell
 from fencepost.sim.boot import CLUSTER_ID, directory_of, open_node
+from fencepost.sim.calls import Call
 from fencepost.sim.clock import NodeClocks
 from fencepost.sim.disk import SimDisk
 from fencepost.sim.oracle import NodeView, Violation
 from fencepost.sim.ports import NodeTimers, SimPorts
 from fencepost.sim.product_log import FORESEEN
+from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.api import response_class
 from fencepost.wire.api.vote import VoteResponse
 from fencepost.wire.draft.fetch_quorum_records import FetchQuorumRecordsRequest
@@ -36,9 +38,7 @@ from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
 if TYPE_CHECKING:
-    from fencepost.sim.network import Call
     from fencepost.sim.queue import Event
-    from fencepost.sim.world import World
 
 
 _SPREAD = 161_803_398
@@ -50,7 +50,7 @@ class SimNode:
 
     ports_class: type[SimPorts] = SimPorts
 
-    def __init__(self, world: World, node_id: int) -> None:
+    def __init__(self, world: Surroundings, node_id: int) -> None:
         self.world = world
         self.id = node_id
         self.life = 0

@@ -21,10 +21,10 @@ from fencepost.machines.quorum import AppendOutcome
 from fencepost.runtime.cooperative import Scheduler
 from fencepost.runtime.ports import MachinePorts
 from fencepost.sim.oracle import Entry
+from fencepost.sim.surroundings import Process
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.sim.node import SimNode
     from fencepost.sim.queue import Event
 
 
@@ -39,7 +39,7 @@ class NodeTimer:
 
     __slots__ = ("_callback", "_node", "deadline_ms", "event")
 
-    def __init__(self, node: SimNode, deadline_ms: int, callback: Callable[[], None]) -> None:
+    def __init__(self, node: Process, deadline_ms: int, callback: Callable[[], None]) -> None:
         self._node = node
         self._callback = callback
         self.deadline_ms = deadline_ms
@@ -73,7 +73,7 @@ class NodeTimer:
 class NodeTimers:
     """All armed timers of a node's life; `TimerQueue` of the product."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: Process) -> None:
         self._node = node
         self.armed: dict[NodeTimer, None] = {}
 
@@ -96,7 +96,7 @@ class NodeTimers:
 class NodeTurns:
     """The turns of a node's event loop: events that are due at once, behind those that are."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: Process) -> None:
         self._node = node
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -111,7 +111,7 @@ class SimPorts(MachinePorts):
 
     timers: NodeTimers
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: Process) -> None:
         super().__init__(node.clocks, node.machine_failed)
         self._node = node
         self.timers = node.timers

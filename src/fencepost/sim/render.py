@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fencepost.sim.calls import Call
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from fencepost.wire.api.fetch import FetchRequest, FetchResponse
 from fencepost.wire.api.fetch_snapshot import (
@@ -20,9 +19,6 @@ from fencepost.wire.draft.fetch_quorum_records import (
 )
 from fencepost.wire.errors import error_name
 from fencepost.wire.message import Message
-
-if TYPE_CHECKING:
-    from fencepost.sim.network import Call
 
 SUFFIXES = {"request": "", "response": "Answer", "failure": "Failure"}
 

@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fencepost.sim.by_hand import ByHand
+from fencepost.sim.calls import Call
 from fencepost.sim.disk_snapshots import Earlier
 from fencepost.sim.naming import unknown
-from fencepost.sim.network import Call
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import MOST_NODES, Options
 from fencepost.sim.oracle import Violation

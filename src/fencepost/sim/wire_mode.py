@@ -8,15 +8,11 @@ every seed, what goes to or from a node that is old (`faults/version_mix.py`) tr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fencepost.machines.quorum.versions import fit
+from fencepost.sim.calls import Call
 from fencepost.sim.tape import Lane
 from fencepost.wire.errors import EncodeError
 from fencepost.wire.message import Message
-
-if TYPE_CHECKING:
-    from fencepost.sim.network import Call
 
 _BROKER_FLOORS: dict[str, int] = {
     "AlterPartitionRequest": 3,

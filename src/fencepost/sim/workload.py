@@ -11,12 +11,14 @@ nothing else is done to them, because the controller's answers do not depend on 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.image import ClusterImage
 from fencepost.sim.boot import CLUSTER_ID
+from fencepost.sim.node import SimNode
 from fencepost.sim.oracle import Violation
+from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import (
     BrokerRegistrationRequest,
@@ -36,10 +38,6 @@ from fencepost.wire.api.incremental_alter_configs import (
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
-
-if TYPE_CHECKING:
-    from fencepost.sim.node import SimNode
-    from fencepost.sim.world import World
 
 BROKERS = (11, 12, 13)
 MOST_TOPICS = 40
@@ -77,7 +75,7 @@ class Asked:
 class Workload:
     """Asks now and then, and keeps the promises it was given."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Surroundings) -> None:
         self._world = world
         self._lane = world.tape.lane("workload")
         self._named = 0

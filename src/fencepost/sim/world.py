@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.sim.brokers.broker import SimBroker
+from fencepost.sim.calls import Call, Sender
 from fencepost.sim.clients.population import BrokerClients
 from fencepost.sim.disk import Crash
-from fencepost.sim.network import Call, Network, Sender
+from fencepost.sim.network import Network
 from fencepost.sim.node import SimNode
 from fencepost.sim.observer import Watch
 from fencepost.sim.options import Options

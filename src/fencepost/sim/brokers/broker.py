@@ -11,7 +11,7 @@ directory of its disk.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fencepost.log.config import LogConfig
 from fencepost.log.errors import LogError
@@ -41,12 +41,10 @@ from fencepost.sim.brokers.requests import Reply, serve
 from fencepost.sim.brokers.storage import BrokerStorage
 from fencepost.sim.node import SimNode
 from fencepost.sim.partition_oracle import ReplicaView
+from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
-
-if TYPE_CHECKING:
-    from fencepost.sim.world import World
 
 CHECKPOINT_MS: Final = 5_000
 RESTART_US: Final = 1_000_000
@@ -70,7 +68,7 @@ class SimBroker(SimNode):
     lifecycle: BrokerLifecycle
     registrations: Registrations
 
-    def __init__(self, world: World, node_id: int) -> None:
+    def __init__(self, world: Surroundings, node_id: int) -> None:
         super().__init__(world, node_id)
         self.accepts = False
         """Whether it has been unfenced in this life, and takes requests."""

@@ -7,13 +7,11 @@ asked for may then have been done or not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
-
-if TYPE_CHECKING:
-    from fencepost.sim.brokers.broker import SimBroker
 
 RETRY_MS: Final = 100
 
@@ -25,7 +23,7 @@ class ControllerLink:
 
     is_local = False
 
-    def __init__(self, broker: SimBroker) -> None:
+    def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
 
     def ask(

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.batch.record_batch import iter_batches
 from fencepost.machines.partition import Diverged, Fetched
 from fencepost.machines.probes import probe
+from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.runtime.ports import ArmedTimer
     from fencepost.runtime.replicas import HostedPartition
-    from fencepost.sim.brokers.broker import SimBroker
 
 WAIT_MS: Final = 100
 """How long a follower waits that has everything."""
@@ -34,7 +34,7 @@ BACKOFF_MS: Final = 200
 class FollowerFetches:
     """The fetches of one broker in one of its lives."""
 
-    def __init__(self, broker: SimBroker) -> None:
+    def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
         self._under_way: set[str] = set()
         self._timers: dict[str, ArmedTimer] = {}

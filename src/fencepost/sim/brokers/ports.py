@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.machines.effects import Append, Machine, Truncate
 from fencepost.machines.partition import AlterPartition
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.replicas import HostedPartition
+from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.partition_oracle import PartitionKey, partition_batch
 from fencepost.sim.ports import SimPorts
-
-if TYPE_CHECKING:
-    from fencepost.sim.brokers.broker import SimBroker
 
 
 def key_of(hosted: HostedPartition) -> PartitionKey:
@@ -24,7 +22,7 @@ def key_of(hosted: HostedPartition) -> PartitionKey:
 class BrokerPorts(SimPorts):
     """See the module docstring."""
 
-    _node: SimBroker
+    _node: BrokerProcess
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
         """The quorum's requests to nodes; all others to the active controller."""

@@ -14,6 +14,7 @@ from fencepost.batch.produced import prepare_produced
 from fencepost.log.errors import LogError
 from fencepost.machines.partition import FetchBounds, FollowerFetched, Produce, ProduceResult
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
+from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -38,18 +39,19 @@ from fencepost.wire.types import Uuid
 
 if TYPE_CHECKING:
     from fencepost.runtime.replicas import HostedPartition
-    from fencepost.sim.brokers.broker import SimBroker
 
 Reply = Callable[[Any], None]
 CONSUMER: Final = -1
 
 
-def serve(broker: SimBroker, request: Message, reply: Reply) -> None:
+def serve(broker: BrokerProcess, request: Message, reply: Reply) -> None:
     """Answer a request, now or later. KeyError for one that brokers do not serve here."""
     _SERVED[type(request)](broker, request, reply)
 
 
-def _find(broker: SimBroker, topic_id: Uuid, name: str, index: int) -> HostedPartition | ErrorCode:
+def _find(
+    broker: BrokerProcess, topic_id: Uuid, name: str, index: int
+) -> HostedPartition | ErrorCode:
     if topic_id != Uuid.ZERO:
         return broker.replicas.by_id(topic_id, index)
     return broker.replicas.get(name, index)
@@ -58,7 +60,7 @@ def _find(broker: SimBroker, topic_id: Uuid, name: str, index: int) -> HostedPar
 # -- Produce ---------------------------------------------------------------------------------------
 
 
-def _produce(broker: SimBroker, request: ProduceRequest, reply: Reply) -> None:
+def _produce(broker: BrokerProcess, request: ProduceRequest, reply: Reply) -> None:
     response = ProduceResponse()
     waiting = [1]
 
@@ -79,7 +81,7 @@ def _produce(broker: SimBroker, request: ProduceRequest, reply: Reply) -> None:
 
 
 def _produce_one(
-    broker: SimBroker,
+    broker: BrokerProcess,
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
@@ -116,7 +118,7 @@ def _produce_one(
 # -- Fetch -----------------------------------------------------------------------------------------
 
 
-def _fetch(broker: SimBroker, request: FetchRequest, reply: Reply) -> None:
+def _fetch(broker: BrokerProcess, request: FetchRequest, reply: Reply) -> None:
     response = FetchResponse()
     for topic in request.topics:
         parts = [_fetch_one(broker, request, topic, asked) for asked in topic.partitions]
@@ -127,7 +129,7 @@ def _fetch(broker: SimBroker, request: FetchRequest, reply: Reply) -> None:
 
 
 def _fetch_one(
-    broker: SimBroker, request: FetchRequest, topic: FetchTopic, asked: FetchPartition
+    broker: BrokerProcess, request: FetchRequest, topic: FetchTopic, asked: FetchPartition
 ) -> PartitionData:
     part = PartitionData(partition_index=asked.partition, high_watermark=-1, records=b"")
     hosted = _find(broker, topic.topic_id, topic.topic, asked.partition)
@@ -165,7 +167,7 @@ def _fetch_one(
 
 
 def _read(
-    broker: SimBroker,
+    broker: BrokerProcess,
     hosted: HostedPartition,
     offset: int,
     limit_bytes: int,
@@ -184,7 +186,7 @@ def _read(
 # -- Producer ids ----------------------------------------------------------------------------------
 
 
-def _init_producer_id(broker: SimBroker, request: InitProducerIdRequest, reply: Reply) -> None:
+def _init_producer_id(broker: BrokerProcess, request: InitProducerIdRequest, reply: Reply) -> None:
     def told(error: ErrorCode, producer_id: int) -> None:
         reply(
             InitProducerIdResponse(

@@ -6,18 +6,16 @@ The observer hears of every log that is opened, and of what recovery has found i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.errors import LogError
 from fencepost.log.log_dir import OpenJob
 from fencepost.log.partition_log import PartitionLog
+from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.sim.partition_oracle import partition_batch
 from fencepost.wire.types import Uuid
-
-if TYPE_CHECKING:
-    from fencepost.sim.brokers.broker import SimBroker
 
 
 class OnlyDirectory:
@@ -45,7 +43,7 @@ class DirectoryOpening:
 class BrokerStorage:
     """`ReplicaStorage` and `LogOpenings` of a simulated broker in one of its lives."""
 
-    def __init__(self, broker: SimBroker) -> None:
+    def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
         self.metadata_dir = OnlyDirectory()
         self.data_dirs = (self.metadata_dir,)

@@ -7,14 +7,12 @@ now and then it asks a broker that does not lead. Nothing that is checked depend
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.machines.image import ClusterImage
 from fencepost.sim.partition_oracle import PartitionKey
+from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.message import Message
-
-if TYPE_CHECKING:
-    from fencepost.sim.world import World
 
 UNREACHABLE_US = 500_000
 ASTRAY_PER_MILLE = 30
@@ -34,7 +32,7 @@ class Client:
     life = 0
     silent_until_us = 0
 
-    def __init__(self, world: World, client_id: int) -> None:
+    def __init__(self, world: Surroundings, client_id: int) -> None:
         self.world = world
         self.id = client_id
         self.lane = world.tape.lane(f"client.{client_id}")

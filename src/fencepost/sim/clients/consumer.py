@@ -8,17 +8,15 @@ nothing is ever cut off.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fencepost.batch.header import check_crc, iter_headers
 from fencepost.sim.clients.client import Client
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey, partition_batch
+from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from fencepost.sim.world import World
 
 CONSUMER = -1
 FETCH_BYTES = (1 << 20, 200, 1_000)
@@ -47,7 +45,7 @@ class Position:
 class Consumer(Client):
     """See the module docstring."""
 
-    def __init__(self, world: World, client_id: int) -> None:
+    def __init__(self, world: Surroundings, client_id: int) -> None:
         super().__init__(world, client_id)
         self.positions: dict[PartitionKey, Position] = {}
         self.fetch_bytes = FETCH_BYTES[self.lane.pick(len(FETCH_BYTES))]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fencepost.sim.clients.client import Client
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
-
-if TYPE_CHECKING:
-    from fencepost.sim.world import World
+from fencepost.sim.surroundings import Surroundings
 
 ALL_IN_SYNC = -1
 LEADER_ONLY = 1
@@ -20,7 +16,7 @@ LEADER_ONLY = 1
 class BrokerClients:
     """Producers first, the odd ones idempotent; then consumers."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Surroundings) -> None:
         self._world = world
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fencepost.batch.header import read_header
 from fencepost.batch.records import build_batch
@@ -18,12 +18,10 @@ from fencepost.sim.clients.client import Client
 from fencepost.sim.clock import EPOCH_MS
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
+from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest
 from fencepost.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from fencepost.sim.world import World
 
 RETRY_MS = 300
 TIMEOUT_MS = 4_000
@@ -59,7 +57,9 @@ class Unfinished:
 class Producer(Client):
     """See the module docstring."""
 
-    def __init__(self, world: World, client_id: int, *, acks: int, is_idempotent: bool) -> None:
+    def __init__(
+        self, world: Surroundings, client_id: int, *, acks: int, is_idempotent: bool
+    ) -> None:
         super().__init__(world, client_id)
         self.acks = acks
         self.is_idempotent = is_idempotent
