@@ -1,0 +1,119 @@
+"""Worlds with brokers do what they are there for, and what is drawn of them leaves the rest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fencepost.machines.partition.queries import PartitionQueries
+from fencepost.runtime.replicas import ReplicaManager
+from fencepost.sim.options import Options, draw_options, with_brokers
+from fencepost.sim.rules import Rules
+from fencepost.sim.run import Outcome, Plan, Run, run_seed
+from fencepost.sim.tape import Tape
+from fencepost.wire.errors import ErrorCode
+
+SMALL = Options(
+    voters=1,
+    brokers=2,
+    replicas=2,
+    warm_up_ms=4_000,
+    safety_ms=4_000,
+    faults=(),
+    session_timeout_ms=3_000,
+)
+FINGERPRINT = """
+from dataclasses import replace
+from fencepost.sim.run import Plan, run_seed
+from tests.sim.test_brokers import SMALL
+base = replace(SMALL, faults=("kill", "power-loss", "flaky-links"))
+print(run_seed(3, Plan(base=base, draws_options=False)).fingerprint)
+"""
+
+
+def run_small(seed: int = 1, rules: Rules | None = None, **options: Any) -> Outcome:
+    plan = Plan(base=replace(SMALL, **options), rules=rules or Rules(), draws_options=False)
+    return run_seed(seed, plan)
+
+
+def test_what_is_produced_is_acknowledged_and_consumed() -> None:
+    run = Run(Tape(1), Plan(base=SMALL, draws_options=False))
+    run.go()
+    clients = run.world.clients
+    assert all(producer.acked > 3 for producer in clients.producers)
+    assert {producer.is_idempotent for producer in clients.producers} == {True, False}
+    assert all(consumer.consumed > 10 for consumer in clients.consumers)
+    partitions = run.world.watch.truth.partitions
+    assert sum(map(len, partitions.acknowledged.values())) > 10
+    assert {view.broker_id for view in partitions.views.values() if view.is_leader} == {101, 102}
+
+
+def test_brokers_are_drawn_in_some_worlds_and_leave_the_others_as_they_are() -> None:
+    drawn = {seed: draw_options(Tape(seed)) for seed in range(300)}
+    having = [options for options in drawn.values() if options.brokers]
+    assert 60 < len(having) < 140, "about one in three"
+    assert {options.brokers for options in having} == {1, 2, 3, 4}
+    assert {options.min_isr for options in having} == {1, 2}
+    assert all(options.min_isr <= options.replicas <= options.brokers for options in having)
+    forced = [draw_options(Tape(seed), with_brokers(Options(), 3)) for seed in range(20)]
+    for seed, options in enumerate(forced):
+        assert options.brokers == 3
+        assert options.voters == drawn[seed].voters, "a lane of their own"
+
+
+def test_a_world_with_brokers_is_what_its_seed_says_whatever_the_hash_seed() -> None:
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", FINGERPRINT],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "77")
+    }
+    assert len(printed) == 1
+
+
+def test_messages_of_brokers_and_clients_travel_at_drawn_versions() -> None:
+    assert run_small(on_wire=True).violation is None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_brokers_survive_what_kills_them(seed: int) -> None:
+    outcome = run_small(seed, faults=("kill", "power-loss", "shutdown"), safety_ms=8_000)
+    assert outcome.violation is None
+    assert outcome.faults
+
+
+def test_a_broker_that_makes_nothing_of_the_metadata_is_noticed() -> None:
+    rules = Rules(patches=((ReplicaManager, "apply", lambda self, image, delta: None),))
+    outcome = run_small(rules=rules, liveness_ms=5_000)
+    assert outcome.violation is not None
+    assert outcome.violation.kind == "liveness-brokers"
+    assert "waits for" in outcome.violation.text
+
+
+def test_a_consumer_that_is_refused_what_it_may_read_is_noticed() -> None:
+    def out_of_range(self: PartitionQueries, **asked: Any) -> Any:
+        found = check_fetch(self, **asked)
+        is_consumer = asked["replica_id"] < 0 and asked["fetch_offset"] > 2
+        return ErrorCode.OFFSET_OUT_OF_RANGE if is_consumer else found
+
+    check_fetch = PartitionQueries.check_fetch
+    rules = Rules(patches=((PartitionQueries, "check_fetch", out_of_range),))
+    outcome = run_small(rules=rules)
+    assert outcome.violation is not None
+    assert outcome.violation.kind == "I20"
+
+
+def test_a_number_of_brokers_that_is_asked_for_is_bounded() -> None:
+    assert with_brokers(Options(), 1).min_isr == 1
+    assert with_brokers(Options(), 4).replicas == 3
+    with pytest.raises(ValueError, match="1 to 50 brokers, not 51"):
+        with_brokers(Options(), 51)
