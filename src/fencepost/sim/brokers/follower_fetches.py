@@ -20,7 +20,6 @@ from fencepost.machines.partition import Diverged, Fetched
 from fencepost.machines.probes import probe
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from fencepost.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.runtime.ports import ArmedTimer
@@ -95,7 +94,7 @@ class FollowerFetches:
         part = response.responses[0].partitions[0] if response and response.responses else None
         if part is None or part.error_code:
             if part is not None:
-                probe(f"sim.follower.{ErrorCode(part.error_code).name.lower()}")
+                probe("sim.follower.refused")
             self._wait(hosted, BACKOFF_MS)
             return
         feed = self._broker.ports.driver.feed
