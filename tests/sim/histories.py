@@ -1,10 +1,10 @@
-"""Histories told to a `Truth` by hand, for the tests of checks."""
+"""Histories told to a `Oracle` by hand, for the tests of checks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fencepost.sim.oracle import Entry, NodeView, Truth
+from fencepost.sim.oracle import Entry, NodeView, Oracle
 from fencepost.wire.types import Uuid
 
 
@@ -17,16 +17,16 @@ def entry(offset: int, epoch: int = 1, crc: int = 0) -> Entry:
     return Entry(offset, offset + 1, epoch, crc or offset * 1_000 + epoch)
 
 
-def truth_of(*logs: list[Entry], durable: bool = True) -> Truth:
+def truth_of(*logs: list[Entry], durable: bool = True) -> Oracle:
     """Nodes 1, 2, ... with these logs."""
-    truth = Truth()
+    oracle = Oracle()
     for node_id, log in enumerate(logs, 1):
-        truth.new_disk(node_id, disk_of(node_id))
+        oracle.new_disk(node_id, disk_of(node_id))
         for one in log:
-            truth.appended(node_id, one)
+            oracle.appended(node_id, one)
         if durable and log:
-            truth.flushed(node_id, log[-1].next_offset)
-    return truth
+            oracle.flushed(node_id, log[-1].next_offset)
+    return oracle
 
 
 def view(node_id: int, **changes: Any) -> NodeView:

@@ -1,4 +1,4 @@
-"""Histories of partitions told to a `Truth` by hand; for each check of partitions, wrong ones."""
+"""Histories of partitions told to a `Oracle` by hand; for each check of partitions, wrong ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from fencepost.machines.image import BrokerImage, PartitionDelta, PartitionImage
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth
+from fencepost.sim.oracle import Oracle
 from fencepost.sim.partition_oracle import PartitionBatch, ReplicaView
 from fencepost.wire.types import Uuid
 
@@ -24,17 +24,17 @@ def batch(offset: int, epoch: int = 1, crc: int = 0, **changes: Any) -> Partitio
 LOG = [batch(0), batch(1), batch(2)]
 
 
-def partitions_of(*logs: list[PartitionBatch], visible: int = 0, durable: bool = True) -> Truth:
+def partitions_of(*logs: list[PartitionBatch], visible: int = 0, durable: bool = True) -> Oracle:
     """Brokers 1, 2, ... with these logs of one partition; consumers may have read the first
     `visible` batches of the first."""
-    truth = Truth()
+    oracle = Oracle()
     for broker_id, log in enumerate(logs, 1):
-        known = truth.partitions.log(broker_id, KEY)
+        known = oracle.partitions.log(broker_id, KEY)
         known.entries.extend(log)
         if durable:
             known.flushed(known.end_offset)
-    truth.partitions.visible[KEY] = list(logs[0][:visible])
-    return truth
+    oracle.partitions.visible[KEY] = list(logs[0][:visible])
+    return oracle
 
 
 def replica(broker_id: int = 1, **changes: Any) -> ReplicaView:
@@ -59,11 +59,11 @@ def leader(broker_id: int = 1, **changes: Any) -> ReplicaView:
     return replica(broker_id, **{"is_leader": True, "isr": frozenset({broker_id}), **changes})
 
 
-def follow(truth: Truth, check: Check, *views: ReplicaView) -> None:
+def follow(oracle: Oracle, check: Check, *views: ReplicaView) -> None:
     """Have the check see these views one after the other."""
     for view in views:
-        check.replica_stepped(truth, view)
-        truth.partitions.stepped(view)
+        check.replica_stepped(oracle, view)
+        oracle.partitions.stepped(view)
 
 
 def change(old: PartitionImage | None, new: PartitionImage | None) -> PartitionDelta:
@@ -144,17 +144,17 @@ WRONG: list[tuple[str, str, Wrong]] = [
     (
         "I08",
         "a leader that is not in sync",
-        lambda c: c.partition_changed(Truth(), image(), change(None, partition((2, 3), 1))),
+        lambda c: c.partition_changed(Oracle(), image(), change(None, partition((2, 3), 1))),
     ),
     (
         "I08",
         "somebody in sync without a replica",
-        lambda c: c.partition_changed(Truth(), image(), change(None, partition((1, 4), 1))),
+        lambda c: c.partition_changed(Oracle(), image(), change(None, partition((1, 4), 1))),
     ),
     (
         "I08",
         "a fenced broker in sync",
-        lambda c: c.partition_changed(Truth(), image(2), change(None, partition((1, 2), 1))),
+        lambda c: c.partition_changed(Oracle(), image(2), change(None, partition((1, 2), 1))),
     ),
     (
         "I12",
@@ -190,14 +190,14 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "I15",
         "a change without another partition epoch",
         lambda check: check.partition_changed(
-            Truth(), image(), change(partition((1, 2), 1), partition((1,), 1))
+            Oracle(), image(), change(partition((1, 2), 1), partition((1,), 1))
         ),
     ),
     (
         "I15",
         "another leader in the same epoch",
         lambda check: check.partition_changed(
-            Truth(), image(), change(partition((1, 2), 1), partition((1, 2), 2, 1, 2))
+            Oracle(), image(), change(partition((1, 2), 1), partition((1, 2), 2, 1, 2))
         ),
     ),
     (
@@ -210,12 +210,12 @@ WRONG: list[tuple[str, str, Wrong]] = [
     (
         "I16",
         "an epoch that falls",
-        lambda check: [check.broker_changed(Truth(), 1, broker(e, e)) for e in (9, 8)],
+        lambda check: [check.broker_changed(Oracle(), 1, broker(e, e)) for e in (9, 8)],
     ),
     (
         "I16",
         "one epoch for two incarnations",
-        lambda check: [check.broker_changed(Truth(), 1, broker(9, life)) for life in (1, 2)],
+        lambda check: [check.broker_changed(Oracle(), 1, broker(9, life)) for life in (1, 2)],
     ),
     (
         "I17",
@@ -259,7 +259,7 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "a batch twice",
         lambda check: [
             check.became_visible(
-                Truth(), KEY, batch(offset, producer_id=9, producer_epoch=0, base_sequence=0)
+                Oracle(), KEY, batch(offset, producer_id=9, producer_epoch=0, base_sequence=0)
             )
             for offset in (0, 1)
         ],
@@ -269,7 +269,7 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "a gap",
         lambda check: [
             check.became_visible(
-                Truth(), KEY, batch(seq, producer_id=9, producer_epoch=0, base_sequence=seq)
+                Oracle(), KEY, batch(seq, producer_id=9, producer_epoch=0, base_sequence=seq)
             )
             for seq in (0, 2)
         ],

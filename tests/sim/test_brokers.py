@@ -48,7 +48,7 @@ def test_what_is_produced_is_acknowledged_and_consumed() -> None:
     assert all(producer.acked > 3 for producer in clients.producers)
     assert {producer.is_idempotent for producer in clients.producers} == {True, False}
     assert all(consumer.consumed > 10 for consumer in clients.consumers)
-    partitions = run.world.watch.truth.partitions
+    partitions = run.world.observer.oracle.partitions
     assert sum(map(len, partitions.acknowledged.values())) > 10
     assert {view.broker_id for view in partitions.views.values() if view.is_leader} == {101, 102}
 

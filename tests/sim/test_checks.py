@@ -61,160 +61,160 @@ def test_i03_logs_agree_up_to_their_last_common_batch() -> None:
 
 
 def test_i03_looks_behind_snapshots_only() -> None:
-    truth = truth_of([entry(0, crc=9), *LOG[1:]], LOG)
-    truth.dropped_prefix(1, 1)
-    LogMatching().at_end(truth)
+    oracle = truth_of([entry(0, crc=9), *LOG[1:]], LOG)
+    oracle.dropped_prefix(1, 1)
+    LogMatching().at_end(oracle)
 
 
 def test_i06_high_watermarks_do_not_fall() -> None:
-    truth, check = truth_of(LOG), HighWatermark()
-    truth.views[1] = view(1, high_watermark=2)
-    check.stepped(truth, view(1, high_watermark=2))
+    oracle, check = truth_of(LOG), HighWatermark()
+    oracle.views[1] = view(1, high_watermark=2)
+    check.stepped(oracle, view(1, high_watermark=2))
     with violates("I06"):
-        check.stepped(truth, view(1, high_watermark=1))
+        check.stepped(oracle, view(1, high_watermark=1))
 
 
 def test_i07_what_is_committed_is_not_cut_even_if_the_node_does_not_know() -> None:
-    truth, check = truth_of(LOG, [LOG[0], entry(1, epoch=3)]), Truncation()
-    truth.committed = LOG[:2]
-    check.cutting(truth, 1, 2)
-    check.cutting(truth, 2, 1)  # another batch at a committed offset has to go
+    oracle, check = truth_of(LOG, [LOG[0], entry(1, epoch=3)]), Truncation()
+    oracle.committed = LOG[:2]
+    check.cutting(oracle, 1, 2)
+    check.cutting(oracle, 2, 1)  # another batch at a committed offset has to go
     with violates("I07"):
-        check.cutting(truth, 1, 1)
+        check.cutting(oracle, 1, 1)
 
 
 def test_i13_promises_are_kept_to_the_end() -> None:
-    truth, check = truth_of(LOG), Promises()
-    truth.committed = LOG[:2]
-    check.promised(truth, 1, LOG[1].crc)
-    check.at_end(truth)
-    truth.committed = [LOG[0], entry(1, epoch=2)]
+    oracle, check = truth_of(LOG), Promises()
+    oracle.committed = LOG[:2]
+    check.promised(oracle, 1, LOG[1].crc)
+    check.at_end(oracle)
+    oracle.committed = [LOG[0], entry(1, epoch=2)]
     with violates("I13"):
-        check.at_end(truth)
+        check.at_end(oracle)
 
 
 def test_i13_a_promise_of_what_is_not_committed() -> None:
-    truth = truth_of(LOG)
-    truth.committed = LOG[:1]
+    oracle = truth_of(LOG)
+    oracle.committed = LOG[:1]
     with violates("I13"):
-        Promises().promised(truth, 2, LOG[2].crc)
+        Promises().promised(oracle, 2, LOG[2].crc)
 
 
 def test_i21_an_epoch_has_one_leader_even_after_that_is_gone() -> None:
-    truth, check = truth_of(LOG, LOG), OneLeader()
-    check.stepped(truth, leader(1))
-    check.stepped(truth, view(2))
-    check.stepped(truth, leader(2, epoch=2))
+    oracle, check = truth_of(LOG, LOG), OneLeader()
+    check.stepped(oracle, leader(1))
+    check.stepped(oracle, view(2))
+    check.stepped(oracle, leader(2, epoch=2))
     with violates("I21"):
-        check.stepped(truth, leader(2))
+        check.stepped(oracle, leader(2))
 
 
 def test_i22_a_vote_is_on_disk_when_it_is_told() -> None:
-    truth, check = truth_of([], [], []), OneVote()
-    check.state_written(truth, 3, QuorumState(1, voted_id=1))
-    check.vote_told(truth, 3, 1, 1)
+    oracle, check = truth_of([], [], []), OneVote()
+    check.state_written(oracle, 3, QuorumState(1, voted_id=1))
+    check.vote_told(oracle, 3, 1, 1)
     with violates("I22"):
-        check.vote_told(truth, 2, 1, 1)
+        check.vote_told(oracle, 2, 1, 1)
 
 
 def test_i22_there_is_one_vote_per_epoch_and_disk() -> None:
-    truth, check = truth_of([], [], []), OneVote()
-    check.state_written(truth, 3, QuorumState(1, voted_id=1))
-    check.state_written(truth, 3, QuorumState(2, voted_id=2))
-    truth.new_disk(3, disk_of(3, number=2))
-    check.state_written(truth, 3, QuorumState(1, voted_id=2))  # another disk, another voter
+    oracle, check = truth_of([], [], []), OneVote()
+    check.state_written(oracle, 3, QuorumState(1, voted_id=1))
+    check.state_written(oracle, 3, QuorumState(2, voted_id=2))
+    oracle.new_disk(3, disk_of(3, number=2))
+    check.state_written(oracle, 3, QuorumState(1, voted_id=2))  # another disk, another voter
     with violates("I22"):
-        check.state_written(truth, 3, QuorumState(1, voted_id=1))
+        check.state_written(oracle, 3, QuorumState(1, voted_id=1))
 
 
 def test_i22_a_vote_that_was_found_after_a_crash_counts() -> None:
-    truth, check = truth_of([], [], []), OneVote()
-    check.state_read(truth, 3, QuorumState(1, voted_id=1))
-    check.vote_told(truth, 3, 1, 1)
+    oracle, check = truth_of([], [], []), OneVote()
+    check.state_read(oracle, 3, QuorumState(1, voted_id=1))
+    check.vote_told(oracle, 3, 1, 1)
 
 
 def test_i23_epochs_do_not_fall() -> None:
-    truth, check = truth_of([]), Epochs()
-    check.state_written(truth, 1, QuorumState(2))
+    oracle, check = truth_of([]), Epochs()
+    check.state_written(oracle, 1, QuorumState(2))
     with violates("I23"):
-        check.state_written(truth, 1, QuorumState(1))
+        check.state_written(oracle, 1, QuorumState(1))
 
 
 def test_i23_a_node_goes_by_its_disk() -> None:
-    truth, check = truth_of([]), Epochs()
-    check.state_written(truth, 1, QuorumState(2, voted_id=3))
-    check.stepped(truth, view(1, epoch=2, voted_id=3))
+    oracle, check = truth_of([]), Epochs()
+    check.state_written(oracle, 1, QuorumState(2, voted_id=3))
+    check.stepped(oracle, view(1, epoch=2, voted_id=3))
     with violates("I23"):
-        check.stepped(truth, view(1, epoch=3, voted_id=-1))
+        check.stepped(oracle, view(1, epoch=3, voted_id=-1))
 
 
 def test_i23_what_was_written_is_found_again() -> None:
-    truth, check = truth_of([]), Epochs()
-    check.state_written(truth, 1, QuorumState(2, voted_id=3))
-    check.state_read(truth, 1, QuorumState(2, voted_id=3))
+    oracle, check = truth_of([]), Epochs()
+    check.state_written(oracle, 1, QuorumState(2, voted_id=3))
+    check.state_read(oracle, 1, QuorumState(2, voted_id=3))
     with violates("I23"):
-        check.state_read(truth, 1, QuorumState(1))
-    check.state_written(truth, 1, QuorumState(3, voted_id=2))
+        check.state_read(oracle, 1, QuorumState(1))
+    check.state_written(oracle, 1, QuorumState(3, voted_id=2))
     with violates("I23"):
-        check.state_read(truth, 1, QuorumState(3))
+        check.state_read(oracle, 1, QuorumState(3))
 
 
 def test_i24_all_that_is_held_for_committed_is_one_log() -> None:
-    truth, check = truth_of(LOG, [LOG[0], entry(1, epoch=9), LOG[2]]), CommittedPrefix()
-    truth.committed = LOG[:2]
-    check.stepped(truth, view(1, high_watermark=3, end_offset=3))
-    check.stepped(truth, view(2, high_watermark=1, end_offset=3))
-    truth.views[2] = view(2, high_watermark=1, end_offset=3)
+    oracle, check = truth_of(LOG, [LOG[0], entry(1, epoch=9), LOG[2]]), CommittedPrefix()
+    oracle.committed = LOG[:2]
+    check.stepped(oracle, view(1, high_watermark=3, end_offset=3))
+    check.stepped(oracle, view(2, high_watermark=1, end_offset=3))
+    oracle.views[2] = view(2, high_watermark=1, end_offset=3)
     with violates("I24"):
-        check.stepped(truth, view(2, high_watermark=2, end_offset=3))
+        check.stepped(oracle, view(2, high_watermark=2, end_offset=3))
 
 
 def test_i25_the_newest_leader_has_all_that_is_committed() -> None:
-    truth, check = truth_of(LOG, LOG[:1]), LeaderCompleteness()
-    truth.committed = LOG[:2]
-    check.stepped(truth, leader(1, epoch=5))
-    check.stepped(truth, leader(2, epoch=4))  # deposed before it knew: need not have it
+    oracle, check = truth_of(LOG, LOG[:1]), LeaderCompleteness()
+    oracle.committed = LOG[:2]
+    check.stepped(oracle, leader(1, epoch=5))
+    check.stepped(oracle, leader(2, epoch=4))  # deposed before it knew: need not have it
     with violates("I25"):
-        check.stepped(truth, leader(2, epoch=6))
+        check.stepped(oracle, leader(2, epoch=6))
 
 
 def test_i25_counts_a_snapshot_as_having_what_is_before_it() -> None:
-    truth, check = truth_of(LOG), LeaderCompleteness()
-    truth.committed = LOG[:2]
-    truth.dropped_prefix(1, 2)
-    check.stepped(truth, leader(1, epoch=2))
+    oracle, check = truth_of(LOG), LeaderCompleteness()
+    oracle.committed = LOG[:2]
+    oracle.dropped_prefix(1, 2)
+    check.stepped(oracle, leader(1, epoch=2))
 
 
 def test_i26_committed_is_what_a_majority_has_on_disk() -> None:
-    truth, check = truth_of(LOG, LOG[:2], []), Majority()
-    check.stepped(truth, leader(1, high_watermark=2, end_offset=3))
-    assert truth.committed == LOG[:2]
+    oracle, check = truth_of(LOG, LOG[:2], []), Majority()
+    check.stepped(oracle, leader(1, high_watermark=2, end_offset=3))
+    assert oracle.committed == LOG[:2]
     with violates("I26"):
-        check.stepped(truth, leader(1, high_watermark=3, end_offset=3))
+        check.stepped(oracle, leader(1, high_watermark=3, end_offset=3))
 
 
 def test_i26_memory_does_not_count() -> None:
-    truth = truth_of(LOG, [], [])
-    truth.new_disk(2, disk_of(2))
-    truth.appended(2, LOG[0])
+    oracle = truth_of(LOG, [], [])
+    oracle.new_disk(2, disk_of(2))
+    oracle.appended(2, LOG[0])
     with violates("I26"):
-        Majority().stepped(truth, leader(1, high_watermark=1, end_offset=3))
+        Majority().stepped(oracle, leader(1, high_watermark=1, end_offset=3))
 
 
 def test_i26_another_disk_under_an_old_id_does_not_count() -> None:
-    truth = truth_of(LOG[:1], [], [])
-    truth.new_disk(2, disk_of(2, number=2))
-    truth.appended(2, LOG[0])
-    truth.flushed(2, 1)
+    oracle = truth_of(LOG[:1], [], [])
+    oracle.new_disk(2, disk_of(2, number=2))
+    oracle.appended(2, LOG[0])
+    oracle.flushed(2, 1)
     with violates("I26"):
-        Majority().stepped(truth, leader(1, high_watermark=1, end_offset=1))
+        Majority().stepped(oracle, leader(1, high_watermark=1, end_offset=1))
 
 
 def test_i26_a_disk_that_is_gone_was_counted_before_anybody_knew() -> None:
-    truth = truth_of(LOG[:1], LOG[:1], [])
-    truth.new_disk(2, disk_of(2, number=2))
-    Majority().stepped(truth, leader(1, high_watermark=1, end_offset=1))
-    assert truth.committed == LOG[:1]
+    oracle = truth_of(LOG[:1], LOG[:1], [])
+    oracle.new_disk(2, disk_of(2, number=2))
+    Majority().stepped(oracle, leader(1, high_watermark=1, end_offset=1))
+    assert oracle.committed == LOG[:1]
 
 
 @pytest.mark.parametrize("is_cut_at_a_start", [False, True])
@@ -232,56 +232,56 @@ def test_i26_what_was_cut_off_as_damaged_counts_as_far_as_the_promise_of_it_reac
     is_cut_at_a_start: bool, is_damaged: bool, promised: tuple[int, int], counts: bool
 ) -> None:
     """Seed 8000382: the leader counts a fetch that left its follower before that met the damage."""
-    truth, check = truth_of(LOG, LOG, []), Majority()
-    truth.disks[2].is_damaged = is_damaged
-    truth.promised(2, promised)
+    oracle, check = truth_of(LOG, LOG, []), Majority()
+    oracle.disks[2].is_damaged = is_damaged
+    oracle.promised(2, promised)
     if is_cut_at_a_start:
-        truth.opened(2, LOG[:1])
+        oracle.opened(2, LOG[:1])
     else:
-        truth.cut_begins(2, 1)
-        truth.cut(2, 1)
+        oracle.cut_begins(2, 1)
+        oracle.cut(2, 1)
     with contextlib.nullcontext() if counts else violates("I26"):
-        check.stepped(truth, leader(1, high_watermark=3, end_offset=3))
-    assert (truth.committed == LOG) == counts
+        check.stepped(oracle, leader(1, high_watermark=3, end_offset=3))
+    assert (oracle.committed == LOG) == counts
 
 
 def test_i26_what_was_cut_off_before_it_was_durable_does_not_count() -> None:
-    truth = truth_of(LOG, LOG, [])
-    disk = truth.disks[2]
+    oracle = truth_of(LOG, LOG, [])
+    disk = oracle.disks[2]
     disk.is_damaged, disk.durable_offset = True, 2
-    truth.promised(2, (1, 3))
-    truth.cut_begins(2, 1)
-    truth.cut(2, 1)
+    oracle.promised(2, (1, 3))
+    oracle.cut_begins(2, 1)
+    oracle.cut(2, 1)
     with violates("I26"):
-        Majority().stepped(truth, leader(1, high_watermark=3, end_offset=3))
-    assert truth.committed == LOG[:2]
+        Majority().stepped(oracle, leader(1, high_watermark=3, end_offset=3))
+    assert oracle.committed == LOG[:2]
 
 
 def test_i26_static_voters_are_known_by_their_ids() -> None:
-    truth = truth_of(LOG[:1], LOG[:1], [])
+    oracle = truth_of(LOG[:1], LOG[:1], [])
     voters = tuple((id_, Uuid.ZERO) for id_ in (1, 2, 3))
-    Majority().stepped(truth, leader(1, high_watermark=1, end_offset=1, voters=voters))
-    assert truth.committed == LOG[:1]
+    Majority().stepped(oracle, leader(1, high_watermark=1, end_offset=1, voters=voters))
+    assert oracle.committed == LOG[:1]
 
 
 def test_the_newest_leader_is_the_one_of_the_highest_epoch() -> None:
     """A deposed one may go on for a while; what is asked of "the leader" is asked of the other."""
-    truth = truth_of(LOG, LOG, LOG)
-    assert truth.newest_leader() is None
+    oracle = truth_of(LOG, LOG, LOG)
+    assert oracle.newest_leader() is None
     for node_id, epoch in ((1, 5), (2, 7), (3, 6)):
-        truth.views[node_id] = leader(node_id, epoch=epoch)
-    newest = truth.newest_leader()
+        oracle.views[node_id] = leader(node_id, epoch=epoch)
+    newest = oracle.newest_leader()
     assert newest is not None
     assert (newest.node_id, newest.epoch) == (2, 7)
 
 
 def test_i28_leaders_do_not_load_snapshots() -> None:
-    truth = truth_of(LOG)
-    truth.views[1] = view(1)
-    LeadersAndSnapshots().snapshot_loaded(truth, 1, 9)
-    truth.views[1] = leader(1)
+    oracle = truth_of(LOG)
+    oracle.views[1] = view(1)
+    LeadersAndSnapshots().snapshot_loaded(oracle, 1, 9)
+    oracle.views[1] = leader(1)
     with violates("I28"):
-        LeadersAndSnapshots().snapshot_loaded(truth, 1, 9)
+        LeadersAndSnapshots().snapshot_loaded(oracle, 1, 9)
 
 
 VOTERS = tuple((id_, disk_of(id_)) for id_ in (1, 2, 3))
@@ -301,17 +301,17 @@ FOUR = (*VOTERS, (4, disk_of(4)))
 def test_i29_what_a_leader_may_not_do_to_its_voters(
     before: dict[str, object], after: tuple[tuple[int, Uuid], ...]
 ) -> None:
-    truth = truth_of(LOG)
-    truth.views[1] = leader(1, high_watermark=3, **before)
+    oracle = truth_of(LOG)
+    oracle.views[1] = leader(1, high_watermark=3, **before)
     with violates("I29"):
-        VoterChanges().stepped(truth, leader(1, high_watermark=3, voters=after))
+        VoterChanges().stepped(oracle, leader(1, high_watermark=3, voters=after))
 
 
 def test_i29_one_change_after_the_other_is_right() -> None:
-    truth = truth_of(LOG)
-    truth.views[1] = leader(1, high_watermark=3, is_active=True, voters_offset=2)
-    VoterChanges().stepped(truth, leader(1, high_watermark=3, voters=FOUR))
-    VoterChanges().stepped(truth, leader(1, high_watermark=3, voters=VOTERS[:2]))
+    oracle = truth_of(LOG)
+    oracle.views[1] = leader(1, high_watermark=3, is_active=True, voters_offset=2)
+    VoterChanges().stepped(oracle, leader(1, high_watermark=3, voters=FOUR))
+    VoterChanges().stepped(oracle, leader(1, high_watermark=3, voters=VOTERS[:2]))
 
 
 @dataclass(frozen=True)
@@ -322,45 +322,45 @@ class Image:
 
 
 def test_i30_images_of_one_offset_are_equal() -> None:
-    truth, check = truth_of(LOG, LOG), Images()
-    check.image_moved(truth, 1, Image(4, "a"))
-    check.image_moved(truth, 2, Image(4, "a"))
+    oracle, check = truth_of(LOG, LOG), Images()
+    check.image_moved(oracle, 1, Image(4, "a"))
+    check.image_moved(oracle, 2, Image(4, "a"))
     with violates("I30"):
-        check.image_moved(truth, 3, Image(4, "b"))
+        check.image_moved(oracle, 3, Image(4, "b"))
 
 
 def test_i30_parts_that_have_changed_on_either_side_are_compared() -> None:
     mine, theirs = ["a"], ["a"]
     for changed in (Image(5, parts=["b"]), Image(5, "b", mine)):
-        check, truth = Images(), truth_of(LOG, LOG)
-        check.image_moved(truth, 1, Image(4, parts=theirs))
-        check.image_moved(truth, 2, Image(4, parts=mine))
-        check.image_moved(truth, 1, Image(5, parts=theirs))
+        check, oracle = Images(), truth_of(LOG, LOG)
+        check.image_moved(oracle, 1, Image(4, parts=theirs))
+        check.image_moved(oracle, 2, Image(4, parts=mine))
+        check.image_moved(oracle, 1, Image(5, parts=theirs))
         with violates("I30"):
-            check.image_moved(truth, 2, changed)
+            check.image_moved(oracle, 2, changed)
     check = Images()
-    check.image_moved(truth, 1, Image(4, parts=theirs))
-    check.image_moved(truth, 2, Image(4, parts=mine))
-    check.image_moved(truth, 1, Image(5, parts=["c"]))
+    check.image_moved(oracle, 1, Image(4, parts=theirs))
+    check.image_moved(oracle, 2, Image(4, parts=mine))
+    check.image_moved(oracle, 1, Image(5, parts=["c"]))
     with violates("I30"):
-        check.image_moved(truth, 2, Image(5, parts=mine))
+        check.image_moved(oracle, 2, Image(5, parts=mine))
 
 
 def test_i30_images_do_not_fall_in_a_life() -> None:
-    truth, check = truth_of(LOG), Images()
-    check.image_moved(truth, 1, Image(4))
+    oracle, check = truth_of(LOG), Images()
+    check.image_moved(oracle, 1, Image(4))
     with violates("I30"):
-        check.image_moved(truth, 1, Image(3))
-    check.recovered(truth, 1, LOG, 0)
-    check.image_moved(truth, 1, Image(2))
+        check.image_moved(oracle, 1, Image(3))
+    check.recovered(oracle, 1, LOG, 0)
+    check.image_moved(oracle, 1, Image(2))
 
 
 def test_i30_nothing_is_shown_that_is_not_committed() -> None:
-    truth, check = truth_of(LOG), Images()
-    check.image_moved(truth, 1, Image(2))
-    check.stepped(truth, view(1, high_watermark=3, end_offset=3))
+    oracle, check = truth_of(LOG), Images()
+    check.image_moved(oracle, 1, Image(2))
+    check.stepped(oracle, view(1, high_watermark=3, end_offset=3))
     with violates("I30"):
-        check.stepped(truth, view(1, high_watermark=2, end_offset=3))
+        check.stepped(oracle, view(1, high_watermark=2, end_offset=3))
 
 
 @pytest.mark.parametrize(
@@ -381,28 +381,28 @@ def test_i31_roles_and_what_is_said(wrong: dict[str, object]) -> None:
 
 
 def test_i31_roles_that_fit() -> None:
-    check, truth = Roles(), truth_of(LOG)
-    check.stepped(truth, leader(1, end_offset=3))
-    check.stepped(truth, view(2))
-    check.stepped(truth, view(2, role="candidate", leader_id=-1, voted_id=2))
+    check, oracle = Roles(), truth_of(LOG)
+    check.stepped(oracle, leader(1, end_offset=3))
+    check.stepped(oracle, view(2))
+    check.stepped(oracle, view(2, role="candidate", leader_id=-1, voted_id=2))
 
 
 def test_i51_a_recovered_log_is_a_prefix_with_all_that_was_durable() -> None:
-    truth = truth_of(LOG[:2])
-    truth.appended(1, LOG[2])
+    oracle = truth_of(LOG[:2])
+    oracle.appended(1, LOG[2])
     check = Recovery()
-    check.recovered(truth, 1, LOG[:2], 0)
-    check.recovered(truth, 1, LOG, 0)
+    check.recovered(oracle, 1, LOG[:2], 0)
+    check.recovered(oracle, 1, LOG, 0)
     with violates("I51"):
-        check.recovered(truth, 1, LOG[:1], 0)
+        check.recovered(oracle, 1, LOG[:1], 0)
     with violates("I51"):
-        check.recovered(truth, 1, [LOG[0], entry(1, epoch=5)], 0)
+        check.recovered(oracle, 1, [LOG[0], entry(1, epoch=5)], 0)
 
 
 def test_i51_an_append_that_was_cut_short_may_be_there_or_not() -> None:
-    truth = truth_of(LOG[:2])
-    truth.disks[1].on_their_way = 1
-    Recovery().recovered(truth, 1, LOG, 0)
-    Recovery().recovered(truth, 1, LOG[:2], 0)
+    oracle = truth_of(LOG[:2])
+    oracle.disks[1].on_their_way = 1
+    Recovery().recovered(oracle, 1, LOG, 0)
+    Recovery().recovered(oracle, 1, LOG[:2], 0)
     with violates("I51"):
-        Recovery().recovered(truth, 1, [*LOG, entry(3)], 0)
+        Recovery().recovered(oracle, 1, [*LOG, entry(3)], 0)

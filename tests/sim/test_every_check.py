@@ -26,13 +26,13 @@ from fencepost.machines.quorum import QuorumMachine, QuorumState, inputs
 from fencepost.machines.quorum.rules import QuorumRules, VoteFacts
 from fencepost.runtime.controller_host import ControllerHost
 from fencepost.runtime.metadata.host import MetadataHost
-from fencepost.sim import observer as watch
+from fencepost.sim import observer as observer
 from fencepost.sim.ablations import ablation_names, load_ablation
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.faults import fault_classes
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import Options
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Plan, run_seed
 from fencepost.sim.tape import Tape
@@ -43,66 +43,66 @@ from .histories import entry, leader, truth_of, view
 
 LOG = [entry(0), entry(1), entry(2)]
 OF_PARTITIONS = partition_histories.WRONG
-Wrong = Callable[[Check, Truth], object]
+Wrong = Callable[[Check, Oracle], object]
 
 
-def committed(truth: Truth) -> Truth:
-    truth.committed = LOG[:2]
-    return truth
+def committed(oracle: Oracle) -> Oracle:
+    oracle.committed = LOG[:2]
+    return oracle
 
 
-def two_images(check: Check, truth: Truth) -> None:
+def two_images(check: Check, oracle: Oracle) -> None:
     from .test_checks import Image
 
-    check.image_moved(truth, 1, Image(4, "a"))
-    check.image_moved(truth, 2, Image(4, "b"))
+    check.image_moved(oracle, 1, Image(4, "a"))
+    check.image_moved(oracle, 2, Image(4, "b"))
 
 
-def a_falling_watermark(check: Check, truth: Truth) -> None:
-    truth.views[1] = view(1, high_watermark=2)
-    check.stepped(truth, view(1, high_watermark=1))
+def a_falling_watermark(check: Check, oracle: Oracle) -> None:
+    oracle.views[1] = view(1, high_watermark=2)
+    check.stepped(oracle, view(1, high_watermark=1))
 
 
-def two_leaders(check: Check, truth: Truth) -> None:
-    check.stepped(truth, leader(1))
-    check.stepped(truth, leader(2))
+def two_leaders(check: Check, oracle: Oracle) -> None:
+    check.stepped(oracle, leader(1))
+    check.stepped(oracle, leader(2))
 
 
-def two_voters_more(check: Check, truth: Truth) -> None:
-    truth.views[1] = leader(1, is_active=True)
-    check.stepped(truth, leader(1, voters=view(1).voters[:1]))
+def two_voters_more(check: Check, oracle: Oracle) -> None:
+    oracle.views[1] = leader(1, is_active=True)
+    check.stepped(oracle, leader(1, voters=view(1).voters[:1]))
 
 
-def a_leader_that_loads(check: Check, truth: Truth) -> None:
-    truth.views[1] = leader(1)
-    check.snapshot_loaded(truth, 1, 9)
+def a_leader_that_loads(check: Check, oracle: Oracle) -> None:
+    oracle.views[1] = leader(1)
+    check.snapshot_loaded(oracle, 1, 9)
 
 
 WRONG: dict[str, Wrong] = {
-    "I03": lambda check, truth: check.at_end(
+    "I03": lambda check, oracle: check.at_end(
         truth_of(LOG, [LOG[0], entry(1, epoch=1, crc=7), LOG[2]])
     ),
     "I06": a_falling_watermark,
-    "I07": lambda check, truth: check.cutting(committed(truth), 1, 1),
-    "I13": lambda check, truth: check.promised(committed(truth), 2, LOG[2].crc),
+    "I07": lambda check, oracle: check.cutting(committed(oracle), 1, 1),
+    "I13": lambda check, oracle: check.promised(committed(oracle), 2, LOG[2].crc),
     "I21": two_leaders,
-    "I22": lambda check, truth: check.vote_told(truth, 1, 1, 1),
-    "I23": lambda check, truth: [
-        check.state_written(truth, 1, QuorumState(epoch)) for epoch in (2, 1)
+    "I22": lambda check, oracle: check.vote_told(oracle, 1, 1, 1),
+    "I23": lambda check, oracle: [
+        check.state_written(oracle, 1, QuorumState(epoch)) for epoch in (2, 1)
     ],
-    "I24": lambda check, truth: check.stepped(
+    "I24": lambda check, oracle: check.stepped(
         committed(truth_of([LOG[0], entry(1, epoch=9)])), view(1, high_watermark=2, end_offset=2)
     ),
-    "I25": lambda check, truth: check.stepped(committed(truth_of(LOG[:1])), leader(1, epoch=6)),
-    "I26": lambda check, truth: check.stepped(
+    "I25": lambda check, oracle: check.stepped(committed(truth_of(LOG[:1])), leader(1, epoch=6)),
+    "I26": lambda check, oracle: check.stepped(
         truth_of(LOG, [], []), leader(1, high_watermark=3, end_offset=3)
     ),
-    "I27": lambda check, truth: check.log_starts(truth, 1, 2, SnapshotId(1, 1)),
+    "I27": lambda check, oracle: check.log_starts(oracle, 1, 2, SnapshotId(1, 1)),
     "I28": a_leader_that_loads,
     "I29": two_voters_more,
     "I30": two_images,
-    "I31": lambda check, truth: check.stepped(truth, view(1, role="leader", leader_id=2)),
-    "I51": lambda check, truth: check.recovered(truth, 1, LOG[:1], 0),
+    "I31": lambda check, oracle: check.stepped(oracle, view(1, role="leader", leader_id=2)),
+    "I51": lambda check, oracle: check.recovered(oracle, 1, LOG[:1], 0),
 }
 """For each invariant a history that breaks it."""
 
@@ -252,14 +252,14 @@ def test_a_run_complains(kind: str) -> None:
 class TooLate(Check):
     """Has something to say when all is over."""
 
-    def at_end(self, truth: Truth) -> None:
-        raise Violation("I99", f"{len(truth.committed)} batches")
+    def at_end(self, oracle: Oracle) -> None:
+        raise Violation("I99", f"{len(oracle.committed)} batches")
 
 
 def test_checks_that_look_at_all_logs_are_asked_when_a_run_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watch, "load_checks", lambda: [*load_checks(), TooLate()])
+    monkeypatch.setattr(observer, "load_checks", lambda: [*load_checks(), TooLate()])
     options = Options(voters=1, faults=(), warm_up_ms=2_000, safety_ms=100)
     outcome = run_seed(1, Plan(base=options, draws_options=False))
     assert outcome.violation is not None and outcome.violation.kind == "I99"
@@ -278,7 +278,7 @@ def test_an_error_of_a_fault_fails_its_seed(monkeypatch: pytest.MonkeyPatch) -> 
 class Finds(Check):
     """Is not pleased with any image."""
 
-    def image_moved(self, truth: Truth, node_id: int, image: Any) -> None:
+    def image_moved(self, oracle: Oracle, node_id: int, image: Any) -> None:
         raise Violation("I99", f"image {image.offset} of {node_id}")
 
 
@@ -287,7 +287,7 @@ def test_what_a_check_finds_inside_a_callback_of_the_product_fails_the_run(
 ) -> None:
     """Seed 94233776 was reported as "not live": the host took the violation for an error of its
     own, and ended its node, which was excused for its disk."""
-    monkeypatch.setattr(watch, "load_checks", lambda: [*load_checks(), Finds()])
+    monkeypatch.setattr(observer, "load_checks", lambda: [*load_checks(), Finds()])
     monkeypatch.setattr(SimNode, "_has_an_excuse", True)
     outcome = run_seed(1, Plan(base=Options(faults=(), safety_ms=1_000)))
     assert outcome.violation is not None and outcome.violation.kind == "I99"

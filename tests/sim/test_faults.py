@@ -12,7 +12,7 @@ from fencepost.log.names import CLEAN_SHUTDOWN_FILE
 from fencepost.machines.quorum import QuorumState
 from fencepost.machines.quorum.inputs import ImageFailed, RequestFailed
 from fencepost.sim import damage
-from fencepost.sim.disk_snapshots import Earlier, content_now, forgets_nothing
+from fencepost.sim.disk_snapshots import DiskSnapshot, content_now, forgets_nothing
 from fencepost.sim.faults import Fault, fault_classes
 from fencepost.sim.faults.partition import Partition
 from fencepost.sim.node import SimNode
@@ -73,14 +73,14 @@ def test_a_misdirected_write_leaves_a_hole_and_stands_over_something_else() -> N
     world = a_world()
     node = a_follower(world)
     path, position, size = damage._find(node, 3)
-    held = world.watch.truth.disks[node.id].durable_offset
+    held = world.observer.oracle.disks[node.id].durable_offset
     piece = damage._content(node, path)[position : position + size]
     damage.misplace_batch(node, 3, 9, held)
     other = damage._content(node, path)
     assert other[position : position + size] == bytes(size)
     assert piece in other
     assert node.is_excused
-    assert world.watch.truth.disks[node.id].is_damaged
+    assert world.observer.oracle.disks[node.id].is_damaged
     node.log_dir.checkpoint_recovery_points()
     node.kill()
     node.start()
@@ -105,7 +105,7 @@ def test_damage_strikes_what_can_be_spared_and_more_only_over_budget(name: str) 
         fault = fault_classes()[name](world)
         for _ in range(20):
             fault.act()
-        struck[over_budget] = sum(disk.is_damaged for disk in world.watch.truth.disks.values())
+        struck[over_budget] = sum(disk.is_damaged for disk in world.observer.oracle.disks.values())
     assert struck == {False: 1, True: 3}
 
 
@@ -142,7 +142,7 @@ def test_a_rotten_snapshot_is_not_loaded() -> None:
 def test_a_machine_that_goes_back_has_its_old_log_and_catches_up() -> None:
     world = a_world()
     node = a_follower(world)
-    earlier = Earlier(node)
+    earlier = DiskSnapshot(node)
     end_offset = node.machine.end_offset
     on(world, 3_000)
     until(world, lambda: forgets_nothing(earlier))
@@ -154,12 +154,12 @@ def test_a_machine_that_goes_back_has_its_old_log_and_catches_up() -> None:
     assert node.machine.end_offset <= end_offset
     assert not node.is_excused, "it has no reason to give up"
     until(world, lambda: has_converged(world))
-    world.watch.at_end()
+    world.observer.at_end()
 
 
 def test_a_machine_does_not_go_back_behind_a_vote_or_what_it_holds_alone() -> None:
     world = a_world()
-    earlier = {id_: Earlier(node) for id_, node in world.nodes.items()}
+    earlier = {id_: DiskSnapshot(node) for id_, node in world.nodes.items()}
     leader = world.leader()
     assert leader is not None
     until(world, lambda: all(map(forgets_nothing, earlier.values())))
@@ -201,8 +201,8 @@ def test_a_voter_that_forgot_its_vote_is_seen_to_vote_twice() -> None:
 def test_one_file_is_as_it_was_and_the_rest_is_of_now() -> None:
     world = a_world()
     node = world.nodes[1]
-    logs = [path for path in Earlier(node).files() if path.endswith(".log")]
-    earlier = Earlier(node)
+    logs = [path for path in DiskSnapshot(node).files() if path.endswith(".log")]
+    earlier = DiskSnapshot(node)
     on(world, 3_000)
     state = content_now(node, STATE)
     node.kill()
@@ -217,7 +217,7 @@ def test_a_stale_file_counts_as_damage() -> None:
     fault = fault_classes()["stale-file"](world)
     fault.act()
     until(world, lambda: bool(world.fault_counts), 60_000)
-    assert [disk.is_damaged for disk in world.watch.truth.disks.values()].count(True) == 1
+    assert [disk.is_damaged for disk in world.observer.oracle.disks.values()].count(True) == 1
 
 
 # -- processes -------------------------------------------------------------------------------------
@@ -269,11 +269,13 @@ def test_a_stuck_sync_of_the_log_ends_late() -> None:
     world = a_world()
     node = a_follower(world)
     node.stuck_until_us = world.now_us + 6_000_000
-    durable = world.watch.truth.disks[node.id].durable_offset
+    durable = world.observer.oracle.disks[node.id].durable_offset
     on(world, 5_000)
-    assert world.watch.truth.disks[node.id].durable_offset <= durable + 1, "but for one under way"
+    assert world.observer.oracle.disks[node.id].durable_offset <= durable + 1, (
+        "but for one under way"
+    )
     on(world, 5_000)
-    assert world.watch.truth.disks[node.id].durable_offset > durable + 5
+    assert world.observer.oracle.disks[node.id].durable_offset > durable + 5
 
 
 def test_who_waits_for_a_stuck_sync_is_deaf_and_silent() -> None:

@@ -8,7 +8,7 @@ from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotId
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.sim.ablations import load_ablation
 from fencepost.sim.checks.i27_snapshots import Snapshots
-from fencepost.sim.oracle import Entry, Truth, Violation
+from fencepost.sim.oracle import Entry, Oracle, Violation
 from fencepost.sim.run import Plan, run_seed
 from fencepost.wire.records.metadata import FeatureLevelRecord
 
@@ -23,24 +23,24 @@ def image_at(offset: int, level: int = 7) -> ClusterImage:
 
 @pytest.fixture
 def told():
-    """A check that has seen images of two offsets, and the truth."""
-    truth = Truth()
-    truth.committed.extend(COMMITTED)
+    """A check that has seen images of two offsets, and the oracle."""
+    oracle = Oracle()
+    oracle.committed.extend(COMMITTED)
     check = Snapshots()
-    check.image_moved(truth, 1, image_at(3))
-    check.image_moved(truth, 1, image_at(5, 8))
-    return check, truth
+    check.image_moved(oracle, 1, image_at(3))
+    check.image_moved(oracle, 1, image_at(5, 8))
+    return check, oracle
 
 
 def test_snapshots_that_are_right_pass(told):
-    check, truth = told
-    check.snapshot_there(truth, 1, SnapshotId(4, 1), HEADER, image_at(3))
-    check.snapshot_there(truth, 2, SnapshotId(4, 1), HEADER, image_at(3))
-    check.snapshot_there(truth, 2, SnapshotId(6, 3), HEADER, image_at(5, 8))
-    check.snapshot_there(truth, 3, BOOTSTRAP_ID, HEADER, ClusterImage())
-    check.log_starts(truth, 1, 0, None)
-    check.log_starts(truth, 1, 4, SnapshotId(4, 1))
-    check.log_starts(truth, 1, 3, SnapshotId(4, 1))
+    check, oracle = told
+    check.snapshot_there(oracle, 1, SnapshotId(4, 1), HEADER, image_at(3))
+    check.snapshot_there(oracle, 2, SnapshotId(4, 1), HEADER, image_at(3))
+    check.snapshot_there(oracle, 2, SnapshotId(6, 3), HEADER, image_at(5, 8))
+    check.snapshot_there(oracle, 3, BOOTSTRAP_ID, HEADER, ClusterImage())
+    check.log_starts(oracle, 1, 0, None)
+    check.log_starts(oracle, 1, 4, SnapshotId(4, 1))
+    check.log_starts(oracle, 1, 3, SnapshotId(4, 1))
 
 
 @pytest.mark.parametrize(
@@ -53,23 +53,23 @@ def test_snapshots_that_are_right_pass(told):
     ],
 )
 def test_what_the_log_does_not_say_is_found(told, snapshot_id, image, what):
-    check, truth = told
+    check, oracle = told
     with pytest.raises(Violation, match=what):
-        check.snapshot_there(truth, 1, snapshot_id, HEADER, image)
+        check.snapshot_there(oracle, 1, snapshot_id, HEADER, image)
 
 
 def test_two_of_one_name_are_the_same(told):
-    check, truth = told
-    check.snapshot_there(truth, 1, SnapshotId(1, 1), HEADER, image_at(0))
+    check, oracle = told
+    check.snapshot_there(oracle, 1, SnapshotId(1, 1), HEADER, image_at(0))
     with pytest.raises(Violation, match="others have"):
-        check.snapshot_there(truth, 2, SnapshotId(1, 1), SnapshotHeader(1000, 1), image_at(0))
+        check.snapshot_there(oracle, 2, SnapshotId(1, 1), SnapshotHeader(1000, 1), image_at(0))
 
 
 @pytest.mark.parametrize("latest", [None, SnapshotId(3, 1)])
 def test_a_log_without_its_beginning_is_found(told, latest):
-    check, truth = told
+    check, oracle = told
     with pytest.raises(Violation, match="starts at 4"):
-        check.log_starts(truth, 1, 4, latest)
+        check.log_starts(oracle, 1, 4, latest)
 
 
 def test_the_old_bug_is_found_by_search():

@@ -116,27 +116,27 @@ def open_node(node: Process) -> MetadataHost:
         follow_with_draft=world.rules.draft_versions.get(node.id, NOT_SPOKEN),
     )
     _watch_replacing(node, host)
-    world.watch.recovered(node.id, _found_by(node, host), host.log.start_offset)
-    world.watch.state_read(node.id, host.machine.state)
+    world.observer.recovered(node.id, _found_by(node, host), host.log.start_offset)
+    world.observer.state_read(node.id, host.machine.state)
     return host
 
 
 def _watch_replacing(node: Process, host: MetadataHost) -> None:
-    """Tell the onlooker when the log is thrown away, which may be long after that was decided."""
-    watch, log = node.world.watch, host.log
+    """Tell the observer when the log is thrown away, which may be long after that was decided."""
+    observer, log = node.world.observer, host.log
     start_over = log.truncate_fully_and_start_at
 
     def watched(offset: int) -> None:
-        watch.snapshot_loaded(node.id, offset)
+        observer.snapshot_loaded(node.id, offset)
         start_over(offset)
-        watch.truth.started_over(node.id, offset)
+        observer.oracle.started_over(node.id, offset)
 
     log.truncate_fully_and_start_at = watched  # type: ignore[method-assign]
 
 
 def _found_by(node: Process, host: MetadataHost) -> list[Entry]:
-    """What the node has in its log; behind damage, what the onlooker knows to be there."""
-    known = node.world.watch.truth.disks[node.id]
+    """What the node has in its log; behind damage, what the observer knows to be there."""
+    known = node.world.observer.oracle.disks[node.id]
     try:
         return entries_of(host)
     except CorruptFileError:
@@ -144,7 +144,7 @@ def _found_by(node: Process, host: MetadataHost) -> list[Entry]:
             raise
         log = host.log
         kept = [e for e in known.entries if log.start_offset < e.next_offset <= log.end_offset]
-        # A batch whose append a crash interrupted may be there, and the onlooker not know of it.
+        # A batch whose append a crash interrupted may be there, and the observer not know of it.
         unseen = kept[-1].next_offset if kept else log.start_offset
         return kept + entries_of(host, unseen)
 

@@ -164,11 +164,11 @@ class ByHand:
 
     def entries(self, node_id: int) -> list[Entry]:
         """The batches in a node's log, as the oracle knows them."""
-        return self.world.watch.truth.disks[node_id].entries
+        return self.world.observer.oracle.disks[node_id].entries
 
     def check(self) -> None:
         """The invariants that take a look at all logs. Violation."""
-        self.world.watch.at_end()
+        self.world.observer.at_end()
 
     def endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
         """Where a node says that it is reached."""

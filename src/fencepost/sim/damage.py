@@ -1,6 +1,6 @@
 """Damage to what a disk holds, where a certain batch or file is.
 
-Whoever does damage says so to the onlooker, who then expects less of that disk: it counts as lost
+Whoever does damage says so to the observer, who then expects less of that disk: it counts as lost
 wherever it is asked what a quorum can spare, and its node may give up.
 """
 
@@ -65,7 +65,7 @@ def flip_state(node: SimNode, bit: int) -> None:
 
 def _is_damaged(node: SimNode) -> None:
     node.is_excused = True
-    node.world.watch.truth.disks[node.id].is_damaged = True
+    node.world.observer.oracle.disks[node.id].is_damaged = True
 
 
 def _find(node: SimNode, offset: int) -> tuple[str, int, int]:

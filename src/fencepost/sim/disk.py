@@ -221,7 +221,7 @@ class SimFile:
 
 
 class OutsideFile:
-    """The content of a file, for an onlooker."""
+    """The content of a file, for an observer."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fencepost.sim.node import SimNode
 
 
-class Earlier:
+class DiskSnapshot:
     """What the disk of a node holds now, without what no sync has covered."""
 
     def __init__(self, node: SimNode) -> None:
@@ -26,7 +26,7 @@ class Earlier:
         self.at_us = node.world.now_us
         self.directory_id = node.directory_id
         self.stored = node.disk.backup()
-        known = node.world.watch.truth.disks[node.id]
+        known = node.world.observer.oracle.disks[node.id]
         self.known = copy(known)
         self.known.entries = list(known.entries)
         self.known.given_up = list(known.given_up)
@@ -49,7 +49,7 @@ class Earlier:
         """The node, which is down, finds its disk as it was."""
         node = self.node
         node.disk.restore(self.stored)
-        node.world.watch.put_back(node.id, copy(self.known))
+        node.world.observer.put_back(node.id, copy(self.known))
 
 
 def content_now(node: SimNode, path: str) -> bytes | None:
@@ -60,17 +60,17 @@ def content_now(node: SimNode, path: str) -> bytes | None:
     return file.read_at(file.size(), 0)
 
 
-def forgets_nothing(earlier: Earlier) -> bool:
+def forgets_nothing(snapshot: DiskSnapshot) -> bool:
     """Whether its node has the same disk, sound, whose every batch all others hold, and has not
     voted since."""
-    node = earlier.node
-    disks = node.world.watch.truth.disks
+    node = snapshot.node
+    disks = node.world.observer.oracle.disks
     disk = disks[node.id]
     state = f"{DIRECTORY}/{QUORUM_STATE_FILE}"
     here = content_now(node, state)
-    if earlier.directory_id != node.directory_id or here is None or here != earlier.read(state):
+    if snapshot.directory_id != node.directory_id or here is None or here != snapshot.read(state):
         return False
-    if any(len(voters) < 2 for voters in node.world.watch.truth.voter_sets()):
+    if any(len(voters) < 2 for voters in node.world.observer.oracle.voter_sets()):
         return False  # a lone voter forgets for all
     last = disk.entries[-1] if disk.entries else None
     others = [other for id_, other in disks.items() if id_ != node.id]

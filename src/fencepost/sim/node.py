@@ -96,7 +96,7 @@ class SimNode:
         self.disk = SimDisk(draw=self._disk_lane.pick)
         self.disk.keeps_operations = False
         self.directory_id = directory_of(self.id, self._disks)
-        self.world.watch.truth.new_disk(self.id, self.directory_id)
+        self.world.observer.oracle.new_disk(self.id, self.directory_id)
 
     def start(self) -> None:
         """Boot on what the disk holds. A disk that is damaged may keep the node from it."""
@@ -117,7 +117,7 @@ class SimNode:
             self._give_up(f"cannot start: {error}")
             return
         self.begin_parts()
-        self.metadata.on_image(lambda image, _: self.world.watch.image_moved(self.id, image))
+        self.metadata.on_image(lambda image, _: self.world.observer.image_moved(self.id, image))
         self.world.tell(lambda: f"{self.id} starts")
         self._snapshot_shown = None
         self.look_at_snapshots()
@@ -133,7 +133,7 @@ class SimNode:
     @property
     def _has_an_excuse(self) -> bool:
         """Whether something is wrong with the disk that a new life finds."""
-        return self.disk.fault is not None or self.world.watch.truth.disks[self.id].is_damaged
+        return self.disk.fault is not None or self.world.observer.oracle.disks[self.id].is_damaged
 
     def stop(self) -> None:
         """The process ends in an orderly way: it flushes, and leaves a note that it has."""
@@ -142,7 +142,7 @@ class SimNode:
                 end_offset = self.metadata.log.end_offset
                 self.metadata.close()
                 self.log_dir.close()
-                self.world.watch.truth.flushed(self.id, end_offset)
+                self.world.observer.oracle.flushed(self.id, end_offset)
             except (LogError, OSError) as error:
                 self.disk_refused(str(error))
         self.kill()
@@ -331,26 +331,26 @@ class SimNode:
             return None
 
     def note_answer(self, call: Call, response: Message) -> None:
-        """An answer is about to leave: the onlooker hears of votes."""
+        """An answer is about to leave: the observer hears of votes."""
         if isinstance(response, VoteResponse) and response.topics:
             asked = call.request.topics[0].partitions[0]  # type: ignore[attr-defined]
             if response.topics[0].partitions[0].vote_granted and not asked.pre_vote:
-                self.world.watch.vote_told(self.id, asked.replica_id, asked.replica_epoch)
+                self.world.observer.vote_told(self.id, asked.replica_id, asked.replica_epoch)
 
     def promise(self, base_offset: int) -> None:
         """Somebody is told that the batch at this offset is committed."""
-        disk = self.world.watch.truth.disks[self.id]
+        disk = self.world.observer.oracle.disks[self.id]
         self.look()
         if base_offset < disk.start_offset:
             return  # it is in a snapshot by now
         entry = disk.entries[disk.position(base_offset)]
-        self.world.watch.promised(base_offset, entry.crc)
+        self.world.observer.promised(base_offset, entry.crc)
 
     def look_at_snapshots(self) -> None:
-        """Show the onlooker where the log starts, and the newest snapshot if it is a new one."""
-        watch, store = self.world.watch, self.metadata.snapshots
+        """Show the observer where the log starts, and the newest snapshot if it is a new one."""
+        observer, store = self.world.observer, self.metadata.snapshots
         latest = store.latest()
-        watch.log_starts(self.id, self.metadata.log.start_offset, latest)
+        observer.log_starts(self.id, self.metadata.log.start_offset, latest)
         if latest is None or latest == self._snapshot_shown:
             return
         self._snapshot_shown = latest
@@ -361,17 +361,17 @@ class SimNode:
             records = snapshot_records(self.disk.seen_from_outside(path), path)
             image = apply_records(ClusterImage(), records)
         except LogError as error:
-            if watch.truth.disks[self.id].is_damaged:
+            if observer.oracle.disks[self.id].is_damaged:
                 return
             raise Violation("I27", f"snapshot {latest} of {self.id}: {error}") from error
         image = image.standing_at(latest.end_offset - 1, latest.epoch)
-        watch.snapshot_there(self.id, latest, header, image)
+        observer.snapshot_there(self.id, latest, header, image)
 
     def look(self) -> None:
-        """Show the onlooker what has changed."""
+        """Show the observer what has changed."""
         machine = self.machine
         state = machine.state
-        before = self.world.watch.truth.views.get(self.id)
+        before = self.world.observer.oracle.views.get(self.id)
         role, end_offset = machine.role, machine.end_offset
         if (
             before is not None
@@ -396,7 +396,7 @@ class SimNode:
             machine.voter_history.latest_offset,
             machine.is_active_leader,
         )
-        self.world.watch.stepped(view)
+        self.world.observer.stepped(view)
         self.world.tell(self.describe)
 
     def describe_parts(self) -> str:

@@ -1,4 +1,4 @@
-"""Between the nodes and the checks: what ports report goes to the truth and to every check."""
+"""Between the nodes and the checks: what ports report goes to the oracle and to every check."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import ClusterImage, diff
 from fencepost.sim.checks import Check, load_checks
-from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Truth
+from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
 from fencepost.sim.trace import Trace
 
 
-class Watch:
+class Observer:
     """Tells every check of everything, in the order in which it happens."""
 
     def __init__(self, trace: Trace, *, has_brokers: bool = False) -> None:
         """With `has_brokers` the checks hear of partitions and brokers in committed images."""
-        self.truth = Truth()
+        self.oracle = Oracle()
         self._trace = trace
         self._has_brokers = has_brokers
         self.committed_image = ClusterImage()
@@ -40,32 +40,32 @@ class Watch:
 
     def stepped(self, view: NodeView) -> None:
         """A node looks different from before."""
-        truth = self.truth
+        oracle = self.oracle
         self._trace.note(
             f"{view.node_id} {view.role} {view.epoch} {view.leader_id} {view.voted_id}"
             f" {view.high_watermark} {view.end_offset}"
         )
         for check in self._stepped:
-            check(truth, view)
-        truth.views[view.node_id] = view
-        truth.last_voters[view.node_id] = view.voters
+            check(oracle, view)
+        oracle.views[view.node_id] = view
+        oracle.last_voters[view.node_id] = view.voters
 
     def state_written(self, node_id: int, state: Any) -> None:
         """A quorum state is on disk."""
         for check in self._state_written:
-            check(self.truth, node_id, state)
-        self.truth.promised(node_id, state.promised)
+            check(self.oracle, node_id, state)
+        self.oracle.promised(node_id, state.promised)
 
     def state_read(self, node_id: int, state: Any) -> None:
         """A node boots and finds this quorum state."""
         for check in self.checks:
-            check.state_read(self.truth, node_id, state)
-        self.truth.promised(node_id, state.promised)
+            check.state_read(self.oracle, node_id, state)
+        self.oracle.promised(node_id, state.promised)
 
     def image_moved(self, node_id: int, image: Any) -> None:
         """A node has a new image."""
         for check in self._image_moved:
-            check(self.truth, node_id, image)
+            check(self.oracle, node_id, image)
         if self._has_brokers and image.offset > self.committed_image.offset:
             self._cluster_changed(image)
 
@@ -75,54 +75,54 @@ class Watch:
         self.committed_image = image
         for broker_id, _, broker in delta.brokers:
             for check in self.checks:
-                check.broker_changed(self.truth, broker_id, broker)
+                check.broker_changed(self.oracle, broker_id, broker)
         for change in delta.partitions:
             for check in self.checks:
-                check.partition_changed(self.truth, image, change)
+                check.partition_changed(self.oracle, image, change)
 
     def recovered(self, node_id: int, found: list[Entry], start_offset: int) -> None:
         """A node has opened its log."""
         for check in self.checks:
-            check.recovered(self.truth, node_id, found, start_offset)
-        self.truth.opened(node_id, found, start_offset)
+            check.recovered(self.oracle, node_id, found, start_offset)
+        self.oracle.opened(node_id, found, start_offset)
 
     def put_back(self, node_id: int, known: DiskTruth) -> None:
         """A node's disk is as it was when this was known of it."""
         for check in self.checks:
-            check.put_back(self.truth, node_id)
-        self.truth.put_back(node_id, known)
+            check.put_back(self.oracle, node_id)
+        self.oracle.put_back(node_id, known)
 
     def vote_told(self, voter_id: int, candidate: int, epoch: int) -> None:
         """A vote is on its way."""
         for check in self.checks:
-            check.vote_told(self.truth, voter_id, candidate, epoch)
+            check.vote_told(self.oracle, voter_id, candidate, epoch)
 
     def cutting(self, node_id: int, end_offset: int) -> None:
         """A log is about to be cut."""
         for check in self.checks:
-            check.cutting(self.truth, node_id, end_offset)
+            check.cutting(self.oracle, node_id, end_offset)
 
     def snapshot_loaded(self, node_id: int, end_offset: int) -> None:
         """A log is about to be replaced by a snapshot."""
         for check in self.checks:
-            check.snapshot_loaded(self.truth, node_id, end_offset)
+            check.snapshot_loaded(self.oracle, node_id, end_offset)
 
     def snapshot_there(
         self, node_id: int, snapshot_id: SnapshotId, header: SnapshotHeader, image: Any
     ) -> None:
         """A node has a snapshot in place."""
         for check in self.checks:
-            check.snapshot_there(self.truth, node_id, snapshot_id, header, image)
+            check.snapshot_there(self.oracle, node_id, snapshot_id, header, image)
 
     def log_starts(self, node_id: int, start_offset: int, latest: SnapshotId | None) -> None:
         """A node's log starts there now."""
         for check in self.checks:
-            check.log_starts(self.truth, node_id, start_offset, latest)
+            check.log_starts(self.oracle, node_id, start_offset, latest)
 
     def promised(self, base_offset: int, crc: int) -> None:
         """Somebody was told that something is committed."""
         for check in self.checks:
-            check.promised(self.truth, base_offset, crc)
+            check.promised(self.oracle, base_offset, crc)
 
     # -- partitions ----------------------------------------------------------------------------
 
@@ -131,19 +131,19 @@ class Watch:
     ) -> None:
         """A broker has opened a replica's log."""
         for check in self.checks:
-            check.replica_recovered(self.truth, broker_id, key, found, start_offset)
-        self.truth.partitions.log(broker_id, key).opened(found, start_offset)
+            check.replica_recovered(self.oracle, broker_id, key, found, start_offset)
+        self.oracle.partitions.log(broker_id, key).opened(found, start_offset)
 
     def replica_appended(self, broker_id: int, key: PartitionKey, batch: PartitionBatch) -> None:
         """A batch of a replica is in the page cache."""
         for check in self._replica_appended:
-            check(self.truth, broker_id, key, batch)
-        self.truth.partitions.log(broker_id, key).entries.append(batch)
+            check(self.oracle, broker_id, key, batch)
+        self.oracle.partitions.log(broker_id, key).entries.append(batch)
 
     def replica_cutting(self, broker_id: int, key: PartitionKey, end_offset: int) -> None:
         """A replica's log is about to be cut."""
         for check in self.checks:
-            check.replica_cutting(self.truth, broker_id, key, end_offset)
+            check.replica_cutting(self.oracle, broker_id, key, end_offset)
 
     def replica_stepped(self, view: ReplicaView) -> None:
         """A replica looks different from before."""
@@ -152,37 +152,37 @@ class Watch:
             f" {view.high_watermark} {view.durable_offset} {view.end_offset}"
         )
         for check in self._replica_stepped:
-            check(self.truth, view)
-        visible = self.truth.partitions.newly_visible(view)
+            check(self.oracle, view)
+        visible = self.oracle.partitions.newly_visible(view)
         for batch in visible:
             for check in self._became_visible:
-                check(self.truth, view.key, batch)
-        self.truth.partitions.stepped(view)
+                check(self.oracle, view.key, batch)
+        self.oracle.partitions.stepped(view)
 
     def epochs_seen(self, broker_id: int, key: PartitionKey, epochs: list[tuple[int, int]]) -> None:
         """What a replica's epoch cache says."""
         for check in self.checks:
-            check.epochs_seen(self.truth, broker_id, key, epochs)
+            check.epochs_seen(self.oracle, broker_id, key, epochs)
 
     def produced(self, broker_id: int, key: PartitionKey, base_offset: int, acks: int) -> None:
         """A leader's answer to a producer leaves."""
         for check in self.checks:
-            check.produced(self.truth, broker_id, key, base_offset, acks)
+            check.produced(self.oracle, broker_id, key, base_offset, acks)
 
     def acknowledged(
         self, key: PartitionKey, base_offset: int, crc: int, known_offset: int
     ) -> None:
         """A producer hears that a batch is on all in-sync replicas."""
         for check in self.checks:
-            check.acknowledged(self.truth, key, base_offset, crc, known_offset)
-        self.truth.partitions.note_acknowledged(key, base_offset)
+            check.acknowledged(self.oracle, key, base_offset, crc, known_offset)
+        self.oracle.partitions.note_acknowledged(key, base_offset)
 
     def consumed(self, key: PartitionKey, batch: PartitionBatch) -> None:
         """A consumer has read a batch."""
         for check in self.checks:
-            check.consumed(self.truth, key, batch)
+            check.consumed(self.oracle, key, batch)
 
     def at_end(self) -> None:
         """The run is over."""
         for check in self.checks:
-            check.at_end(self.truth)
+            check.at_end(self.oracle)

@@ -1,9 +1,9 @@
-"""What really happened, as only an onlooker of everything can know it.
+"""What really happened, as only an observer of everything can know it.
 
-`Truth` is told of every append, flush, cut, crash and step, by the ports of the nodes, and keeps
+`Oracle` is told of every append, flush, cut, crash and step, by the ports of the nodes, and keeps
 what checks compare: for each disk the batches that were written to it and how far they are durable,
 and the one committed log. It judges nothing; `checks/` does, and a check's unit tests tell a
-`Truth` of a history by hand.
+`Oracle` of a history by hand.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class DiskTruth(LogContents[Entry]):
         return at < len(self.entries) and self.entries[at] == entry
 
 
-class Truth:
+class Oracle:
     """See the module docstring."""
 
     def __init__(self) -> None:

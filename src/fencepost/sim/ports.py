@@ -1,7 +1,7 @@
 """The driver's ports of one node in one of its lives: the product's own, over a world's time.
 
 What is done to the disk is `MachinePorts`, the very code of a broker; here are timers on the node's
-clock, flushes that take a while, and the way to the network. On the way, the onlooker is told.
+clock, flushes that take a while, and the way to the network. On the way, the observer is told.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def entry_of(batch: Any) -> Entry:
-    """What the truth keeps of a batch."""
+    """What the oracle keeps of a batch."""
     header = read_header(batch)
     return Entry(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
 
@@ -150,51 +150,51 @@ class SimPorts(MachinePorts):
     watch_step = MachinePorts.stepped
 
     def append(self, key: Hashable, work: Append, wall_ms: int) -> int:
-        """As the product does it; the onlooker notes what went in."""
-        truth = self._node.world.watch.truth
-        truth.disks[self._node.id].on_their_way = len(work.batches)
+        """As the product does it; the observer notes what went in."""
+        oracle = self._node.world.observer.oracle
+        oracle.disks[self._node.id].on_their_way = len(work.batches)
         end_offset = super().append(key, work, wall_ms)
         for batch in work.batches:
-            truth.appended(self._node.id, entry_of(batch.data))
-        truth.disks[self._node.id].on_their_way = 0
+            oracle.appended(self._node.id, entry_of(batch.data))
+        oracle.disks[self._node.id].on_their_way = 0
         return end_offset
 
     def truncate(self, key: Hashable, work: Truncate) -> None:
-        """As the product does it; the onlooker looks first."""
-        watch = self._node.world.watch
+        """As the product does it; the observer looks first."""
+        observer = self._node.world.observer
         if work.start_over:
             super().truncate(key, work)
             self._node.sync_done()
             return
-        watch.cutting(self._node.id, work.end_offset)
-        watch.truth.cut_begins(self._node.id, work.end_offset)
+        observer.cutting(self._node.id, work.end_offset)
+        observer.oracle.cut_begins(self._node.id, work.end_offset)
         super().truncate(key, work)
-        watch.truth.cut(self._node.id, work.end_offset)
+        observer.oracle.cut(self._node.id, work.end_offset)
         self._node.sync_done()
 
     def write_state(self, key: Hashable, state: Any) -> None:
-        """As the product does it; the onlooker hears when it is durable."""
+        """As the product does it; the observer hears when it is durable."""
         super().write_state(key, state)
-        self._node.world.watch.state_written(self._node.id, state)
+        self._node.world.observer.state_written(self._node.id, state)
         self._node.sync_done()
 
     def install_snapshot(self, key: Hashable, work: InstallSnapshot) -> None:
-        """As the product does it; the onlooker looks before, and when the log is replaced."""
-        self._node.world.watch.snapshot_loaded(self._node.id, work.snapshot_id.end_offset)
+        """As the product does it; the observer looks before, and when the log is replaced."""
+        self._node.world.observer.snapshot_loaded(self._node.id, work.snapshot_id.end_offset)
         super().install_snapshot(key, work)
         self._node.sync_done()
 
     def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
-        """As the product does it; the onlooker notes where the log begins."""
+        """As the product does it; the observer notes where the log begins."""
         super().drop_prefix(key, work)
         self._node.sync_done()
-        self._node.world.watch.truth.dropped_prefix(self._node.id, work.start_offset)
+        self._node.world.observer.oracle.dropped_prefix(self._node.id, work.start_offset)
         self._node.look_at_snapshots()
 
     def run_in_background(
         self, work: Callable[[], None], done: Callable[[Exception | None], None]
     ) -> None:
-        """As a thread does it that is quick or slow; the onlooker looks at what was written.
+        """As a thread does it that is quick or slow; the observer looks at what was written.
 
         What is done is done now, and the node hears of it later, unless somebody picks events.
         """
@@ -213,7 +213,7 @@ class SimPorts(MachinePorts):
             node.world.schedule_in(node.aside_us(), "aside", tell, node)
 
     def stepped(self, key: Hashable, machine: Machine) -> None:
-        """The product's watchers first, then the onlooker."""
+        """The product's watchers first, then the observer."""
         super().stepped(key, machine)
         self._node.look()
 
@@ -234,8 +234,8 @@ class SimPorts(MachinePorts):
         self._flushing.discard(key)
 
     def note_flushed(self, key: Hashable, end_offset: int) -> None:
-        """The log is durable up to there: the onlooker notes it."""
-        self._node.world.watch.truth.flushed(self._node.id, end_offset)
+        """The log is durable up to there: the observer notes it."""
+        self._node.world.observer.oracle.flushed(self._node.id, end_offset)
 
     def _flush(self, key: Hashable) -> None:
         """Begin to flush what is there now, and finish when the disk is done."""

@@ -92,7 +92,7 @@ class Run:
         world.workload.begin()
         world.clients.begin()
         world.run_until(options.warm_up_ms * 1_000)
-        if not world.watch.truth.committed:
+        if not world.observer.oracle.committed:
             raise Violation("liveness-start", "no leader was found although nothing was wrong")
         world.tell(lambda: f"faults: {', '.join(fault.name for fault in self.faults) or 'none'}")
         for fault in self.faults:
@@ -100,7 +100,7 @@ class Run:
         world.run_until(world.now_us + options.safety_ms * 1_000)
         self._heal()
         self._liveness()
-        world.watch.at_end()
+        world.observer.at_end()
 
     def _heal(self) -> None:
         world = self.world
@@ -174,7 +174,7 @@ class Run:
     def _is_beyond_help(self, node: SimNode) -> bool:
         """Whether a disk is so damaged that its node will not start on it."""
         is_down = not node.is_up or node.gave_up is not None
-        return is_down and self.world.watch.truth.disks[node.id].is_damaged
+        return is_down and self.world.observer.oracle.disks[node.id].is_damaged
 
 
 def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
@@ -207,8 +207,8 @@ def run_tape(tape: Tape, plan: Plan, tell: Callable[[str], None] | None = None) 
         violation=violation,
         faults=dict(world.fault_counts),
         probes=probes.counts(),
-        committed=len(world.watch.truth.committed),
-        elections=max((view.epoch for view in world.watch.truth.views.values()), default=0),
+        committed=len(world.observer.oracle.committed),
+        elections=max((view.epoch for view in world.observer.oracle.views.values()), default=0),
         acked=world.workload.acked,
         refused=world.workload.refused,
         options=world.options,

@@ -26,7 +26,7 @@ from typing import Any
 
 from fencepost.sim.by_hand import ByHand
 from fencepost.sim.calls import Call
-from fencepost.sim.disk_snapshots import Earlier
+from fencepost.sim.disk_snapshots import DiskSnapshot
 from fencepost.sim.naming import unknown
 from fencepost.sim.node import SimNode
 from fencepost.sim.options import MOST_NODES, Options
@@ -78,7 +78,7 @@ class Script:
         """What became of appends and writes, by name."""
         self.changes: dict[str, str] = {}
         """What became of changes of the voters, by name."""
-        self.earlier: dict[str, Earlier] = {}
+        self.disk_snapshots: dict[str, DiskSnapshot] = {}
         """Copies of disks, by the words that name their nodes."""
         self._hand: ByHand | None = None
         self._seen: dict[int, str] = {}
@@ -180,7 +180,7 @@ class Script:
     def show(self, node_id: int) -> str:
         """A node as one line."""
         node = self.world.nodes[node_id]
-        disk = self.world.watch.truth.disks[node_id]
+        disk = self.world.observer.oracle.disks[node_id]
         log = [f"<{disk.start_offset}"] if disk.start_offset else []
         for entry in disk.entries:
             if entry.base_offset == disk.durable_offset:

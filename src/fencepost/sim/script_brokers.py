@@ -73,7 +73,7 @@ def consume(script: Script, words: list[str]) -> None:
 def positions(script: Script, words: list[str]) -> list[str]:
     """`positions C`: how far consumer C has read each partition."""
     consumer = _consumer_of(script, words[0])
-    image = script.world.watch.committed_image
+    image = script.world.observer.committed_image
     return [
         f"{topic.name}-{key[1]}: {position.offset}"
         for key, position in consumer.positions.items()
@@ -92,7 +92,9 @@ def replicas(script: Script, words: list[str]) -> list[str]:
 def _replicas_on(broker: SimBroker) -> list[str]:
     lines = []
     for hosted in broker.replicas.all():
-        log = broker.world.watch.truth.partitions.log(broker.id, (hosted.topic_id, hosted.index))
+        log = broker.world.observer.oracle.partitions.log(
+            broker.id, (hosted.topic_id, hosted.index)
+        )
         shown = []
         for batch in log.entries:
             if batch.base_offset == log.durable_offset:
@@ -131,7 +133,7 @@ def _consumer_of(script: Script, word: str) -> Consumer:
 
 def _partition_of(script: Script, word: str) -> PartitionKey:
     name, _, index = word.rpartition("-")
-    found = script.world.watch.committed_image.topics_by_name.get(name)
+    found = script.world.observer.committed_image.topics_by_name.get(name)
     if found is None or not index.isdecimal() or int(index) >= len(found.partitions):
         raise Violation("script", f"there is no partition {word}")
     return found.topic_id, int(index)

@@ -11,7 +11,7 @@ from fencepost.sim.by_hand import MESSAGES, RUN_MOST_MS, Flight
 from fencepost.sim.clock import PAR
 from fencepost.sim.damage import DIRECTORY, flip_batch, flip_snapshot
 from fencepost.sim.disk import Crash
-from fencepost.sim.disk_snapshots import Earlier
+from fencepost.sim.disk_snapshots import DiskSnapshot
 from fencepost.sim.options import Options
 from fencepost.sim.oracle import Violation
 from fencepost.sim.script import Script, ScriptError
@@ -256,7 +256,7 @@ def rot_snapshot(script: Script, words: list[str]) -> None:
 def lose(script: Script, words: list[str]) -> None:
     """`lose N FILE`: N, which is down, finds no file with that in its name; it may give up."""
     node = node_of(script, words[0])
-    script.world.watch.truth.disks[node.id].is_damaged = True
+    script.world.observer.oracle.disks[node.id].is_damaged = True
     for name in node.disk.list(DIRECTORY):
         if words[1] in name:
             node.disk.unlink(f"{DIRECTORY}/{name}")
@@ -272,22 +272,22 @@ def wipe(script: Script, words: list[str]) -> None:
 @command
 def remember(script: Script, words: list[str]) -> None:
     """`remember N`: a copy of what N's disk holds, without what no sync has covered."""
-    script.earlier[words[0]] = Earlier(node_of(script, words[0]))
+    script.disk_snapshots[words[0]] = DiskSnapshot(node_of(script, words[0]))
 
 
 @command
 def put_back(script: Script, words: list[str]) -> None:
     """`put-back N [FILE]`: N, which is down, finds its disk, or the file with that in its name, as
     it was remembered; with a file it may give up."""
-    node, earlier = node_of(script, words[0]), script.earlier[words[0]]
+    node, snapshot = node_of(script, words[0]), script.disk_snapshots[words[0]]
     if len(words) == 1:
-        earlier.put_back()
+        snapshot.put_back()
         return
-    script.world.watch.truth.disks[node.id].is_damaged = True
-    path = next((path for path in earlier.files() if words[1] in path), None)
+    script.world.observer.oracle.disks[node.id].is_damaged = True
+    path = next((path for path in snapshot.files() if words[1] in path), None)
     if path is None:
         raise ScriptError(f"node {node.id} had no {words[1]}")
-    node.disk.restore_file(earlier.stored, path)
+    node.disk.restore_file(snapshot.stored, path)
 
 
 @command
@@ -423,5 +423,5 @@ def time(script: Script, words: list[str]) -> list[str]:
 @command
 def check(script: Script, words: list[str]) -> list[str]:
     """`check`: the invariants that take a look at all logs."""
-    script.world.watch.at_end()
+    script.world.observer.at_end()
     return ["ok"]

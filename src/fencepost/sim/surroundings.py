@@ -13,7 +13,7 @@ from fencepost.log.log_dir import LogDir
 from fencepost.machines.quorum import QuorumMachine
 from fencepost.sim.clock import NodeClocks
 from fencepost.sim.disk import SimDisk
-from fencepost.sim.observer import Watch
+from fencepost.sim.observer import Observer
 from fencepost.sim.options import Options
 from fencepost.sim.queue import Event, EventQueue
 from fencepost.sim.rules import Rules
@@ -136,7 +136,7 @@ class Surroundings(Protocol):
     tape: Tape
     options: Options
     rules: Rules
-    watch: Watch
+    observer: Observer
     trace: Trace
     queue: EventQueue
     now_us: int

@@ -257,7 +257,7 @@ class Workload:
             topic = image.topics_by_name.get(name)
             if topic is not None:
                 keys = ((topic.topic_id, index) for index in range(len(topic.partitions)))
-                self._world.watch.truth.partitions.deleted.update(keys)
+                self._world.observer.oracle.partitions.deleted.update(keys)
 
     def _alter_config(self, node: SimNode) -> None:
         names = sorted(self.topics)

@@ -1,8 +1,7 @@
-"""One world: nodes, what is between them, what is still to happen, and the onlooker of it all.
+"""One world: nodes, what is between them, what is still to happen, and the observer of it all.
 
-The world moves by events. `step` lets the next one happen and then asks nobody what it thinks: the
-ports of the nodes report to `watch`, which tells the checks, and a check that is not pleased raises
-`Violation` out of `step`.
+The world moves by events, and `step` lets the next one happen. The ports of the nodes report to
+`observer`, which tells the checks; a check that does not hold raises `Violation` out of `step`.
 
 A node that is paused keeps its state and is deaf: what would happen to it waits until it goes on.
 """
@@ -18,7 +17,7 @@ from fencepost.sim.clients.population import BrokerClients
 from fencepost.sim.disk import Crash
 from fencepost.sim.network import Network
 from fencepost.sim.node import SimNode
-from fencepost.sim.observer import Watch
+from fencepost.sim.observer import Observer
 from fencepost.sim.options import Options
 from fencepost.sim.oracle import Violation
 from fencepost.sim.product_log import FORESEEN
@@ -52,7 +51,7 @@ class World:
         """How many events have happened since time last passed."""
         self.queue = EventQueue(tape.lane("schedule"))
         self.trace = Trace(tell)
-        self.watch = Watch(self.trace, has_brokers=options.brokers > 0)
+        self.observer = Observer(self.trace, has_brokers=options.brokers > 0)
         self.nodes: dict[int, SimNode] = {}
         """All nodes: controllers first, then brokers."""
         self.network = Network(self)
@@ -172,7 +171,7 @@ class World:
 
     def leader(self) -> SimNode | None:
         """The leader of the highest epoch among nodes that are up."""
-        newest = self.watch.truth.newest_leader()
+        newest = self.observer.oracle.newest_leader()
         return None if newest is None else self.nodes[newest.node_id]
 
     def can_spare(self, node: SimNode) -> bool:
@@ -182,28 +181,28 @@ class World:
         """
         if self.options.over_budget:
             return True
-        truth = self.watch.truth
-        for voters in truth.voter_sets():
-            lost = sum(truth.is_lost(*voter) for voter in voters)
-            counts = any(id_ == node.id and not truth.is_lost(id_, d) for id_, d in voters)
+        oracle = self.observer.oracle
+        for voters in oracle.voter_sets():
+            lost = sum(oracle.is_lost(*voter) for voter in voters)
+            counts = any(id_ == node.id and not oracle.is_lost(id_, d) for id_, d in voters)
             if counts and lost + 1 > (len(voters) - 1) // 2:
                 return False
         return True
 
     def has_lost_a_quorum(self) -> bool:
         """Whether more disks are gone or damaged than some quorum that somebody knows can spare."""
-        truth = self.watch.truth
+        oracle = self.observer.oracle
         return any(
-            sum(truth.is_lost(*voter) for voter in voters) > (len(voters) - 1) // 2
-            for voters in truth.voter_sets()
+            sum(oracle.is_lost(*voter) for voter in voters) > (len(voters) - 1) // 2
+            for voters in oracle.voter_sets()
         )
 
     def can_remove(self, node_id: int) -> bool:
         """Whether the others of every quorum that somebody knows are a quorum that works."""
-        truth = self.watch.truth
-        for voters in truth.voter_sets():
+        oracle = self.observer.oracle
+        for voters in oracle.voter_sets():
             others = [voter for voter in voters if voter[0] != node_id]
-            lost = sum(truth.is_lost(*voter) for voter in others)
+            lost = sum(oracle.is_lost(*voter) for voter in others)
             if not others or lost > (len(others) - 1) // 2:
                 return False
         return True
@@ -232,6 +231,6 @@ class World:
 
     def node_died(self, node: SimNode, is_told: bool) -> None:
         """A process is gone: whoever waited for it hears that, or hears nothing."""
-        self.watch.truth.died(node.id)
+        self.observer.oracle.died(node.id)
         self.network.connections_lost(node.id, is_told)
         self.workload.node_died(node)

@@ -8,7 +8,7 @@ from fencepost.sim.rules import Rules
 
 
 class LeadsWithoutMajority(QuorumRules):
-    """Looks at its watch and goes on."""
+    """Goes on, whoever fetches."""
 
     def majority_deadline_ms(self, heard_ms: int, timeout_ms: int, now_ms: int) -> int:
         return now_ms + timeout_ms

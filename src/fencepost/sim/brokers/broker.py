@@ -195,9 +195,9 @@ class SimBroker(SimNode):
                 self.log_dir.close(
                     broker_epoch=self.broker_epoch, high_watermarks=self.replicas.high_watermarks()
                 )
-                self.world.watch.truth.flushed(self.id, end_offset)
+                self.world.observer.oracle.flushed(self.id, end_offset)
                 for hosted in self.replicas.all():
-                    log = self.world.watch.truth.partitions.log(self.id, key_of(hosted))
+                    log = self.world.observer.oracle.partitions.log(self.id, key_of(hosted))
                     log.flushed(log.end_offset)
             except (LogError, OSError) as error:
                 self.disk_refused(str(error))
@@ -221,7 +221,7 @@ class SimBroker(SimNode):
     def produced(self, hosted: HostedPartition, base_offset: int, acks: int) -> None:
         """A producer is about to be answered."""
         self.look_at_replica(hosted)  # the step that answers is not over
-        self.world.watch.produced(self.id, key_of(hosted), base_offset, acks)
+        self.world.observer.produced(self.id, key_of(hosted), base_offset, acks)
 
     # -- partitions ----------------------------------------------------------------------------
 
@@ -242,13 +242,13 @@ class SimBroker(SimNode):
     def _gone(self, hosted: HostedPartition) -> None:
         self.followers.stop(hosted)
         self._by_key.pop(hosted.key, None)
-        self.world.watch.truth.partitions.gone(self.id, key_of(hosted))
+        self.world.observer.oracle.partitions.gone(self.id, key_of(hosted))
 
     def look_at_replica(self, hosted: HostedPartition) -> None:
         """Show the observer what has changed of a replica."""
         machine = hosted.machine
         key = key_of(hosted)
-        before = self.world.watch.truth.partitions.views.get((self.id, key))
+        before = self.world.observer.oracle.partitions.views.get((self.id, key))
         view = ReplicaView(
             self.id,
             self.life,
@@ -264,7 +264,7 @@ class SimBroker(SimNode):
         )
         if view == before:
             return
-        self.world.watch.replica_stepped(view)
+        self.world.observer.replica_stepped(view)
         if before is None or before.leader_epoch != view.leader_epoch:
             self.look_at_epochs(hosted)
         self.world.tell(lambda: self.describe_replica(hosted))
@@ -272,7 +272,7 @@ class SimBroker(SimNode):
     def look_at_epochs(self, hosted: HostedPartition) -> None:
         """Show the observer a replica's epoch cache."""
         epochs = [(entry.epoch, entry.start_offset) for entry in hosted.log.epochs]
-        self.world.watch.epochs_seen(self.id, key_of(hosted), epochs)
+        self.world.observer.epochs_seen(self.id, key_of(hosted), epochs)
 
     def describe_parts(self) -> str:
         """The broker in one line."""

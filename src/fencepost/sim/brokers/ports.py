@@ -40,12 +40,12 @@ class BrokerPorts(SimPorts):
         hosted = self._node.hosted(key)
         if hosted is None:
             return super().append(key, work, wall_ms)
-        watch, partition = self._node.world.watch, key_of(hosted)
-        known = watch.truth.partitions.log(self._node.id, partition)
+        observer, partition = self._node.world.observer, key_of(hosted)
+        known = observer.oracle.partitions.log(self._node.id, partition)
         known.on_their_way = len(work.batches)
         end_offset = self.append_to_log(key, work, wall_ms)
         for batch in work.batches:
-            watch.replica_appended(self._node.id, partition, partition_batch(batch.data))
+            observer.replica_appended(self._node.id, partition, partition_batch(batch.data))
         known.on_their_way = 0
         return end_offset
 
@@ -55,10 +55,10 @@ class BrokerPorts(SimPorts):
         if hosted is None:
             super().truncate(key, work)
             return
-        watch, partition = self._node.world.watch, key_of(hosted)
-        known = watch.truth.partitions.log(self._node.id, partition)
+        observer, partition = self._node.world.observer, key_of(hosted)
+        known = observer.oracle.partitions.log(self._node.id, partition)
         end_offset = known.start_offset if work.start_over else work.end_offset
-        watch.replica_cutting(self._node.id, partition, end_offset)
+        observer.replica_cutting(self._node.id, partition, end_offset)
         known.cut_begins(end_offset)
         self.cut_log(key, work)
         if work.start_over:
@@ -74,7 +74,7 @@ class BrokerPorts(SimPorts):
         if hosted is None:
             super().note_flushed(key, end_offset)
         else:
-            log = self._node.world.watch.truth.partitions.log(self._node.id, key_of(hosted))
+            log = self._node.world.observer.oracle.partitions.log(self._node.id, key_of(hosted))
             log.flushed(end_offset)
 
     def stepped(self, key: Hashable, machine: Machine) -> None:

@@ -85,9 +85,9 @@ class BrokerStorage:
             self._fail(f"{opening.name}: {error}")
             return None
         partition = opening.topic_id, key[1]
-        broker.world.watch.replica_recovered(broker.id, partition, found, log.start_offset)
+        broker.world.observer.replica_recovered(broker.id, partition, found, log.start_offset)
         epochs = [(entry.epoch, entry.start_offset) for entry in log.epochs]
-        broker.world.watch.epochs_seen(broker.id, partition, epochs)
+        broker.world.observer.epochs_seen(broker.id, partition, epochs)
         return log
 
     def high_watermark_of(self, partition_log: PartitionLog) -> int:

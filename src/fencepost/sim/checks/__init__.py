@@ -1,7 +1,7 @@
 """What must hold, one invariant a file; a file that is here is in force.
 
 A check is told what happened, right after it happened, and raises `Violation` when that must not
-be. It looks at the `Truth` and at what it has itself kept, never at machines or the world, so a
+be. It looks at the `Oracle` and at what it has itself kept, never at machines or the world, so a
 unit test can tell it of any history, good or bad. To add one: a file here with a subclass of
 `Check` named `CHECK`, and a test that feeds it a violation.
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
-from fencepost.sim.oracle import NodeView, Truth
+from fencepost.sim.oracle import NodeView, Oracle
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
 
 
@@ -26,33 +26,33 @@ class Check:
     kind = ""
     """The invariant's number, which a `Violation` names."""
 
-    def recovered(self, truth: Truth, node_id: int, found: list[Any], start_offset: int) -> None:
-        """A node has opened its log and found these entries; `truth` still says what was there."""
+    def recovered(self, oracle: Oracle, node_id: int, found: list[Any], start_offset: int) -> None:
+        """A node has opened its log and found these entries; `oracle` still says what was there."""
 
-    def put_back(self, truth: Truth, node_id: int) -> None:
+    def put_back(self, oracle: Oracle, node_id: int) -> None:
         """A node's disk is about to be as it was earlier, and nobody builds on what it forgets."""
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
-        """A node's machine looks different after a step; `truth.views` still has the old view."""
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
+        """A node's machine looks different after a step; `oracle.views` still has the old view."""
 
-    def state_written(self, truth: Truth, node_id: int, state: Any) -> None:
+    def state_written(self, oracle: Oracle, node_id: int, state: Any) -> None:
         """A `QuorumState` is on disk, durably."""
 
-    def state_read(self, truth: Truth, node_id: int, state: Any) -> None:
+    def state_read(self, oracle: Oracle, node_id: int, state: Any) -> None:
         """A node boots and finds this `QuorumState`."""
 
-    def vote_told(self, truth: Truth, voter_id: int, candidate: int, epoch: int) -> None:
+    def vote_told(self, oracle: Oracle, voter_id: int, candidate: int, epoch: int) -> None:
         """A voter's answer that grants a vote leaves the voter."""
 
-    def cutting(self, truth: Truth, node_id: int, end_offset: int) -> None:
+    def cutting(self, oracle: Oracle, node_id: int, end_offset: int) -> None:
         """A log is about to be cut to end at `end_offset`."""
 
-    def snapshot_loaded(self, truth: Truth, node_id: int, end_offset: int) -> None:
+    def snapshot_loaded(self, oracle: Oracle, node_id: int, end_offset: int) -> None:
         """A node is about to throw its log away for a snapshot that was fetched."""
 
     def snapshot_there(
         self,
-        truth: Truth,
+        oracle: Oracle,
         node_id: int,
         snapshot_id: SnapshotId,
         header: SnapshotHeader,
@@ -61,63 +61,65 @@ class Check:
         """A node has a snapshot in place that says this, made of its records."""
 
     def log_starts(
-        self, truth: Truth, node_id: int, start_offset: int, latest: SnapshotId | None
+        self, oracle: Oracle, node_id: int, start_offset: int, latest: SnapshotId | None
     ) -> None:
         """A node's log starts there now, and this is its newest snapshot."""
 
-    def image_moved(self, truth: Truth, node_id: int, image: Any) -> None:
+    def image_moved(self, oracle: Oracle, node_id: int, image: Any) -> None:
         """A node has a new cluster image, of everything below `image.offset + 1`."""
 
-    def promised(self, truth: Truth, base_offset: int, crc: int) -> None:
+    def promised(self, oracle: Oracle, base_offset: int, crc: int) -> None:
         """Somebody was told that the batch with this checksum is committed at that offset."""
 
     # -- partitions of simulated brokers -------------------------------------------------------
 
-    def broker_changed(self, truth: Truth, broker_id: int, broker: BrokerImage | None) -> None:
+    def broker_changed(self, oracle: Oracle, broker_id: int, broker: BrokerImage | None) -> None:
         """The committed image has a broker anew, in another state, or (None) no longer."""
 
-    def partition_changed(self, truth: Truth, image: ClusterImage, change: PartitionDelta) -> None:
+    def partition_changed(
+        self, oracle: Oracle, image: ClusterImage, change: PartitionDelta
+    ) -> None:
         """In the committed image, which is now `image`, a partition has come, changed or gone."""
 
     def replica_recovered(
         self,
-        truth: Truth,
+        oracle: Oracle,
         broker_id: int,
         key: PartitionKey,
         found: list[PartitionBatch],
         start_offset: int,
     ) -> None:
-        """A broker has opened a replica's log and found this; `truth` says what was there."""
+        """A broker has opened a replica's log and found this; `oracle` says what was there."""
 
     def replica_appended(
-        self, truth: Truth, broker_id: int, key: PartitionKey, batch: PartitionBatch
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, batch: PartitionBatch
     ) -> None:
-        """A replica has appended a batch; `truth` does not have it yet."""
+        """A replica has appended a batch; `oracle` does not have it yet."""
 
     def replica_cutting(
-        self, truth: Truth, broker_id: int, key: PartitionKey, end_offset: int
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, end_offset: int
     ) -> None:
         """A replica's log is about to be cut to end at `end_offset`."""
 
-    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
-        """A replica looks different after a step; `truth.partitions.views` has the old view."""
+    def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
+        """A replica looks different after a step; `oracle.partitions.views` has the old view."""
 
     def epochs_seen(
-        self, truth: Truth, broker_id: int, key: PartitionKey, epochs: list[tuple[int, int]]
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, epochs: list[tuple[int, int]]
     ) -> None:
         """The epoch cache of a replica, as (epoch, start offset), when its role or log is new."""
 
-    def became_visible(self, truth: Truth, key: PartitionKey, batch: PartitionBatch) -> None:
+    def became_visible(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
         """A leader's high watermark has passed a batch that nobody could read before."""
 
     def produced(
-        self, truth: Truth, broker_id: int, key: PartitionKey, base_offset: int, acks: int
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, base_offset: int, acks: int
     ) -> None:
         """A leader answers that the batch it has at that offset is as safe as `acks` asks."""
 
     def acknowledged(
         self,
-        truth: Truth,
+        oracle: Oracle,
         key: PartitionKey,
         base_offset: int,
         crc: int,
@@ -128,10 +130,10 @@ class Check:
         When it first asked, everything below `known_offset` was acknowledged to somebody.
         """
 
-    def consumed(self, truth: Truth, key: PartitionKey, batch: PartitionBatch) -> None:
+    def consumed(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
         """A consumer has read a batch."""
 
-    def at_end(self, truth: Truth) -> None:
+    def at_end(self, oracle: Oracle) -> None:
         """The run is over: whatever takes a look at all logs."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 
 
@@ -13,9 +13,9 @@ class DenseOffsets(Check):
     kind = "I01"
 
     def replica_appended(
-        self, truth: Truth, broker_id: int, key: PartitionKey, batch: PartitionBatch
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, batch: PartitionBatch
     ) -> None:
-        log = truth.partitions.log(broker_id, key)
+        log = oracle.partitions.log(broker_id, key)
         if batch.base_offset != log.end_offset or batch.next_offset <= batch.base_offset:
             raise Violation(
                 self.kind,

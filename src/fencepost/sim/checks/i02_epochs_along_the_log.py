@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 
 
@@ -18,9 +18,9 @@ class EpochsAlongTheLog(Check):
     kind = "I02"
 
     def replica_appended(
-        self, truth: Truth, broker_id: int, key: PartitionKey, batch: PartitionBatch
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, batch: PartitionBatch
     ) -> None:
-        entries = truth.partitions.log(broker_id, key).entries
+        entries = oracle.partitions.log(broker_id, key).entries
         if entries and batch.epoch < entries[-1].epoch:
             raise Violation(
                 self.kind,
@@ -29,14 +29,14 @@ class EpochsAlongTheLog(Check):
             )
 
     def epochs_seen(
-        self, truth: Truth, broker_id: int, key: PartitionKey, epochs: list[tuple[int, int]]
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, epochs: list[tuple[int, int]]
     ) -> None:
         for one, other in pairwise(epochs):
             if one[0] >= other[0] or one[1] > other[1]:
                 raise Violation(
                     self.kind, f"the epoch cache of {broker_id} is not in order: {epochs}"
                 )
-        for batch in truth.partitions.log(broker_id, key).entries:
+        for batch in oracle.partitions.log(broker_id, key).entries:
             begun = [epoch for epoch, start in epochs if start <= batch.base_offset]
             if not begun or begun[-1] != batch.epoch:
                 raise Violation(

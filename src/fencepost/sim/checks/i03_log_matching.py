@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost.sim.checks import Check
 from fencepost.sim.log_contents import LogContents
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 
 
 class LogMatching(Check):
@@ -14,14 +14,14 @@ class LogMatching(Check):
 
     kind = "I03"
 
-    def at_end(self, truth: Truth) -> None:
-        ids = sorted(truth.disks)
+    def at_end(self, oracle: Oracle) -> None:
+        ids = sorted(oracle.disks)
         for index, a in enumerate(ids):
             for b in ids[index + 1 :]:
-                if not (truth.disks[a].is_damaged or truth.disks[b].is_damaged):
-                    self._compare(a, truth.disks[a], b, truth.disks[b])
+                if not (oracle.disks[a].is_damaged or oracle.disks[b].is_damaged):
+                    self._compare(a, oracle.disks[a], b, oracle.disks[b])
 
-        partitions = truth.partitions
+        partitions = oracle.partitions
         for key in sorted({key for _, key in partitions.logs}):
             logs = sorted(partitions.replicas_of(key).items())
             for index, (a, one) in enumerate(logs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import ReplicaView
 
 
@@ -12,7 +12,7 @@ class Bounds(Check):
 
     kind = "I05"
 
-    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
+    def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
         if not view.start_offset <= view.high_watermark <= view.end_offset:
             raise Violation(
                 self.kind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Oracle, Violation
 from fencepost.sim.partition_oracle import ReplicaView
 
 
@@ -12,8 +12,8 @@ class HighWatermark(Check):
 
     kind = "I06"
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
-        before = truth.views.get(view.node_id)
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
+        before = oracle.views.get(view.node_id)
         if before is not None and view.high_watermark < before.high_watermark:
             raise Violation(
                 self.kind,
@@ -21,8 +21,8 @@ class HighWatermark(Check):
                 f" to {view.high_watermark}",
             )
 
-    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
-        before = truth.partitions.views.get((view.broker_id, view.key))
+    def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
+        before = oracle.partitions.views.get((view.broker_id, view.key))
         if before is not None and view.high_watermark < before.high_watermark:
             raise Violation(
                 self.kind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionKey
 
 
@@ -12,24 +12,24 @@ class Truncation(Check):
 
     kind = "I07"
 
-    def cutting(self, truth: Truth, node_id: int, end_offset: int) -> None:
-        disk = truth.disks[node_id]
-        if disk.is_damaged or end_offset >= truth.committed_offset:
+    def cutting(self, oracle: Oracle, node_id: int, end_offset: int) -> None:
+        disk = oracle.disks[node_id]
+        if disk.is_damaged or end_offset >= oracle.committed_offset:
             return
         for entry in disk.entries[disk.position(end_offset) :]:
-            at = truth.committed_position(entry.base_offset)
-            if at < len(truth.committed) and truth.committed[at] == entry:
+            at = oracle.committed_position(entry.base_offset)
+            if at < len(oracle.committed) and oracle.committed[at] == entry:
                 raise Violation(
                     self.kind,
                     f"{node_id} cuts its log to {end_offset}, below committed {entry.base_offset}",
                 )
 
     def replica_cutting(
-        self, truth: Truth, broker_id: int, key: PartitionKey, end_offset: int
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, end_offset: int
     ) -> None:
-        log = truth.partitions.log(broker_id, key)
+        log = oracle.partitions.log(broker_id, key)
         for batch in log.entries[log.position(end_offset) :]:
-            if truth.partitions.visible_batch(key, batch.base_offset) == batch:
+            if oracle.partitions.visible_batch(key, batch.base_offset) == batch:
                 raise Violation(
                     self.kind,
                     f"{broker_id} cuts partition {key[1]} to {end_offset}, below visible"

@@ -9,7 +9,7 @@ from typing import Any
 
 from fencepost.machines.image import PartitionDelta
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 
 
 class InSyncSets(Check):
@@ -17,7 +17,7 @@ class InSyncSets(Check):
 
     kind = "I08"
 
-    def partition_changed(self, truth: Truth, image: Any, change: PartitionDelta) -> None:
+    def partition_changed(self, oracle: Oracle, image: Any, change: PartitionDelta) -> None:
         new = change.new
         if new is None:
             return

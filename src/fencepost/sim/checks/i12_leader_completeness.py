@@ -11,7 +11,7 @@ from typing import Any
 from fencepost.machines.image import PartitionDelta
 from fencepost.sim.checks import Check
 from fencepost.sim.log_contents import position
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionKey, ReplicaView
 
 
@@ -23,20 +23,20 @@ class LeaderCompleteness(Check):
     def __init__(self) -> None:
         self._newest: dict[PartitionKey, int] = {}
 
-    def partition_changed(self, truth: Truth, image: Any, change: PartitionDelta) -> None:
+    def partition_changed(self, oracle: Oracle, image: Any, change: PartitionDelta) -> None:
         if change.new is not None:
             self._newest[change.topic_id, change.index] = change.new.leader_epoch
 
-    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
-        before = truth.partitions.views.get((view.broker_id, view.key))
+    def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
+        before = oracle.partitions.views.get((view.broker_id, view.key))
         if not view.is_leader or view.leader_epoch < self._newest.get(view.key, -1):
             return
         if before is None or not before.is_leader or before.leader_epoch != view.leader_epoch:
             self._newest[view.key] = view.leader_epoch
-            self._compare(truth, view)
+            self._compare(oracle, view)
 
-    def _compare(self, truth: Truth, view: ReplicaView) -> None:
-        partitions = truth.partitions
+    def _compare(self, oracle: Oracle, view: ReplicaView) -> None:
+        partitions = oracle.partitions
         log = partitions.log(view.broker_id, view.key)
         wanted = [
             *partitions.visible.get(view.key, ()),

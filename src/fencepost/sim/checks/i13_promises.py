@@ -6,7 +6,7 @@ Of partitions: acks=1 is said of what is durable on the leader's disk, acks=all 
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionKey
 
 
@@ -18,18 +18,18 @@ class Promises(Check):
     def __init__(self) -> None:
         self._promises: dict[int, int] = {}
 
-    def promised(self, truth: Truth, base_offset: int, crc: int) -> None:
+    def promised(self, oracle: Oracle, base_offset: int, crc: int) -> None:
         self._promises[base_offset] = crc
-        self._compare(truth, base_offset)
+        self._compare(oracle, base_offset)
 
-    def at_end(self, truth: Truth) -> None:
+    def at_end(self, oracle: Oracle) -> None:
         for base_offset in sorted(self._promises):
-            self._compare(truth, base_offset)
+            self._compare(oracle, base_offset)
 
     def produced(
-        self, truth: Truth, broker_id: int, key: PartitionKey, base_offset: int, acks: int
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, base_offset: int, acks: int
     ) -> None:
-        partitions = truth.partitions
+        partitions = oracle.partitions
         if acks == 1 and partitions.log(broker_id, key).durable_offset <= base_offset:
             raise Violation(
                 self.kind, f"{broker_id} acknowledges offset {base_offset}, which is not durable"
@@ -42,18 +42,18 @@ class Promises(Check):
             )
 
     def acknowledged(
-        self, truth: Truth, key: PartitionKey, base_offset: int, crc: int, known_offset: int
+        self, oracle: Oracle, key: PartitionKey, base_offset: int, crc: int, known_offset: int
     ) -> None:
-        batch = truth.partitions.visible_batch(key, base_offset)
+        batch = oracle.partitions.visible_batch(key, base_offset)
         if batch is None or batch.crc != crc:
             raise Violation(
                 self.kind,
                 f"a producer hears of offset {base_offset} of partition {key[1]}, where {batch} is",
             )
 
-    def _compare(self, truth: Truth, base_offset: int) -> None:
-        at = truth.committed_position(base_offset)
-        found = truth.committed[at] if at < len(truth.committed) else None
+    def _compare(self, oracle: Oracle, base_offset: int) -> None:
+        at = oracle.committed_position(base_offset)
+        found = oracle.committed[at] if at < len(oracle.committed) else None
         if found is None or (found.base_offset, found.crc) != (
             base_offset,
             self._promises[base_offset],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionKey, ReplicaView
 
 
@@ -15,7 +15,7 @@ class OneLeaderPerEpoch(Check):
     def __init__(self) -> None:
         self._leaders: dict[tuple[PartitionKey, int], int] = {}
 
-    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
+    def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
         if not view.is_leader:
             return
         known = self._leaders.setdefault((view.key, view.leader_epoch), view.broker_id)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost.machines.image import PartitionDelta
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import ReplicaView
 
 
@@ -15,7 +15,7 @@ class PartitionEpochs(Check):
 
     kind = "I15"
 
-    def partition_changed(self, truth: Truth, image: Any, change: PartitionDelta) -> None:
+    def partition_changed(self, oracle: Oracle, image: Any, change: PartitionDelta) -> None:
         old, new = change.old, change.new
         if old is None or new is None:
             return
@@ -34,8 +34,8 @@ class PartitionEpochs(Check):
                 f" {old.leader} in {old.leader_epoch}",
             )
 
-    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
-        before = truth.partitions.views.get((view.broker_id, view.key))
+    def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
+        before = oracle.partitions.views.get((view.broker_id, view.key))
         if before is not None and view.leader_epoch < before.leader_epoch:
             raise Violation(
                 self.kind,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.machines.image import BrokerImage
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.wire.types import Uuid
 
 
@@ -16,7 +16,7 @@ class BrokerEpochs(Check):
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, Uuid]] = {}
 
-    def broker_changed(self, truth: Truth, broker_id: int, broker: BrokerImage | None) -> None:
+    def broker_changed(self, oracle: Oracle, broker_id: int, broker: BrokerImage | None) -> None:
         if broker is None:
             return
         epoch, incarnation_id = self._known.get(broker_id, (-1, None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import ReplicaView
 
 
@@ -12,8 +12,8 @@ class VisibleIsDurable(Check):
 
     kind = "I17"
 
-    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
-        partitions = truth.partitions
+    def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
+        partitions = oracle.partitions
         before = partitions.views.get((view.broker_id, view.key))
         known = before.high_watermark if before is not None else view.high_watermark
         if not view.is_leader or view.high_watermark <= known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.sim.checks import Check
 from fencepost.sim.log_contents import position
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 
 
@@ -13,13 +13,13 @@ class HighWatermarkBoundsReads(Check):
 
     kind = "I19"
 
-    def consumed(self, truth: Truth, key: PartitionKey, batch: PartitionBatch) -> None:
-        visible = truth.partitions.visible.get(key, [])
+    def consumed(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
+        visible = oracle.partitions.visible.get(key, [])
         if position(visible, batch.base_offset) >= len(visible):
             raise Violation(
                 self.kind,
                 f"a consumer reads offset {batch.base_offset} of partition {key[1]}, and the high"
-                f" watermark is {truth.partitions.visible_offset(key)}",
+                f" watermark is {oracle.partitions.visible_offset(key)}",
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.sim.checks import Check
 from fencepost.sim.log_contents import position
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
 
 
@@ -13,8 +13,8 @@ class RepeatableRead(Check):
 
     kind = "I20"
 
-    def consumed(self, truth: Truth, key: PartitionKey, batch: PartitionBatch) -> None:
-        visible = truth.partitions.visible.get(key, [])
+    def consumed(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
+        visible = oracle.partitions.visible.get(key, [])
         at = position(visible, batch.base_offset)
         if at < len(visible) and visible[at] != batch:
             raise Violation(
@@ -22,8 +22,8 @@ class RepeatableRead(Check):
                 f"a consumer reads {batch} of partition {key[1]}, where there was {visible[at]}",
             )
 
-    def replica_stepped(self, truth: Truth, view: ReplicaView) -> None:
-        partitions = truth.partitions
+    def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
+        partitions = oracle.partitions
         before = partitions.views.get((view.broker_id, view.key))
         known = before.high_watermark if before is not None else view.start_offset
         if not view.is_leader or view.high_watermark <= known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Oracle, Violation
 
 
 class OneLeader(Check):
@@ -14,7 +14,7 @@ class OneLeader(Check):
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
         if view.role != "leader":
             return
         other = self._leaders.setdefault(view.epoch, view.node_id)

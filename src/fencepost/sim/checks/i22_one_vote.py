@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.wire.types import Uuid
 
 
@@ -18,17 +18,17 @@ class OneVote(Check):
         self._votes: dict[tuple[int, Uuid, int], int] = {}
         self._written: dict[tuple[int, Uuid], tuple[int, int]] = {}
 
-    def state_written(self, truth: Truth, node_id: int, state: Any) -> None:
-        directory_id = truth.disks[node_id].directory_id
+    def state_written(self, oracle: Oracle, node_id: int, state: Any) -> None:
+        directory_id = oracle.disks[node_id].directory_id
         self._written[node_id, directory_id] = state.epoch, state.voted_id
         self._note(node_id, directory_id, state.epoch, state.voted_id)
 
-    def state_read(self, truth: Truth, node_id: int, state: Any) -> None:
+    def state_read(self, oracle: Oracle, node_id: int, state: Any) -> None:
         # A crash in the middle of writing may leave the new state, and nobody was told of it yet.
-        self.state_written(truth, node_id, state)
+        self.state_written(oracle, node_id, state)
 
-    def vote_told(self, truth: Truth, voter_id: int, candidate: int, epoch: int) -> None:
-        directory_id = truth.disks[voter_id].directory_id
+    def vote_told(self, oracle: Oracle, voter_id: int, candidate: int, epoch: int) -> None:
+        directory_id = oracle.disks[voter_id].directory_id
         self._note(voter_id, directory_id, epoch, candidate)
         if self._written.get((voter_id, directory_id)) != (epoch, candidate):
             raise Violation(

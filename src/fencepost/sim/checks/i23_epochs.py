@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Oracle, Violation
 from fencepost.wire.types import Uuid
 
 
@@ -17,8 +17,8 @@ class Epochs(Check):
     def __init__(self) -> None:
         self._written: dict[tuple[int, Uuid], Any] = {}
 
-    def state_written(self, truth: Truth, node_id: int, state: Any) -> None:
-        disk = node_id, truth.disks[node_id].directory_id
+    def state_written(self, oracle: Oracle, node_id: int, state: Any) -> None:
+        disk = node_id, oracle.disks[node_id].directory_id
         before = self._written.get(disk)
         if before is not None and state.epoch < before.epoch:
             raise Violation(
@@ -26,21 +26,21 @@ class Epochs(Check):
             )
         self._written[disk] = state
 
-    def put_back(self, truth: Truth, node_id: int) -> None:
-        self._written.pop((node_id, truth.disks[node_id].directory_id), None)
+    def put_back(self, oracle: Oracle, node_id: int) -> None:
+        self._written.pop((node_id, oracle.disks[node_id].directory_id), None)
 
-    def state_read(self, truth: Truth, node_id: int, state: Any) -> None:
-        written = self._written.get((node_id, truth.disks[node_id].directory_id))
+    def state_read(self, oracle: Oracle, node_id: int, state: Any) -> None:
+        written = self._written.get((node_id, oracle.disks[node_id].directory_id))
         forgotten = written is not None and (
             state.epoch < written.epoch
             or (state.epoch == written.epoch and written.voted_id not in (-1, state.voted_id))
         )
-        if forgotten and not truth.disks[node_id].is_damaged:
+        if forgotten and not oracle.disks[node_id].is_damaged:
             raise Violation(self.kind, f"{node_id} wrote {written} and finds {state}")
-        self._written[node_id, truth.disks[node_id].directory_id] = state
+        self._written[node_id, oracle.disks[node_id].directory_id] = state
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
-        directory_id = truth.disks[view.node_id].directory_id
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
+        directory_id = oracle.disks[view.node_id].directory_id
         written = self._written.get((view.node_id, directory_id))
         if view.role == "failed" or written is None:
             return

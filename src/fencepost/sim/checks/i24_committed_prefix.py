@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Oracle, Violation
 
 
 class CommittedPrefix(Check):
     """Compares what a node newly holds for committed with what anybody held for committed before.
 
-    What nobody had, `checks.i26_majority` takes into the truth.
+    What nobody had, `checks.i26_majority` takes into the oracle.
     """
 
     kind = "I24"
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
-        before = truth.views.get(view.node_id)
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
+        before = oracle.views.get(view.node_id)
         known = before.high_watermark if before is not None else 0
         if view.high_watermark <= known:
             return
-        disk = truth.disks[view.node_id]
-        at = truth.committed_position(max(known, disk.start_offset))
+        disk = oracle.disks[view.node_id]
+        at = oracle.committed_position(max(known, disk.start_offset))
         for entry in disk.entries[disk.position(known) :]:
-            if entry.next_offset > view.high_watermark or at >= len(truth.committed):
+            if entry.next_offset > view.high_watermark or at >= len(oracle.committed):
                 return
-            if truth.committed[at] != entry:
+            if oracle.committed[at] != entry:
                 raise Violation(
                     self.kind,
                     f"{view.node_id} holds another batch for committed at {entry.base_offset}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Oracle, Violation
 
 
 class LeaderCompleteness(Check):
@@ -18,18 +18,18 @@ class LeaderCompleteness(Check):
     def __init__(self) -> None:
         self._newest = -1
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
         if view.role != "leader" or view.epoch <= self._newest:
             return
         self._newest = view.epoch
-        disk = truth.disks[view.node_id]
-        start = truth.committed_position(disk.start_offset)
-        committed = truth.committed[start:]
+        disk = oracle.disks[view.node_id]
+        start = oracle.committed_position(disk.start_offset)
+        committed = oracle.committed[start:]
         if disk.entries[: len(committed)] != committed:
             raise Violation(
                 self.kind,
                 f"{view.node_id}, leader of epoch {view.epoch}, lacks committed batches: its log"
-                f" ends at {disk.end_offset}, committed is up to {truth.committed_offset}",
+                f" ends at {disk.end_offset}, committed is up to {oracle.committed_offset}",
             )
 
 

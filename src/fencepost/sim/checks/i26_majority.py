@@ -9,29 +9,29 @@ as it has promised, durably, to elect nobody who lacks it: its leader may count 
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Oracle, Violation
 
 
 class Majority(Check):
-    """Counts holders, and takes what is newly committed into the truth."""
+    """Counts holders, and takes what is newly committed into the oracle."""
 
     kind = "I26"
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
-        if view.high_watermark <= truth.committed_offset:
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
+        if view.high_watermark <= oracle.committed_offset:
             return
-        disk = truth.disks[view.node_id]
-        for entry in disk.entries[disk.position(truth.committed_offset) :]:
+        disk = oracle.disks[view.node_id]
+        for entry in disk.entries[disk.position(oracle.committed_offset) :]:
             if entry.next_offset > view.high_watermark:
                 return
-            holders = truth.holders(entry, view.voters)
+            holders = oracle.holders(entry, view.voters)
             if len(holders) <= len(view.voters) // 2:
                 raise Violation(
                     self.kind,
                     f"{view.node_id} holds offset {entry.base_offset} for committed, which only"
                     f" {holders} of {[id_ for id_, _ in view.voters]} have on disk",
                 )
-            truth.committed.append(entry)
+            oracle.committed.append(entry)
 
 
 CHECK = Majority

@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotHeader, SnapshotId
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 
 KEPT = 1024
 """Offsets whose images are kept for comparison, and snapshots; older ones are forgotten."""
@@ -25,14 +25,14 @@ class Snapshots(Check):
         self._images: dict[int, Any] = {}
         self._seen: dict[SnapshotId, tuple[SnapshotHeader, Any]] = {}
 
-    def image_moved(self, truth: Truth, node_id: int, image: Any) -> None:
+    def image_moved(self, oracle: Oracle, node_id: int, image: Any) -> None:
         self._images.setdefault(image.offset, image)
         if len(self._images) > KEPT:
             del self._images[next(iter(self._images))]
 
     def snapshot_there(
         self,
-        truth: Truth,
+        oracle: Oracle,
         node_id: int,
         snapshot_id: SnapshotId,
         header: SnapshotHeader,
@@ -41,7 +41,7 @@ class Snapshots(Check):
         if snapshot_id == BOOTSTRAP_ID:
             return
         said = f"snapshot {snapshot_id.end_offset}-{snapshot_id.epoch} of {node_id}"
-        self._check_end(truth, snapshot_id, said)
+        self._check_end(oracle, snapshot_id, said)
         replayed = self._images.get(image.offset)
         if replayed is not None and replayed != image:
             raise Violation(self.kind, f"{said} is not the replay of the log")
@@ -51,18 +51,18 @@ class Snapshots(Check):
         if len(self._seen) > KEPT:
             del self._seen[next(iter(self._seen))]
 
-    def _check_end(self, truth: Truth, snapshot_id: SnapshotId, said: str) -> None:
+    def _check_end(self, oracle: Oracle, snapshot_id: SnapshotId, said: str) -> None:
         end_offset = snapshot_id.end_offset
-        if end_offset > truth.committed_offset:
+        if end_offset > oracle.committed_offset:
             raise Violation(self.kind, f"{said} goes beyond what is committed")
-        last = truth.committed[truth.committed_position(end_offset - 1)]
+        last = oracle.committed[oracle.committed_position(end_offset - 1)]
         if last.next_offset != end_offset:
             raise Violation(self.kind, f"{said} ends within a batch")
         if last.epoch != snapshot_id.epoch:
             raise Violation(self.kind, f"{said} ends with a batch of epoch {last.epoch}")
 
     def log_starts(
-        self, truth: Truth, node_id: int, start_offset: int, latest: SnapshotId | None
+        self, oracle: Oracle, node_id: int, start_offset: int, latest: SnapshotId | None
     ) -> None:
         if start_offset > 0 and (latest is None or latest.end_offset < start_offset):
             told = "no snapshot" if latest is None else f"none behind {latest.end_offset}"

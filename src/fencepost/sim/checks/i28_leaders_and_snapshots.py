@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 
 
 class LeadersAndSnapshots(Check):
@@ -11,8 +11,8 @@ class LeadersAndSnapshots(Check):
 
     kind = "I28"
 
-    def snapshot_loaded(self, truth: Truth, node_id: int, end_offset: int) -> None:
-        view = truth.views.get(node_id)
+    def snapshot_loaded(self, oracle: Oracle, node_id: int, end_offset: int) -> None:
+        view = oracle.views.get(node_id)
         if view is not None and view.role == "leader":
             raise Violation(
                 self.kind,

@@ -6,7 +6,7 @@ The leader that changes them has committed something in its own epoch (KIP-853).
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Oracle, Violation
 from fencepost.wire.types import Uuid
 
 
@@ -15,8 +15,8 @@ class VoterChanges(Check):
 
     kind = "I29"
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
-        before = truth.views.get(view.node_id)
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
+        before = oracle.views.get(view.node_id)
         if (
             before is None
             or view.role != "leader"

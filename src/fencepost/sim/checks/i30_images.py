@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Oracle, Violation
 
 KEPT = 256
 """Offsets whose images are kept for comparison; older ones are forgotten."""
@@ -29,18 +29,18 @@ class Images(Check):
         self._offsets: dict[int, int] = {}
         self._agreed: dict[int, tuple[Any, Any]] = {}
 
-    def recovered(self, truth: Truth, node_id: int, found: list[Any], start_offset: int) -> None:
+    def recovered(self, oracle: Oracle, node_id: int, found: list[Any], start_offset: int) -> None:
         self._offsets.pop(node_id, None)
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
         seen = self._offsets.get(view.node_id, -1)
-        if seen >= view.high_watermark and not truth.disks[view.node_id].is_damaged:
+        if seen >= view.high_watermark and not oracle.disks[view.node_id].is_damaged:
             raise Violation(
                 self.kind,
                 f"{view.node_id} shows offset {seen}, and knows {view.high_watermark} as committed",
             )
 
-    def image_moved(self, truth: Truth, node_id: int, image: Any) -> None:
+    def image_moved(self, oracle: Oracle, node_id: int, image: Any) -> None:
         before = self._offsets.get(node_id, -1)
         if image.offset < before:
             raise Violation(

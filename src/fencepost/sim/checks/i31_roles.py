@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import NodeView, Truth, Violation
+from fencepost.sim.oracle import NodeView, Oracle, Violation
 
 
 class Roles(Check):
@@ -11,7 +11,7 @@ class Roles(Check):
 
     kind = "I31"
 
-    def stepped(self, truth: Truth, view: NodeView) -> None:
+    def stepped(self, oracle: Oracle, view: NodeView) -> None:
         me, leader = view.node_id, view.leader_id
         wrong = None
         if view.role == "leader" and leader != me:

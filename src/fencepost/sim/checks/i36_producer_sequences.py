@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 
 SEQUENCES = 1 << 31
@@ -17,7 +17,7 @@ class ProducerSequences(Check):
     def __init__(self) -> None:
         self._next: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
 
-    def became_visible(self, truth: Truth, key: PartitionKey, batch: PartitionBatch) -> None:
+    def became_visible(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
         if batch.producer_id < 0:
             return
         epoch, expected = self._next.get((key, batch.producer_id), (batch.producer_epoch, 0))

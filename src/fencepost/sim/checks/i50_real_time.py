@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.sim.checks import Check
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionKey
 
 
@@ -13,7 +13,7 @@ class RealTime(Check):
     kind = "I50"
 
     def acknowledged(
-        self, truth: Truth, key: PartitionKey, base_offset: int, crc: int, known_offset: int
+        self, oracle: Oracle, key: PartitionKey, base_offset: int, crc: int, known_offset: int
     ) -> None:
         if base_offset < known_offset:
             raise Violation(

@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost.sim.checks import Check
 from fencepost.sim.log_contents import LogContents
-from fencepost.sim.oracle import Truth, Violation
+from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
 
 
@@ -15,20 +15,20 @@ class Recovery(Check):
 
     kind = "I51"
 
-    def recovered(self, truth: Truth, node_id: int, found: list[Any], start_offset: int) -> None:
-        disk = truth.disks[node_id]
+    def recovered(self, oracle: Oracle, node_id: int, found: list[Any], start_offset: int) -> None:
+        disk = oracle.disks[node_id]
         if not disk.is_damaged:
             self._compare(f"{node_id}", disk, found, start_offset)
 
     def replica_recovered(
         self,
-        truth: Truth,
+        oracle: Oracle,
         broker_id: int,
         key: PartitionKey,
         found: list[PartitionBatch],
         start_offset: int,
     ) -> None:
-        log = truth.partitions.log(broker_id, key)
+        log = oracle.partitions.log(broker_id, key)
         self._compare(f"{broker_id}, of partition {key[1]},", log, found, start_offset)
 
     def _compare(

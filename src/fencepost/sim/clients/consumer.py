@@ -114,6 +114,6 @@ class Consumer(Client):
             if not check_crc(data, at, header):
                 raise Violation("I52", f"the batch at {header.base_offset} is served damaged")
             batch = partition_batch(data[at : at + header.size_bytes])
-            self.world.watch.consumed(key, batch)
+            self.world.observer.consumed(key, batch)
             position.offset, position.epoch = header.next_offset, header.partition_leader_epoch
             self.consumed += 1

@@ -47,7 +47,7 @@ class BrokerClients:
 
     def partitions(self) -> list[PartitionKey]:
         """The partitions that there are by the newest committed image, whoever deleted others."""
-        image = self._world.watch.committed_image
+        image = self._world.observer.committed_image
         return [
             (topic.topic_id, index)
             for name, topic in sorted(image.topics_by_name.items())
@@ -58,7 +58,7 @@ class BrokerClients:
     def trouble(self) -> str | None:
         """Why the brokers and their clients are not well yet; None if they are."""
         world = self._world
-        image = world.watch.committed_image
+        image = world.observer.committed_image
         for id_ in world.brokers:
             registered = image.brokers.get(id_)
             if registered is None or not registered.is_active:
@@ -73,8 +73,8 @@ class BrokerClients:
         return None
 
     def _trouble_of(self, key: PartitionKey) -> str | None:
-        partitions = self._world.watch.truth.partitions
-        image = self._world.watch.committed_image.topics_by_id[key[0]].partitions[key[1]]
+        partitions = self._world.observer.oracle.partitions
+        image = self._world.observer.committed_image.topics_by_id[key[0]].partitions[key[1]]
         leader = partitions.views.get((image.leader, key))
         if leader is None or not leader.is_leader or leader.leader_epoch != image.leader_epoch:
             return f"leader {image.leader} of epoch {image.leader_epoch} does not lead"
@@ -95,7 +95,7 @@ class BrokerClients:
 
     def check_promises(self) -> None:
         """What was acknowledged is with every replica. Raises Violation."""
-        partitions = self._world.watch.truth.partitions
+        partitions = self._world.observer.oracle.partitions
         there = set(self.partitions())
         for key, batches in sorted(partitions.acknowledged.items()):
             if key in partitions.deleted:

@@ -123,7 +123,7 @@ class Producer(Client):
             }
         value = f"{self.id}/{self._number}".encode()
         items = [(None, value + b"/%d" % number) for number in range(count)]
-        known = self.world.watch.truth.partitions.acknowledged_offset(key)
+        known = self.world.observer.oracle.partitions.acknowledged_offset(key)
         now_ms = EPOCH_MS + self.world.now_ms
         batch = bytes(build_batch(items, timestamp_ms=now_ms, **stamps))
         self._sequences[key] = sequence + count
@@ -134,7 +134,7 @@ class Producer(Client):
     def _send(self, one: Unfinished) -> None:
         if one is not self.unfinished:
             return
-        if one.key in self.world.watch.truth.partitions.deleted:
+        if one.key in self.world.observer.oracle.partitions.deleted:
             self._forget(one, "the topic is deleted")  # perhaps it was appended, perhaps not
             return
         leader = self.leader_of(one.key)
@@ -174,9 +174,9 @@ class Producer(Client):
             self.later(RETRY_MS, lambda: self._send(one))
 
     def _note_acknowledged(self, one: Unfinished, base_offset: int) -> None:
-        if one.acks == -1 and one.key not in self.world.watch.truth.partitions.deleted:
+        if one.acks == -1 and one.key not in self.world.observer.oracle.partitions.deleted:
             crc = read_header(one.batch).crc
-            self.world.watch.acknowledged(one.key, base_offset, crc, one.known_offset)
+            self.world.observer.acknowledged(one.key, base_offset, crc, one.known_offset)
 
     def _forget(self, one: Unfinished, said: str) -> None:
         assert one is self.unfinished, "a batch at a time"

@@ -121,13 +121,13 @@ class Damage(Fault):
     def an_old_offset(self, node: SimNode) -> int | None:
         """Where a batch of the node begins that all disks hold; None if there is none."""
         held = self.held_by_all()
-        disk = self.world.watch.truth.disks[node.id]
+        disk = self.world.observer.oracle.disks[node.id]
         entries = [entry for entry in disk.entries if entry.next_offset <= held]
         return entries[self.lane.pick(len(entries))].base_offset if entries else None
 
     def held_by_all(self) -> int:
         """Up to where every disk is durable."""
-        return min(disk.durable_offset for disk in self.world.watch.truth.disks.values())
+        return min(disk.durable_offset for disk in self.world.observer.oracle.disks.values())
 
 
 def fault_classes() -> dict[str, type[Fault]]:

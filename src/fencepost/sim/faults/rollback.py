@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.sim.disk_snapshots import Earlier, forgets_nothing
+from fencepost.sim.disk_snapshots import DiskSnapshot, forgets_nothing
 from fencepost.sim.faults import Fault
 from fencepost.sim.node import SimNode
 
@@ -20,10 +20,10 @@ class Rollback(Fault):
     name = "rollback"
 
     def act(self) -> None:
-        kept = [Earlier(node) for node in self.world.controllers.values()]
+        kept = [DiskSnapshot(node) for node in self.world.controllers.values()]
         self.later(6_000, lambda: self._try(kept, TRIES))
 
-    def _try(self, kept: list[Earlier], tries: int) -> None:
+    def _try(self, kept: list[DiskSnapshot], tries: int) -> None:
         """Put one back now, or look again soon: some disk is behind the others mostly."""
         fitting = [one for one in kept if forgets_nothing(one)]
         if fitting:
@@ -31,12 +31,12 @@ class Rollback(Fault):
         elif tries:
             self.later(40, lambda: self._try(kept, tries - 1))
 
-    def _put_back(self, earlier: Earlier) -> None:
-        node: SimNode = earlier.node
-        self.world.did(self.name, lambda: f"{node.id} goes back to {earlier.at_us // 1_000} ms")
+    def _put_back(self, snapshot: DiskSnapshot) -> None:
+        node: SimNode = snapshot.node
+        self.world.did(self.name, lambda: f"{node.id} goes back to {snapshot.at_us // 1_000} ms")
         node.kill()
         self.world.network.forget_all(node.id)  # or others would hear of what it has forgotten
-        earlier.put_back()
+        snapshot.put_back()
         self.later(5_000, lambda: None if node.is_up else node.start())
 
 

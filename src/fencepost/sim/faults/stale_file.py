@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.sim.disk_snapshots import Earlier, content_now, forgets_nothing
+from fencepost.sim.disk_snapshots import DiskSnapshot, content_now, forgets_nothing
 from fencepost.sim.faults import Fault
 
 TRIES = 20
@@ -19,10 +19,10 @@ class StaleFile(Fault):
     is_rare = True
 
     def act(self) -> None:
-        kept = [Earlier(node) for node in self.world.controllers.values()]
+        kept = [DiskSnapshot(node) for node in self.world.controllers.values()]
         self.later(6_000, lambda: self._try(kept, TRIES))
 
-    def _try(self, kept: list[Earlier], tries: int) -> None:
+    def _try(self, kept: list[DiskSnapshot], tries: int) -> None:
         """Put a file back now, or look again soon: some disk is behind the others mostly."""
         fitting = [
             (one, path)
@@ -36,13 +36,13 @@ class StaleFile(Fault):
         elif tries:
             self.later(40, lambda: self._try(kept, tries - 1))
 
-    def _put_back(self, earlier: Earlier, path: str) -> None:
-        node = earlier.node
+    def _put_back(self, snapshot: DiskSnapshot, path: str) -> None:
+        node = snapshot.node
         self.world.did(self.name, lambda: f"{path} of {node.id} is as it was earlier")
         node.kill()
         self.world.network.forget_all(node.id)
-        node.disk.restore_file(earlier.stored, path)
-        node.world.watch.truth.disks[node.id].is_damaged = True
+        node.disk.restore_file(snapshot.stored, path)
+        node.world.observer.oracle.disks[node.id].is_damaged = True
         self.later(5_000, lambda: None if node.is_up else node.start())
 
 
