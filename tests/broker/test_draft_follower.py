@@ -154,7 +154,8 @@ def test_followers_keep_up_by_the_draft_alone(nodes: DraftNodes) -> None:
     nodes.call(nodes.start, VOTER)
     nodes.wait_until_replicated()
     assert nodes.nodes[VOTER].metadata.machine.role is Role.FOLLOWER
-    assert nodes.batches(VOTER) == nodes.batches(first) == nodes.batches(BROKER)
+    # Controllers that start register, so the log may have moved on between two looks at it.
+    nodes.wait_until(lambda: nodes.batches(VOTER) == nodes.batches(first) == nodes.batches(BROKER))
     assert not any(b"lost" in batch for batch in nodes.batches(VOTER))
 
     assert nodes.asked[VOTER] == nodes.asked[BROKER] == {"FetchQuorumRecords"}
