@@ -17,5 +17,6 @@ ABLATION = Ablation(
     "a producer on a partition that is deleted waits for ever",
     Rules(patches=((Driver, "drain", drain),)),
     scenarios=("S29",),
+    faults=(),
     in_brokers=True,
 )

@@ -18,6 +18,7 @@ def truncate_to(self: PartitionLog, offset: int) -> None:
 ABLATION = Ablation(
     "a follower is told for ever that its log parts from its leader's at its end",
     Rules(patches=((PartitionLog, "truncate_to", truncate_to),)),
+    scenarios=("S05",),
+    is_found_by_search=False,
     in_brokers=True,
-    search_within=80,
 )
