@@ -17,8 +17,8 @@ When it wants to stop, it first gives up its leaderships, and may stop when the 
 | shutting down | anything                       | leads nothing, others know   | shutdown now  |
 | shutting down | anything                       | leads nothing, others do not | shutting down |
 
-"Shutdown now" fences the broker, if it is not, and tells it to stop. A life that has been told so
-stays fenced: the broker comes back by registering anew.
+"Shutdown now" fences the broker, if it is not, and tells it to stop. An incarnation that has been
+told so stays fenced: the broker comes back by registering anew.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def control_of(broker: BrokerImage) -> BrokerControl:
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """The broker, in the life that the request says. Raises Refused with STALE_BROKER_EPOCH."""
+    """The broker under the epoch that the request says. Raises Refused with STALE_BROKER_EPOCH."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Refused(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered")
@@ -138,7 +138,7 @@ def registration_records(
     """The records of a checked registration, and the broker's epoch.
 
     A repeated registration of one incarnation keeps its epoch and state (KAFKA-16952). A new
-    incarnation begins a new life: whatever the old one led or held in sync is given up first, and
+    incarnation gets a new epoch: whatever the old one led or held in sync is given up first, and
     the epoch is the offset of the registration itself, the last of the records.
     """
     existing = image.brokers.get(request.broker_id)

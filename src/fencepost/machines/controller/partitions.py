@@ -27,8 +27,8 @@ What a broker asks for with AlterPartition is checked against a table, in Kafka'
 | 6 | the partition epoch is behind ours                             | INVALID_UPDATE_VERSION   |
 | 7 | the ISR is no set of replicas, or lacks the leader; the leader | INVALID_REQUEST          |
 |   | recovers and is not alone, or falls back into recovering       |                          |
-| 8 | a member is not registered, fenced, stopping, or in another    | INELIGIBLE_REPLICA       |
-|   | life than the request says                                     |                          |
+| 8 | a member is not registered, fenced, stopping, or has another   | INELIGIBLE_REPLICA       |
+|   | broker epoch than the request says                             |                          |
 | 9 | the change completes a reassignment and another leader results | NEW_LEADER_ELECTED       |
 
 3 means that this node is the one that is behind, so the broker must look for another controller and

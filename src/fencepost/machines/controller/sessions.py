@@ -15,7 +15,7 @@ from fencepost.machines.image import BrokerImage, ClusterImage
 
 @dataclass(frozen=True, slots=True)
 class _Contact:
-    """The last heartbeat of one life of a broker."""
+    """The last heartbeat under one broker epoch."""
 
     broker_epoch: int
     heard_ms: int
@@ -31,7 +31,7 @@ class Sessions:
         self._contacts: dict[int, _Contact] = {}
 
     def hear(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> None:
-        """A heartbeat has come from this life of the broker."""
+        """A heartbeat has come under this broker epoch."""
         self._contacts[broker_id] = _Contact(broker_epoch, now_ms, metadata_offset)
 
     def forget(self, broker_id: int) -> None:

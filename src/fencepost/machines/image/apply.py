@@ -10,7 +10,7 @@ The work is done in an `_Draft`, which collects what the records change (a topic
 a list there, once per batch) and is then woven into the old image's persistent maps. The cost is
 proportional to what the records touch.
 
-Records must fit the image: a change to a partition, topic or broker life that does not exist is
+Records must fit the image: a change to a partition, topic or broker epoch that does not exist is
 `ReplayError`. Controllers never write such a record, so it means a damaged log or a mistake of
 ours, and a node must stop rather than go on with an image nobody else has.
 

@@ -72,7 +72,7 @@ class FeatureRange:
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A registered broker in its present life."""
+    """A registered broker, under its present broker epoch."""
 
     broker_id: int
     epoch: int

@@ -1,7 +1,7 @@
-"""BrokerRegistration (key 62): a broker starts its life in a KRaft cluster (KIP-631).
+"""BrokerRegistration (key 62): a broker registers with a KRaft cluster (KIP-631).
 
 v1 marks ZooKeeper migration (KIP-866), v2 adds log directories (KIP-858), v3 the epoch of the
-last clean life (KIP-966), v4 allows features with minimum 0 (KIP-1022).
+last clean shutdown (KIP-966), v4 allows features with minimum 0 (KIP-1022).
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class BrokerRegistrationRequest(
         "3+",
         default=-1,
         ignorable=True,
-        doc="Epoch of its last life if that ended cleanly; -1 if not.",
+        doc="Broker epoch of its last clean shutdown; -1 if there was none.",
     )
 
 
 class BrokerRegistrationResponse(
     Message, api_key=62, kind="response", versions="0-4", flexible="0+"
 ):
-    """The epoch of the new life."""
+    """The broker epoch of the registration."""
 
     throttle_time_ms: Int32 = field(
         doc="Milliseconds for which a quota held this request back; 0 when none did.",
