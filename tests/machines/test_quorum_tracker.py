@@ -115,7 +115,9 @@ def test_progress_is_kept_when_the_voters_change() -> None:
     assert tracker.voters[3] is newcomer
     assert tracker.observers == {}, "voter 1 has never fetched, and is not remembered"
     assert tracker.unacknowledged == set(), "who fetches knows its leader"
+    tracker.unacknowledged.add(2)
     tracker.voters_changed(voters(ReplicaKey(0, disk(7)), three), LEADER, is_replica)
+    assert tracker.unacknowledged == set(), "who is no voter is told nothing"
     assert tracker.observers[two].end_offset == 5, "it observes from now on"
     lost = ReplicaKey(3, disk(8))
     tracker.voters_changed(voters(ReplicaKey(0, disk(7)), lost), LEADER, is_replica)
