@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from operator import itemgetter
 from typing import Any
 
 from fencepost.log.epochs import LeaderEpochCache
@@ -30,6 +29,7 @@ from fencepost.wire.message import Message
 _COPIERS: dict[type, Callable[[Any], Any]] = {}
 _NEVER_CHANGING = (QuorumConfig, QuorumRules)
 _PLANS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+_FREEZE_PLANS: dict[tuple[type, int, frozenset[str]], tuple[list[str], list[str]]] = {}
 
 
 def clone(value: Any) -> Any:
@@ -158,7 +158,7 @@ def freeze_machine(machine: QuorumMachine, but: frozenset[str], skip: frozenset[
 
     These are named with the class that has them, as in "Timers.now_ms"; `skip` is as of `freeze`.
     """
-    frozen: list[tuple[str, Any]] = []
+    frozen: list[Any] = []
     seen: set[int] = set()
     waiting: list[Component] = [machine]
     while waiting:
@@ -166,13 +166,28 @@ def freeze_machine(machine: QuorumMachine, but: frozenset[str], skip: frozenset[
         if id(component) in seen:
             continue
         seen.add(id(component))
-        owner = _owner(type(component))
-        for name, value in component.__dict__.items():
-            if isinstance(value, Component):
-                waiting.append(value)
-            elif f"{owner}.{name}" not in but and not isinstance(value, _NEVER_CHANGING):
-                frozen.append((f"{owner}.{name}", freeze(value, skip)))
-    return tuple(sorted(frozen, key=itemgetter(0)))
+        fields_ = component.__dict__
+        key = type(component), len(fields_), but
+        plan = _FREEZE_PLANS.get(key)
+        if plan is None:
+            plan = _FREEZE_PLANS[key] = _freeze_plan(component, but)
+        waiting.extend(fields_[name] for name in plan[0])
+        frozen.extend((name, freeze(fields_[name], skip)) for name in plan[1])
+    return tuple(frozen)
+
+
+def _freeze_plan(component: Component, but: frozenset[str]) -> tuple[list[str], list[str]]:
+    """The fields with components, and those to freeze, of components with just these fields."""
+    owner = _owner(type(component))
+    components = [n for n, value in component.__dict__.items() if isinstance(value, Component)]
+    others = [
+        name
+        for name, value in component.__dict__.items()
+        if name not in components
+        and f"{owner}.{name}" not in but
+        and not isinstance(value, _NEVER_CHANGING)
+    ]
+    return components, others
 
 
 def _owner(kind: type) -> str:
