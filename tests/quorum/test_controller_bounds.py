@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.net.connection import MAX_REQUESTS_IN_FLIGHT
-from fencepost.machines.quorum import serving
+from fencepost.machines.quorum import replication
 from fencepost.wire.api import FetchRequest, fetch
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -126,10 +126,10 @@ def test_fetches_that_wait(node: RunningNode) -> None:
 
 
 def test_observers_that_are_known(node: RunningNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "MAX_OBSERVERS", 3)
+    monkeypatch.setattr(replication, "MAX_OBSERVERS", 3)
     for replica_id in range(50, 60):
         with knock(node) as client:
             client.ask(fetch_at_the_end(node, 0, replica_id), VERSION)
-        known = node.call(lambda: len(leader(node).observers))
+        known = node.call(lambda: len(leader(node).tracker.observers))
         assert known <= 3
     assert known == 3
