@@ -1,4 +1,4 @@
-"""Feeds the compiled kernels rubbish: `python -m tests.batch.fuzz_kernels KERNELS.so SEED SECONDS`.
+"""Feeds the compiled kernels garbage: `python -m tests.batch.fuzz_kernels KERNELS.so SEED SECONDS`.
 
 Run by `test_sanitized` under AddressSanitizer, which ends the process at the first byte that is
 read or written out of bounds. Input buffers come from malloc at their exact size, so that nothing

@@ -166,7 +166,7 @@ def test_bytes_behind_a_stream_are_damage(codec):
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @settings(max_examples=150)
 @given(data=st.data())
-def test_rubbish_never_escapes_the_error(codec, data):
+def test_garbage_never_escapes_the_error(codec, data):
     packed = bytearray(compress(codec, INPUTS["text"][:500]))
     for _ in range(data.draw(st.integers(1, 4))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))

@@ -235,7 +235,7 @@ def test_aborted_transactions_are_followed_across_formats():
     assert table["offset"].to_pylist() == [40, 41, 45, 46, 70]
 
 
-def test_rubbish_in_messages_is_the_same_to_both_readers():
+def test_garbage_in_messages_is_the_same_to_both_readers():
     dice = random.Random(5)
     for codec in OLD_CODECS:
         blob = mixed_blob(codec)

@@ -1,4 +1,4 @@
-"""Batches by an adversary who can compute a CRC: every cut, every length a lie, and pure rubbish.
+"""Batches by an adversary who can compute a CRC: every cut, every length a lie, and pure garbage.
 
 Nothing but BatchError may come out, whichever way the bytes are read, and the compiled kernels must
 see exactly what the Python parser sees.
@@ -229,7 +229,7 @@ def test_backends_agree_on_mutations(backend_name):
 @needs_both
 @settings(max_examples=200)
 @given(payload=st.binary(max_size=80), count=st.integers(0, 6))
-def test_backends_agree_on_rubbish(payload, count):
+def test_backends_agree_on_garbage(payload, count):
     assert_backends_agree(bytes(wrap(payload, count)))
 
 

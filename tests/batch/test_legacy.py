@@ -461,7 +461,7 @@ def test_every_length_may_lie(magic, lie):
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_rubbish_never_escapes_the_error(data):
+def test_garbage_never_escapes_the_error(data):
     blob = bytearray(data.draw(st.sampled_from(sound_sets())))
     for _ in range(data.draw(st.integers(1, 4))):
         blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))

@@ -107,7 +107,7 @@ class MockBroker:
         data = bytearray()
         while len(data) < size:
             piece = self._socket.recv(size - len(data))
-            assert piece, "the mock broker hung up"
+            assert piece, "the mock broker disconnected"
             data += piece
         return bytes(data)
 

@@ -143,7 +143,7 @@ def test_damage_is_told_before_any_record_of_the_batch_is_given():
         list(read_records(bad, check=False))
 
 
-def test_a_flaw_says_where_it_is_and_survives_pickling():
+def test_an_invalid_record_says_where_it_is_and_survives_pickling():
     batch = wrap(build(RECORDS[:2])[HEADER_BYTES:] + b"\x02\x00", 3)
     with pytest.raises(RecordError) as caught:
         list(read_records(batch))
@@ -254,7 +254,7 @@ def test_the_first_messages_of_old_formats(codec):
     assert read_first(data, 0, header, max_items=20, max_bytes=100) == ([], True)
 
 
-def test_a_flaw_before_the_limit_is_an_error():
+def test_an_invalid_record_before_the_limit_is_an_error():
     batch = build_batch([(b"k", b"v")] * 3, timestamp_ms=0)
     batch[HEADER_BYTES] = 0x7F  # the length of the first
     with pytest.raises(RecordError, match="record 0"):

@@ -2,7 +2,7 @@
 
 `node_factory(**config)` starts nodes (underscores for dots in the keys), `node` is one with the
 defaults, shared by a module. `running.call(function, ...)` runs something in the node's loop;
-`running.connect()` is a raw client that sends any message at any version (see `door.Client`).
+`running.connect()` is a raw client of any version (see `Client` of `listener_fixtures`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.node.node import Node
 
 from ..waiting import DEADLINE_S
-from .door import Client, LoopThread
+from .listener_fixtures import Client, LoopThread
 from .topic_requests import make_topic
 
 QUICK = {

@@ -30,7 +30,7 @@ from fencepost.wire.message import Message
 
 from ..waiting import eventually
 from .conftest import RunningNode
-from .door import Client
+from .listener_fixtures import Client
 
 COUNTER = iter(range(1_000_000))
 

@@ -20,7 +20,7 @@ from fencepost.testing import Cluster
 from fencepost.wire.api import ApiVersionsRequest
 
 from ..waiting import DEADLINE_S, eventually
-from .door import connect
+from .listener_fixtures import connect
 
 POLL_S = 0.02
 MIB = 1024 * 1024

@@ -105,7 +105,7 @@ class WorldTurns:
 
 
 class WorldPorts(MachinePorts):
-    """Flushes are done at once; what is sent is kept in `sent`; work aside waits in `aside`."""
+    """Flushes are done at once; `sent` keeps what is sent, `in_background` the work to be done."""
 
     def __init__(self, timers: WorldTimers) -> None:
         super().__init__(WorldClocks(timers), self._failed)
@@ -113,8 +113,8 @@ class WorldPorts(MachinePorts):
         self.timers: WorldTimers = timers
         self.sent: list[tuple[Any, Any]] = []
         self.failures: list[str] = []
-        self.waits_aside = False
-        self.aside: list[Callable[[], None]] = []
+        self.waits_in_background = False
+        self.in_background: list[Callable[[], None]] = []
 
     def _failed(self, key: Hashable, reason: str) -> None:
         self.failures.append(reason)
@@ -131,8 +131,8 @@ class WorldPorts(MachinePorts):
         self.sent.append((to, message))
 
     def run_in_background(self, work, done):
-        if self.waits_aside:
-            self.aside.append(lambda: super(WorldPorts, self).run_in_background(work, done))
+        if self.waits_in_background:
+            self.in_background.append(lambda: super(WorldPorts, self).run_in_background(work, done))
         else:
             super().run_in_background(work, done)
 

@@ -14,7 +14,7 @@ from fencepost.testing.quorum_cluster import QuorumCluster
 from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
 from ..waiting import DEADLINE_S, eventually
-from .door import LoopThread
+from .listener_fixtures import LoopThread
 
 CONFIG = {
     "broker.heartbeat.interval.ms": 100,

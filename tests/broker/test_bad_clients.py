@@ -47,9 +47,9 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import encode_request
 
 from ..waiting import eventually
-from .door import Client, connect
 from .group_requests import coordinated, join, new_group
 from .hostile import ASK, assert_serves, besieged
+from .listener_fixtures import Client, connect
 
 pytestmark = pytest.mark.slow
 
@@ -112,7 +112,7 @@ def frame(body: bytes) -> bytes:
 # -- bytes that are no requests --------------------------------------------------------------------
 
 
-def test_rubbish_of_all_kinds(cluster):
+def test_garbage_of_all_kinds(cluster):
     dice = random.Random(7)
     known = [
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -138,7 +138,7 @@ def test_log_lines_are_bounded_in_number(cluster):
         for _ in range(2000):
             with connect(cluster) as client, contextlib.suppress(OSError):
                 client.send_raw(b"\xff\xff\xff\xff")
-                assert client.is_hung_up_on()
+                assert client.is_disconnected()
     lines = [line for line in watch.log_text.splitlines() if "closing" in line]
     first, last = (datetime.fromisoformat(line[:23]) for line in (lines[0], lines[-1]))
     # Not more than so many a second, by the log's own times, and the first and the last second.
@@ -152,7 +152,7 @@ def test_names_in_the_log_stay_on_their_line(cluster):
         # Asked again until there is a line: the log may still be short of lines after a flood.
         with connect(cluster) as client:
             client.send(produce_request(b"", name, acks=0), 9)
-            assert client.is_hung_up_on()
+            assert client.is_disconnected()
         return "acks=0" in watch.log_text
 
     with besieged(cluster, "bystander") as watch:
@@ -230,7 +230,7 @@ def test_requests_that_list_millions_are_refused_at_once(cluster):
         with connect(cluster) as client:
             with contextlib.suppress(OSError):
                 client.send_raw(request)
-            assert client.is_hung_up_on()
+            assert client.is_disconnected()
         return "more than" in watch.log_text
 
     with besieged(cluster, "bystander", growth_mib=200) as watch:
@@ -344,7 +344,7 @@ def test_connections_beyond_the_limit():
         besieged(cluster, "bystander") as watch,
     ):
         sockets = [connect(cluster) for _ in range(600)]
-        refused = sum(client.is_hung_up_on() for client in sockets[300:])
+        refused = sum(client.is_disconnected() for client in sockets[300:])
         assert refused == 300
         for client in sockets:
             client.close()
@@ -446,7 +446,7 @@ def test_names_that_could_be_paths_are_no_topics(cluster, name):
     assert sorted(path.name for path in cluster.data_dir.parent.iterdir()) == before
 
 
-def test_absurd_topics_are_refused(cluster):
+def test_invalid_topics_are_refused(cluster):
     with besieged(cluster, "bystander"), connect(cluster) as client:
         assert create(client, "wide", 1_000_000).error_code != 0
         assert create(client, "wide", INT32_MAX).error_code != 0

@@ -35,7 +35,7 @@ from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.errors import ErrorCode
 
 from ..waiting import DEADLINE_S, eventually
-from .door import Client, connect
+from .listener_fixtures import Client, connect
 
 pytestmark = pytest.mark.slow
 
@@ -225,7 +225,7 @@ def check(cluster: Cluster, extra: bytes = b"after") -> None:
     assert "Traceback" not in cluster.log_text
 
 
-def test_rubbish_in_the_data_directory_is_left_alone(cluster):
+def test_garbage_in_the_data_directory_is_left_alone(cluster):
     cluster.stop()
     data = cluster.data_dir
     (data / "notes.txt").write_text("hello")
@@ -248,7 +248,7 @@ def test_rubbish_in_the_data_directory_is_left_alone(cluster):
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-@pytest.mark.parametrize("damage", ["empty", "cut", "rubbish", "gone"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "gone"])
 @pytest.mark.parametrize(
     "name",
     [
@@ -267,7 +267,7 @@ def test_files_that_can_be_made_anew_are(cluster, name, damage, clean):
     check(cluster)
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "rubbish"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "garbage"])
 @pytest.mark.parametrize("name", ["meta.properties", "__cluster_metadata-0/quorum-state"])
 def test_files_that_cannot_be_made_anew_stop_the_start_with_a_line(cluster, name, damage):
     cluster.stop()
@@ -324,8 +324,8 @@ def spoil(path: Path, damage: str) -> None:
         path.write_bytes(b"")
     elif damage == "cut":
         path.write_bytes(good[: len(good) // 2])
-    elif damage == "rubbish":
-        path.write_bytes(b"\xff\x00rubbish\n" * 7)
+    elif damage == "garbage":
+        path.write_bytes(b"\xff\x00garbage\n" * 7)
     else:
         path.unlink(missing_ok=True)
 
@@ -347,7 +347,7 @@ def spoil(path: Path, damage: str) -> None:
         ("nosuchkey=1\n", "nosuchkey"),
     ],
 )
-def test_a_config_file_with_rubbish_is_refused_with_a_line(tmp_path, text, names):
+def test_a_config_file_with_garbage_is_refused_with_a_line(tmp_path, text, names):
     import sys
 
     path = tmp_path / "server.properties"

@@ -19,8 +19,8 @@ from fencepost.wire.api.fetch import FetchPartition, FetchTopic
 
 from ..waiting import eventually
 from .conftest import RunningNode
-from .door import Client
 from .group_requests import coordinated, stable
+from .listener_fixtures import Client
 from .topic_requests import make_topic
 
 HOUR_MS = 3_600_000

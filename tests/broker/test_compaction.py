@@ -21,7 +21,7 @@ from fencepost.testing import Cluster
 from fencepost.wire.errors import ErrorCode
 
 from ..waiting import eventually
-from .door import connect
+from .listener_fixtures import connect
 from .topic_requests import batch, fetch, make_topic, produce
 
 TOPIC = 2  # among the resource types of IncrementalAlterConfigs

@@ -13,7 +13,7 @@ from fencepost.wire.api.delete_records import DeleteRecordsPartition, DeleteReco
 from fencepost.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 
 from ..waiting import eventually
-from .door import Client, connect
+from .listener_fixtures import Client, connect
 from .test_bad_disks import TOPIC, batch, create, produce
 
 pytestmark = pytest.mark.slow

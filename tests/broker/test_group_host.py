@@ -308,7 +308,7 @@ def test_a_log_that_makes_no_sense_takes_its_groups_out_of_service(
     with running.connect() as client:
         coordinated(client)
         hosted = hosted_of(running, "g")
-        batch = build_batch([(b"\0\x01rubbish", b"\0\0")])
+        batch = build_batch([(b"\0\x01garbage", b"\0\0")])
 
         def append() -> None:
             hosted.log.append_as_leader(RecordBatch.parse(batch), 0, 1)

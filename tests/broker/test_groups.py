@@ -34,7 +34,6 @@ from fencepost.wire.types import Uuid
 
 from ..waiting import eventually
 from .conftest import RunningNode
-from .door import Client
 from .group_requests import (
     commit,
     commit_request,
@@ -47,6 +46,7 @@ from .group_requests import (
     stable,
     sync,
 )
+from .listener_fixtures import Client
 from .topic_requests import make_topic
 
 ALL_IN_PROTOCOL = "range"
@@ -387,7 +387,7 @@ def test_two_members_rebalance_and_each_gets_its_own(ready: RunningNode) -> None
         assert (mine.assignment, theirs.assignment) == (b"1", b"2")
 
 
-def test_a_member_that_hangs_up_is_removed_after_its_session(
+def test_a_member_that_disconnects_is_removed_after_its_session(
     node_factory: Callable[..., RunningNode],
 ) -> None:
     running = node_factory(group_min_session_timeout_ms=50)

@@ -19,8 +19,8 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 from .conftest import RunningNode
-from .door import Client
 from .group_requests import commit, coordinated, held_loading, new_group
+from .listener_fixtures import Client
 from .topic_requests import make_topic
 
 MANY = list(range(3 * PARTITIONS_PER_PIECE + 7))

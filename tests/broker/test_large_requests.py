@@ -15,7 +15,7 @@ from fencepost.wire.api.leave_group import MemberIdentity
 from fencepost.wire.errors import ErrorCode
 
 from .conftest import RunningNode
-from .door import Client
+from .listener_fixtures import Client
 
 
 def create(client: Client, *names: str) -> list[int]:
@@ -51,7 +51,7 @@ def test_what_is_decided_in_one_go_has_fewer_elements(node: RunningNode) -> None
         assert len(answer.groups) == len(groups)
         assert client.ask(leave_request(WHOLE_REQUEST_ELEMENTS_MAX), 5).error_code >= 0
         client.send(leave_request(WHOLE_REQUEST_ELEMENTS_MAX + 1), 5)
-        assert client.is_hung_up_on()
+        assert client.is_disconnected()
 
 
 def test_no_handler_of_clients_takes_more_in_one_go() -> None:

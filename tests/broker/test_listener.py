@@ -1,4 +1,4 @@
-"""The front door against clients of every kind: order, bounds, and bytes that make no sense."""
+"""The listener against clients of every kind: order, bounds, and bytes that make no sense."""
 
 import dataclasses
 import logging
@@ -25,14 +25,14 @@ from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.frame import encode_request
 
 from ..waiting import DEADLINE_S, eventually
-from .door import LIMITS, open_door, route
+from .listener_fixtures import LIMITS, route, serve_listener
 
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
 
 @pytest.fixture
-def door():
-    with open_door() as opened:
+def served():
+    with serve_listener() as opened:
         yield opened
 
 
@@ -44,8 +44,8 @@ def frame(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_lists_itself(door, version):
-    with door.connect() as client:
+def test_api_versions_lists_itself(served, version):
+    with served.connect() as client:
         response = client.ask(ASK, version)
     ranges = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
     assert ranges[18] == (0, 4)
@@ -62,9 +62,9 @@ def test_api_versions_lists_itself(door, version):
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_api_versions_of_the_future_are_answered_in_v0(door, version):
-    with door.connect() as client:
-        client.send_raw(frame(struct.pack(">hhih", 18, version, 7, -1) + b"\x00rubbish"))
+def test_api_versions_of_the_future_are_answered_in_v0(served, version):
+    with served.connect() as client:
+        client.send_raw(frame(struct.pack(">hhih", 18, version, 7, -1) + b"\x00garbage"))
         correlation, response = client.receive(18, 0)
         assert correlation == 7
         assert response.error_code == 35
@@ -74,8 +74,8 @@ def test_api_versions_of_the_future_are_answered_in_v0(door, version):
         assert client.ask(ASK, 4).error_code == 0
 
 
-def test_a_malformed_client_name_is_refused(door):
-    with door.connect() as client:
+def test_a_malformed_client_name_is_refused(served):
+    with served.connect() as client:
         bad = ApiVersionsRequest(client_software_name="a b", client_software_version="1")
         assert client.ask(bad, 3).error_code == 42
         assert client.ask(ASK, 3).error_code == 0
@@ -109,12 +109,12 @@ TRUNCATED = encode_request(ASK, 3, 1, "test")[4:-3]
         (bytes(range(255, -1, -1)) * 8, "negative"),
     ],
 )
-def test_rubbish_closes_with_one_log_line_and_disturbs_nobody(door, caplog, data, says):
+def test_garbage_closes_with_one_log_line_and_disturbs_nobody(served, caplog, data, says):
     caplog.set_level(logging.INFO, logger="fencepost")
-    with door.connect() as bystander, door.connect() as client:
+    with served.connect() as bystander, served.connect() as client:
         assert bystander.ask(ASK, 3).error_code == 0
         client.send_raw(data)
-        assert client.is_hung_up_on()
+        assert client.is_disconnected()
         assert bystander.ask(ASK, 3).error_code == 0
     lines = [r.getMessage() for r in caplog.records if r.name.startswith("fencepost")]
     assert len(lines) == 1
@@ -123,65 +123,65 @@ def test_rubbish_closes_with_one_log_line_and_disturbs_nobody(door, caplog, data
 
 
 @pytest.mark.parametrize("version", [1, 6])
-def test_a_version_below_or_above_closes_and_names_the_range(door, caplog, version):
+def test_a_version_below_or_above_closes_and_names_the_range(served, caplog, version):
     caplog.set_level(logging.INFO, logger="fencepost")
     with (
         route(HeartbeatRequest, (2, 4), lambda _, __: HeartbeatResponse()),
-        door.connect() as client,
+        served.connect() as client,
     ):
         client.send_raw(frame(struct.pack(">hhih", 12, version, 1, -1)))
-        assert client.is_hung_up_on()
+        assert client.is_disconnected()
     assert "v2 to v4" in caplog.text
 
 
-def test_rubbish_after_good_requests_loses_no_answer(door):
-    with door.connect() as client:
+def test_garbage_after_good_requests_loses_no_answer(served):
+    with served.connect() as client:
         client.send_raw(encode_request(ASK, 3, 1, None) * 3 + b"\xff" * 64)
         for _ in range(3):
             assert client.receive(18, 3)[1].error_code == 0
-        assert client.is_hung_up_on()
+        assert client.is_disconnected()
 
 
-def test_half_a_frame_and_nothing_more_costs_what_was_sent(door):
-    with door.connect() as client:
+def test_half_a_frame_and_nothing_more_costs_what_was_sent(served):
+    with served.connect() as client:
         client.send_raw(struct.pack(">i", 1 << 20) + b"x" * 100)
-        eventually(lambda: door.connection_count() == 1)
-        (connection,) = door.listener.connections
+        eventually(lambda: served.connection_count() == 1)
+        (connection,) = served.listener.connections
         eventually(lambda: len(connection._tail) == 104)
         assert connection._own is None
         client.send_raw(b"x" * 200_000)
         eventually(lambda: connection._filled == 200_104)
         assert len(connection._own) <= 2 * 200_104 + bounds.SCRATCH_SIZE_BYTES
-    eventually(lambda: door.connection_count() == 0)
+    eventually(lambda: served.connection_count() == 0)
 
 
-def test_starts_of_frames_count_together_however_short(door):
+def test_starts_of_frames_count_together_however_short(served):
     """64 KiB of each of thousands of connections are as much as a few long frames."""
-    budget = door.listener.memory_budget
+    budget = served.listener.memory_budget
     bound = budget.incoming_bytes_max
     start = struct.pack(">i", 1 << 20) + b"x" * 60_000
-    clients = [door.connect() for _ in range(bound // len(start))]
+    clients = [served.connect() for _ in range(bound // len(start))]
     for client in clients:
         client.send_raw(start)
     eventually(lambda: budget.incoming_bytes == len(clients) * len(start), "all of it is counted")
-    assert door.connection_count() == len(clients)
-    clients += [door.connect() for _ in range(5)]
+    assert served.connection_count() == len(clients)
+    clients += [served.connect() for _ in range(5)]
     for client in clients[-5:]:
         client.send_raw(start)
-    eventually(lambda: door.connection_count() <= len(clients) - 5 + 1, "the slowest go")
+    eventually(lambda: served.connection_count() <= len(clients) - 5 + 1, "the slowest go")
     assert budget.incoming_bytes <= bound
-    with door.connect() as bystander:
+    with served.connect() as bystander:
         assert bystander.ask(ASK, 3).error_code == 0
     for client in clients:
         client.close()
-    eventually(lambda: door.connection_count() == 0)
+    eventually(lambda: served.connection_count() == 0)
     assert budget.incoming_bytes == 0
 
 
-def test_every_split_of_the_stream_gives_the_same_requests(door):
+def test_every_split_of_the_stream_gives_the_same_requests(served):
     stream = b"".join(encode_request(ASK, 3, number, "c") for number in range(4))
     for step in (1, 2, 3, 5, 7, 31):
-        with door.connect() as client:
+        with served.connect() as client:
             client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for start in range(0, len(stream), step):
                 client.send_raw(stream[start : start + step])
@@ -208,7 +208,7 @@ def test_frames_of_all_sizes_arrive_whole():
         context.no_reply()
 
     with (
-        open_door(limits) as opened,
+        serve_listener(limits) as opened,
         route(ProduceRequest, (3, 13), handler),
         opened.connect() as client,
     ):
@@ -238,9 +238,9 @@ class Parking:
         self.abandoned += 1
 
 
-def test_answers_leave_in_the_order_of_the_requests(door):
+def test_answers_leave_in_the_order_of_the_requests(served):
     parking = Parking()
-    with route(FetchRequest, (4, 18), parking), door.connect() as client:
+    with route(FetchRequest, (4, 18), parking), served.connect() as client:
         fetch = FetchRequest(max_wait_ms=1, min_bytes=1)
         first, second = client.send(fetch, 12), client.send(fetch, 12)
         third = client.send(ASK, 3)
@@ -251,9 +251,9 @@ def test_answers_leave_in_the_order_of_the_requests(door):
             client.sock.recv(1)
         client.sock.settimeout(DEADLINE_S)
         answers = parking.contexts
-        door.thread.call(lambda: answers[1].reply(FetchResponse(session_id=2)))
-        door.thread.call(lambda: answers[2].reply(FetchResponse(session_id=4)))
-        door.thread.call(lambda: answers[0].reply_lazily(lambda: FetchResponse(session_id=1)))
+        served.thread.call(lambda: answers[1].reply(FetchResponse(session_id=2)))
+        served.thread.call(lambda: answers[2].reply(FetchResponse(session_id=4)))
+        served.thread.call(lambda: answers[0].reply_lazily(lambda: FetchResponse(session_id=1)))
         assert client.receive(1, 12)[0] == first
         correlation, response = client.receive(1, 12)
         assert (correlation, response.session_id) == (second, 2)
@@ -261,16 +261,16 @@ def test_answers_leave_in_the_order_of_the_requests(door):
         assert client.receive(1, 12)[0] == fourth
 
 
-def test_a_client_that_leaves_is_reported_to_those_who_wait(door):
+def test_a_client_that_leaves_is_reported_to_those_who_wait(served):
     parking = Parking()
     with route(FetchRequest, (4, 18), parking):
-        with door.connect() as client:
+        with served.connect() as client:
             client.send(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
             client.send(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
             eventually(lambda: len(parking.contexts) == 2)
         eventually(lambda: parking.abandoned == 2)
         assert all(context.disconnected for context in parking.contexts)
-    assert door.connection_count() == 0
+    assert served.connection_count() == 0
 
 
 @pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="this system does not tell")
@@ -280,10 +280,10 @@ def test_a_client_that_leaves_while_it_is_not_read_from_is_noticed(monkeypatch):
     parking = Parking()
     most = bounds.MAX_REQUESTS_IN_FLIGHT
     with (
-        open_door() as door,
+        serve_listener() as served,
         route(FetchRequest, (4, 18), parking),
-        door.connect() as stays,
-        door.connect() as leaves,
+        served.connect() as stays,
+        served.connect() as leaves,
     ):
         for client in (stays, leaves):
             for _ in range(most + 10):
@@ -291,10 +291,10 @@ def test_a_client_that_leaves_while_it_is_not_read_from_is_noticed(monkeypatch):
         eventually(lambda: len(parking.contexts) == 2 * most)
         leaves.close()
         eventually(lambda: parking.abandoned == most)
-        assert door.connection_count() == 1
+        assert served.connection_count() == 1
 
 
-def test_a_flood_of_requests_stops_at_the_bounds(door):
+def test_a_flood_of_requests_stops_at_the_bounds(served):
     """A client that pipelines without end is not read from while its requests wait."""
     parking = Parking()
     fetch = encode_request(FetchRequest(max_wait_ms=1, min_bytes=1), 12, 1, "c" * 500)
@@ -308,12 +308,12 @@ def test_a_flood_of_requests_stops_at_the_bounds(door):
             except (TimeoutError, ConnectionError):
                 continue
 
-    with route(FetchRequest, (4, 18), parking), door.connect() as client:
+    with route(FetchRequest, (4, 18), parking), served.connect() as client:
         thread = threading.Thread(target=flood, args=(client,))
         thread.start()
         try:
             eventually(lambda: len(parking.contexts) >= bounds.MAX_REQUESTS_IN_FLIGHT)
-            (connection,) = door.listener.connections
+            (connection,) = served.listener.connections
             eventually(lambda: connection._reading_paused)
             time.sleep(0.1)  # not to synchronise: time in which more could wrongly be accepted
             assert len(parking.contexts) == bounds.MAX_REQUESTS_IN_FLIGHT
@@ -323,15 +323,15 @@ def test_a_flood_of_requests_stops_at_the_bounds(door):
             thread.join(DEADLINE_S)
 
 
-def test_after_a_flood_everything_is_answered(door):
+def test_after_a_flood_everything_is_answered(served):
     """Back-pressure delays, it loses nothing: 500 requests behind one that waits."""
     parking = Parking()
-    with route(FetchRequest, (4, 18), parking), door.connect() as client:
+    with route(FetchRequest, (4, 18), parking), served.connect() as client:
         client.send(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
         for _ in range(500):
             client.send(ASK, 3)
         eventually(lambda: len(parking.contexts) == 1)
-        door.thread.call(lambda: parking.contexts[0].reply(FetchResponse()))
+        served.thread.call(lambda: parking.contexts[0].reply(FetchResponse()))
         assert client.receive(1, 12)[0] == 1
         assert [client.receive(18, 3)[0] for _ in range(500)] == list(range(2, 502))
 
@@ -349,7 +349,7 @@ def test_a_client_that_does_not_read_holds_one_answer_in_memory():
         context.reply_lazily(make)
 
     with (
-        open_door() as opened,
+        serve_listener() as opened,
         route(FetchRequest, (4, 18), handler),
         opened.connect() as client,
     ):
@@ -377,13 +377,13 @@ def fetch_partition(records):
     )
 
 
-def test_large_answers_arrive_unchanged(door):
+def test_large_answers_arrive_unchanged(served):
     pieces = [bytes([n % 256]) * (1000 + 37 * n) for n in range(700)]
 
     def handler(context, request):
         return FetchResponse(responses=[fetch_partition(pieces)])
 
-    with route(FetchRequest, (4, 18), handler), door.connect() as client:
+    with route(FetchRequest, (4, 18), handler), served.connect() as client:
         for _ in range(3):
             response = client.ask(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
             assert bytes(response.responses[0].partitions[0].records) == b"".join(pieces)
@@ -392,40 +392,40 @@ def test_large_answers_arrive_unchanged(door):
 # -- failures of ours ------------------------------------------------------------------------------
 
 
-def test_a_handler_that_fails_is_an_error_in_the_answer_and_a_traceback(door, caplog):
+def test_a_handler_that_fails_is_an_error_in_the_answer_and_a_traceback(served, caplog):
     def handler(context, request):
         raise RuntimeError("a mistake of ours")
 
-    with route(HeartbeatRequest, (0, 4), handler), door.connect() as client:
+    with route(HeartbeatRequest, (0, 4), handler), served.connect() as client:
         assert client.ask(HeartbeatRequest(group_id="g", member_id="m"), 4).error_code == -1
         assert client.ask(ASK, 3).error_code == 0
     assert "a mistake of ours" in caplog.text
     assert "Traceback" in caplog.text
 
 
-def test_a_handler_that_fails_without_an_error_field_hangs_up(door, caplog):
+def test_a_handler_that_fails_without_an_error_field_is_disconnected(served, caplog):
     def handler(context, request):
         raise RuntimeError("a mistake of ours")
 
-    with route(ProduceRequest, (3, 13), handler), door.connect() as client:
+    with route(ProduceRequest, (3, 13), handler), served.connect() as client:
         client.send_raw(produce_frame(10, 1, 1))
-        assert client.is_hung_up_on()
+        assert client.is_disconnected()
     assert "Traceback" in caplog.text
 
 
-def test_an_answer_that_cannot_be_encoded_is_an_error(door):
+def test_an_answer_that_cannot_be_encoded_is_an_error(served):
     def handler(context, request):
         return HeartbeatResponse(throttle_time_ms=1 << 40)
 
-    with route(HeartbeatRequest, (0, 4), handler), door.connect() as client:
+    with route(HeartbeatRequest, (0, 4), handler), served.connect() as client:
         assert client.ask(HeartbeatRequest(group_id="g", member_id="m"), 4).error_code == -1
 
 
-def test_no_reply_holds_up_nobody(door):
+def test_no_reply_holds_up_nobody(served):
     def handler(context, request):
         context.no_reply()
 
-    with route(ProduceRequest, (3, 13), handler), door.connect() as client:
+    with route(ProduceRequest, (3, 13), handler), served.connect() as client:
         client.send_raw(produce_frame(10, 1, 1))
         client.send_raw(produce_frame(10, 2, 1))
         assert isinstance(client.ask(ASK, 3), ApiVersionsResponse)
@@ -436,12 +436,12 @@ def test_no_reply_holds_up_nobody(door):
 
 @pytest.mark.parametrize("key", ["max_connections", "max_connections_per_ip"])
 def test_connections_beyond_the_limit_are_refused(key, caplog):
-    with open_door(dataclasses.replace(LIMITS, **{key: 2})) as opened:
+    with serve_listener(dataclasses.replace(LIMITS, **{key: 2})) as opened:
         with opened.connect() as first, opened.connect() as second:
             assert first.ask(ASK, 3).error_code == 0
             assert second.ask(ASK, 3).error_code == 0
             with opened.connect() as third:
-                assert third.is_hung_up_on()
+                assert third.is_disconnected()
             assert first.ask(ASK, 3).error_code == 0
         eventually(lambda: opened.connection_count() == 0)
         with opened.connect() as again:
@@ -449,26 +449,28 @@ def test_connections_beyond_the_limit_are_refused(key, caplog):
     assert key.replace("_", ".") in caplog.text
 
 
-def test_connections_beyond_the_nodes_files_are_refused_and_counted_until_they_close(door, caplog):
+def test_connections_beyond_the_nodes_files_are_refused_and_counted_until_they_close(
+    served, caplog
+):
     caplog.set_level(logging.INFO, logger="fencepost")
-    door.listener.count.most = 2
-    with door.connect() as first:
-        with door.connect() as second:
+    served.listener.count.most = 2
+    with served.connect() as first:
+        with served.connect() as second:
             assert [one.ask(ASK, 3).error_code for one in (first, second)] == [0, 0]
-            with door.connect() as third:
-                assert third.is_hung_up_on()
-        eventually(lambda: door.listener.count.open == 1, "the second to be let go of")
-        with door.connect() as fourth:
+            with served.connect() as third:
+                assert third.is_disconnected()
+        eventually(lambda: served.listener.count.open == 1, "the second to be let go of")
+        with served.connect() as fourth:
             assert fourth.ask(ASK, 3).error_code == 0
     assert "open files (ulimit -n) allow" in caplog.text
-    eventually(lambda: door.listener.count.open == 0, "all to be let go of")
+    eventually(lambda: served.listener.count.open == 0, "all to be let go of")
 
 
 def test_idle_connections_are_closed_and_waiting_ones_are_not(caplog):
     caplog.set_level(logging.INFO, logger="fencepost")
     parking = Parking()
     with (
-        open_door() as opened,
+        serve_listener() as opened,
         route(FetchRequest, (4, 18), parking),
         opened.connect() as idle,
         opened.connect() as waiting,
@@ -478,36 +480,36 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(caplog):
         # Only now, or who is slow to ask would be idle. The sweep adapts once it has run.
         opened.listener.limits = dataclasses.replace(LIMITS, max_idle_ms=100)
         opened.thread.call(opened.listener._sweep)
-        assert idle.is_hung_up_on()
+        assert idle.is_disconnected()
         assert opened.connection_count() == 1
         opened.thread.call(lambda: parking.contexts[0].reply(FetchResponse()))
         assert waiting.receive(1, 12)[0] == 1
     assert "connections.max.idle.ms" in caplog.text
 
 
-def test_an_answer_that_comes_too_late_is_in_vain_and_harmless(door, caplog):
+def test_an_answer_that_comes_too_late_is_in_vain_and_harmless(served, caplog):
     parking = Parking()
     with route(FetchRequest, (4, 18), parking):
-        with door.connect() as client:
+        with served.connect() as client:
             client.send(FetchRequest(max_wait_ms=1, min_bytes=1), 12)
             eventually(lambda: len(parking.contexts) == 1)
         eventually(lambda: parking.abandoned == 1)
-        door.thread.call(lambda: parking.contexts[0].reply(FetchResponse()))
+        served.thread.call(lambda: parking.contexts[0].reply(FetchResponse()))
     assert not caplog.records
 
 
-def test_a_second_answer_is_a_mistake(door, caplog):
+def test_a_second_answer_is_a_mistake(served, caplog):
     def handler(context, request):
         context.reply(HeartbeatResponse())
         context.reply(HeartbeatResponse())
 
-    with route(HeartbeatRequest, (0, 4), handler), door.connect() as client:
+    with route(HeartbeatRequest, (0, 4), handler), served.connect() as client:
         assert client.ask(HeartbeatRequest(group_id="g", member_id="m"), 4).error_code == 0
         assert client.ask(ASK, 3).error_code == 0
     assert "answered twice" in caplog.text
 
 
-def test_a_client_may_call_itself_differently_in_every_request(door):
+def test_a_client_may_call_itself_differently_in_every_request(served):
     seen = []
 
     def handler(context, request):
@@ -515,7 +517,7 @@ def test_a_client_may_call_itself_differently_in_every_request(door):
         return HeartbeatResponse()
 
     names = [None, "a", "a", "", "b" * 10, "b" * 300, "b" * 300, "b" * 9 + "c", None, "é"]
-    with route(HeartbeatRequest, (0, 4), handler), door.connect() as client:
+    with route(HeartbeatRequest, (0, 4), handler), served.connect() as client:
         for version in (0, 4, 3):
             for name in names:
                 request = HeartbeatRequest(group_id=f"g{version}", member_id="m")
@@ -524,9 +526,9 @@ def test_a_client_may_call_itself_differently_in_every_request(door):
     assert seen == [(name, f"g{version}") for version in (0, 4, 3) for name in names]
 
 
-def test_bytes_behind_a_request_are_passed_over(door):
+def test_bytes_behind_a_request_are_passed_over(served):
     """As Kafka does; librdkafka 2.16 sends three too many with some Metadata requests."""
-    with door.connect() as client:
+    with served.connect() as client:
         client.send_raw(frame(encode_request(ASK, 3, 7, "test")[4:] + b"\x01\x00\x00"))
         assert client.receive(18, 3)[0] == 7
         assert client.ask(ASK, 3).error_code == 0

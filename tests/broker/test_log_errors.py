@@ -118,7 +118,7 @@ def spoil(running, topic, name, error, monkeypatch):
     ("error", "code"),
     [
         (OffsetOutOfRange(0, 1, 2), ErrorCode.OFFSET_OUT_OF_RANGE),
-        (CorruptFileError("a.log", "rubbish", 7), ErrorCode.CORRUPT_MESSAGE),
+        (CorruptFileError("a.log", "garbage", 7), ErrorCode.CORRUPT_MESSAGE),
         (BatchError(ErrorCode.INVALID_RECORD, "damaged"), ErrorCode.CORRUPT_MESSAGE),
         (InconsistentTopicIdError("another topic's"), ErrorCode.INCONSISTENT_TOPIC_ID),
         (LogError("anything else"), ErrorCode.UNKNOWN_SERVER_ERROR),

@@ -18,7 +18,7 @@ from fencepost.wire.api import ApiVersionsRequest, CreateTopicsRequest
 from fencepost.wire.api.create_topics import CreatableTopic
 
 from ..waiting import DEADLINE_S, eventually
-from .door import connect
+from .listener_fixtures import connect
 
 MANY = PIECES_AT_ONCE + 400
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")

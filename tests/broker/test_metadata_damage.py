@@ -46,7 +46,7 @@ def one_of_three(*, power: bool = False, checkpoint: bool = True, **options) -> 
 
 
 def spoil(world: MetadataWorld, topic: int) -> int:
-    """Have a bit rot in the batch that created this topic; the offset of the batch."""
+    """Flip a bit of the batch that created this topic; the offset of the batch."""
     content = world.disk.read(SEGMENT)
     at = content.index(f"t{topic}".encode() + bytes(6))
     world.disk.flip_bit(SEGMENT, at * 8 + 1)
@@ -234,7 +234,7 @@ def test_a_snapshot_beyond_the_damage_takes_the_logs_place():
 
 
 @pytest.mark.parametrize("topic", [0, TOPICS - 1])
-def test_rot_above_the_checkpoint_is_no_torn_tail(topic):
+def test_corruption_above_the_checkpoint_is_no_torn_tail(topic):
     """No recovery point was checkpointed since the log was made; each flush has said how far."""
     world = one_of_three(checkpoint=False)
     spoil(world, topic)
@@ -332,7 +332,7 @@ def test_a_crash_at_every_change_of_the_first_start_is_no_deleted_log():
         assert not world.broken and not world.ports.failures, crash_at
 
 
-def test_a_topic_id_that_has_rotted_does_not_set_the_log_aside():
+def test_a_topic_id_that_is_corrupt_does_not_make_the_log_stray():
     world = one_of_three()
     path = f"{LOG}/partition.metadata"
     content = world.disk.read(path).replace(
@@ -502,7 +502,7 @@ def test_an_answer_that_waited_until_a_snapshot_took_the_batches_place_is_empty(
     assert world.host.read(bounds) == []
 
 
-def test_a_batch_that_cannot_be_mended_in_its_place_ends_the_node_and_the_next_start_cuts():
+def test_a_batch_that_cannot_be_repaired_in_place_ends_the_node_and_the_next_start_cuts():
     world = world_of_segments()
     batches = {header.base_offset: bytes(batch) for header, batch in
                world.host.log.read_all_batches(0, world.host.log.end_offset)}  # fmt: skip

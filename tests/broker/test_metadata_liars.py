@@ -62,13 +62,13 @@ OTHER_CONTROL = bytes(
     )
 )
 LIES = {
-    "rubbish": (bytes(range(256)) * 8, 2048),
+    "garbage": (bytes(range(256)) * 8, 2048),
     "zeros": (bytes(2048), 2048),
     "records at first": (bytes(build_batch([(None, b"v" * 900)])), 1 << 20),
     "another control record": (OTHER_CONTROL + SOUND, len(OTHER_CONTROL) + len(SOUND)),
     "behind its beginning": (SOUND[HEADER_BYTES + 40 :], len(SOUND) - HEADER_BYTES - 40),
     "an older format": (SOUND[:16] + b"\x01" + SOUND[17:], len(SOUND)),
-    "a header that rotted": (SOUND[:-1][:70] + b"\xff" + SOUND[71:], len(SOUND)),
+    "a corrupt header": (SOUND[:-1][:70] + b"\xff" + SOUND[71:], len(SOUND)),
     "a first batch larger than all": (claims_more(SOUND, len(SOUND)), len(SOUND)),
     "a first batch without end": (claims_more(SOUND, 1 << 30), 1 << 34),
     "one byte": (b"\x00", 1),
@@ -174,21 +174,21 @@ def test_a_disk_that_refuses_ends_it():
     assert "broken" in follower.world.ports.failures[0]
 
 
-# -- looked at aside -------------------------------------------------------------------------------
+# -- looked at in the background -----------------------------------------------------------------
 
 
 def all_given() -> Follower:
     """One that has all pieces, and a thread that is about to look at them."""
     follower = Follower()
-    follower.world.ports.waits_aside = True
+    follower.world.ports.waits_in_background = True
     follower.offer()
     follower.give_all(SOUND)
-    assert len(follower.world.ports.aside) == 1
+    assert len(follower.world.ports.in_background) == 1
     return follower
 
 
-def look_aside(follower: Follower) -> None:
-    (work,) = follower.world.ports.aside
+def run_background_work(follower: Follower) -> None:
+    (work,) = follower.world.ports.in_background
     work()
 
 
@@ -198,7 +198,7 @@ def test_nothing_of_it_is_seen_while_it_is_looked_at():
     assert follower.asks is None, "the log is left alone"
     assert world.host.snapshots.latest() is None and world.topics_in_image == 0
     assert (world.host.log.end_offset, world.images) == (0, [])
-    look_aside(follower)
+    run_background_work(follower)
     assert world.host.snapshots.latest() == OFFERED
     assert len(world.images) == 1 and world.topics_in_image == 25
     assert isinstance(follower.asks, FetchRequest), "and it goes on behind it"
@@ -211,7 +211,7 @@ def test_everybody_hears_what_is_different_from_the_image_that_there_was(moves_o
     if moves_on:  # what was committed before may be applied meanwhile
         host.image = host.image.standing_at(-1, EPOCH)
     before = host.image
-    look_aside(follower)
+    run_background_work(follower)
     (delta,) = follower.world.deltas
     assert delta.old is before and delta.new is host.image
     assert len(delta.created_topics) == len(delta.partitions) == 25
@@ -223,7 +223,7 @@ def test_it_may_take_longer_than_the_leader_may_be_silent():
     epoch = follower.machine.epoch
     follower.world.timers.advance(10 * follower.world.config.fetch_timeout_ms)
     assert follower.machine.epoch == epoch
-    look_aside(follower)
+    run_background_work(follower)
     assert follower.world.topics_in_image == 25
 
 
@@ -231,14 +231,14 @@ def test_another_leader_may_come_meanwhile():
     follower = all_given()
     follower.is_led(EPOCH + 1)
     assert follower.machine.epoch == EPOCH + 1
-    look_aside(follower)
+    run_background_work(follower)
     assert follower.world.topics_in_image == 25
     assert isinstance(follower.asks, FetchRequest)
 
 
 def test_a_stop_meanwhile_leaves_the_log_as_it_was():
     follower = all_given()
-    (work,) = follower.world.ports.aside
+    (work,) = follower.world.ports.in_background
     follower.world.stop()
     work()
     assert follower.world.host.snapshots.latest() is None
@@ -253,7 +253,7 @@ def test_a_disk_that_refuses_meanwhile_ends_it():
         return OSError(errno.EIO, "broken") if operation == "rename" else None
 
     follower.world.disk.fault = refuses
-    look_aside(follower)
+    run_background_work(follower)
     assert "broken" in follower.world.ports.failures[0]
 
 
@@ -264,7 +264,7 @@ def test_a_log_that_cannot_be_emptied_ends_it(monkeypatch):
         raise CorruptFileError(LOG, "cannot be emptied")
 
     monkeypatch.setattr(follower.world.host.log, "truncate_fully_and_start_at", fail)
-    look_aside(follower)
+    run_background_work(follower)
     assert "cannot be emptied" in follower.world.ports.failures[0]
 
 
@@ -276,10 +276,10 @@ def test_what_nobody_has_foreseen_is_told_and_no_end(caplog, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr("fencepost.runtime.metadata.snapshot_fetching.load_snapshot", fail)
-        look_aside(follower)
+        run_background_work(follower)
     assert "unforeseen" in refused(caplog)[0]
     assert any(one.exc_info for one in caplog.records)
-    follower.world.ports.waits_aside = False
+    follower.world.ports.waits_in_background = False
     follower.pass_pause()
     follower.offer()
     follower.give_all(SOUND)

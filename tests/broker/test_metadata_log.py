@@ -284,7 +284,7 @@ def test_a_bootstrap_file_that_cannot_be_read_ends_the_start():
 
 
 def spoil(world, topic):
-    """Have a bit rot in the batch that created this topic."""
+    """Flip a bit of the batch that created this topic."""
     name = f"t{topic}".encode() + bytes(6)
     for file in world.disk.list(LOG):
         path = f"{LOG}/{file}"
@@ -354,7 +354,7 @@ def batches_of(world):
 
 
 def damaged_world(topic):
-    """A log in which the batch of a topic has rotted; what it was; and where it stands."""
+    """A log in which the batch of a topic is corrupt; what it was; and where it stands."""
     world = MetadataWorld(segment_bytes=1000)
     world.start()
     world.create_topics(30)
@@ -367,7 +367,7 @@ def damaged_world(topic):
 
 
 @pytest.mark.parametrize("topic", range(0, 24, 3))
-def test_a_damaged_batch_is_found_and_mended_in_its_place(topic):
+def test_a_damaged_batch_is_found_and_repaired_in_place(topic):
     world, sound, offset = damaged_world(topic)
     log = world.host.log
     assert log.first_damaged(log.start_offset) == offset
@@ -382,7 +382,7 @@ def test_a_damaged_batch_is_found_and_mended_in_its_place(topic):
     assert world.topics_in_image == 30 and not world.broken
 
 
-def test_a_header_that_rotted_is_mended_too():
+def test_a_corrupt_header_is_repaired_too():
     world, sound, offset = damaged_world(5)
     path = next(
         f"{LOG}/{name}"

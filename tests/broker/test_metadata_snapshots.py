@@ -100,12 +100,12 @@ def test_retention_drops_the_prefix_and_the_snapshots_in_it():
 def test_writing_goes_on_while_a_snapshot_is_written():
     world = MetadataWorld(rules=OFTEN)
     world.start()
-    world.ports.waits_aside = True
+    world.ports.waits_in_background = True
     world.create_topics(30)
-    assert len(world.ports.aside) == 1, "one at a time"
+    assert len(world.ports.in_background) == 1, "one at a time"
     assert world.host.snapshots.latest() is None
-    world.ports.waits_aside = False
-    world.ports.aside.pop()()
+    world.ports.waits_in_background = False
+    world.ports.in_background.pop()()
     written = world.host.snapshots.ids()
     assert len(written) == 2, "the next one was due and follows"
     world.restart()
@@ -225,11 +225,11 @@ def test_a_snapshot_takes_the_place_of_the_log():
 def test_a_snapshot_that_is_overtaken_while_it_is_written_leaves_nothing():
     world = MetadataWorld(rules=OFTEN)
     world.start()
-    world.ports.waits_aside = True
+    world.ports.waits_in_background = True
     world.create_topics(15)
-    (write,) = world.ports.aside
-    world.ports.aside.clear()
-    world.ports.waits_aside = False
+    (write,) = world.ports.in_background
+    world.ports.in_background.clear()
+    world.ports.waits_in_background = False
     heard(world)
     fetch(world)
     world.host._keeper.install(InstallSnapshot(SNAPSHOT_ID))
@@ -271,7 +271,7 @@ def test_a_snapshot_cut_short_is_refused(cut):
     assert world.topics_in_image == 6, "the log is as it was"
 
 
-def test_a_snapshot_with_a_rotten_bit_is_refused_and_can_be_fetched_again():
+def test_a_snapshot_with_a_corrupt_bit_is_refused_and_can_be_fetched_again():
     world = MetadataWorld()
     world.start()
     inputs = heard(world)
@@ -354,7 +354,7 @@ def served(world, position=0):
 
 
 @pytest.mark.parametrize("is_of_the_image", [True, False])
-def test_a_rotten_snapshot_is_not_served_and_another_takes_its_place(is_of_the_image):
+def test_a_corrupt_snapshot_is_not_served_and_another_takes_its_place(is_of_the_image):
     world = MetadataWorld()
     world.start()
     world.create_topics(20)

@@ -1,4 +1,4 @@
-"""A metadata log that rots while it is in use, and a node that cannot go by its image any more."""
+"""A metadata log that becomes corrupt in use, and a node that cannot go by its image any more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .metadata_world import MetadataWorld, topic_records
 from .test_metadata_damage import END, answer_fetch, follow, one_of_three, spoil, would_vote_for
 
 
-def test_a_batch_that_rots_after_it_was_read_is_not_applied():
+def test_a_batch_that_becomes_corrupt_after_it_was_read_is_not_applied():
     """S53: whatever was found sound before, its CRC is checked again when its records count."""
     world = one_of_three()
     world.start()

@@ -1,4 +1,4 @@
-"""Valid requests of every API, cut at every byte and bent at random: an answer or a hang-up, and
+"""Valid requests of every API, cut at every byte and bent at random: an answer or a disconnect, and
 nothing else happens to anybody."""
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fencepost.wire.api.create_topics import CreatableTopic
 from fencepost.wire.frame import encode_request
 
 from ..waiting import DEADLINE_S
-from .door import connect
 from .hostile import Watch, besieged
+from .listener_fixtures import connect
 from .samples import sample
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from fencepost.wire.types import Uuid
 
 from ..waiting import eventually
 from .conftest import QUICK, RunningNode
-from .door import LoopThread
+from .listener_fixtures import LoopThread
 from .topic_requests import batch, fetch, make_topic, produce, values
 
 # -- metadata and controller ---------------------------------------------------------------------

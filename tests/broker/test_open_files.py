@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from fencepost.testing import Cluster
 
 from ..waiting import DEADLINE_S, eventually
-from .door import Client, connect
+from .listener_fixtures import Client, connect
 from .test_bad_disks import SLICE, batch, create, produce, read_all
 
 pytestmark = pytest.mark.slow

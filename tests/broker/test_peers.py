@@ -304,9 +304,9 @@ def garbage(data: bytes, after_greeting: bool = True) -> Answer:
         struct.pack(">ii", 4, 77),
         struct.pack(">iib", 40, 2, 0) + b"\xff" * 35,
     ],
-    ids=["huge", "negative", "short", "cut", "rubbish"],
+    ids=["huge", "negative", "short", "cut", "garbage"],
 )
-def test_rubbish_disconnects_and_fails_the_request(data: bytes, after_greeting: bool):
+def test_garbage_disconnects_and_fails_the_request(data: bytes, after_greeting: bool):
     async def test() -> None:
         async with node(garbage(data, after_greeting)) as peer, asking() as made:
             assert isinstance(await ask(made, peer.address), str)

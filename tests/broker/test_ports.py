@@ -1,4 +1,4 @@
-"""What is run aside leaves the event loop to others."""
+"""What is run in the background leaves the event loop to others."""
 
 from __future__ import annotations
 

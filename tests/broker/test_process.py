@@ -26,7 +26,7 @@ from fencepost.wire.api import (
 from fencepost.wire.errors import ErrorCode
 
 from ..waiting import DEADLINE_S, eventually
-from .door import Client, connect
+from .listener_fixtures import Client, connect
 from .topic_requests import batch, fetch, fetch_request, make_topic, produce, produce_request
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def test_sigterm_stops_in_order_and_data_stays():
             assert produce(client, topic, batch(b"a")).error_code == 0
             assert not (cluster.data_dir / MARKER).exists()
             assert cluster.stop() == 0
-            assert client.is_hung_up_on()
+            assert client.is_disconnected()
         assert (cluster.data_dir / MARKER).exists()
         address = cluster.bootstrap_servers
         cluster.start()
@@ -374,7 +374,7 @@ def test_hundreds_of_connections_come_and_go():
                 for client in clients:
                     assert client.ask(ASK, 3).error_code == 0
                 with connect(cluster) as refused:
-                    assert refused.is_hung_up_on()
+                    assert refused.is_disconnected()
             descriptors = Path(f"/proc/{cluster.pid}/fd")
             eventually(lambda: len(list(descriptors.iterdir())) < 50)  # noqa: B023
 

@@ -1,4 +1,4 @@
-"""Produce over a whole node: every version, every acks, codecs, refusals, idempotence."""
+"""Produce over a whole node: every version, every acks, codecs, errors, idempotence."""
 
 import time
 
@@ -91,7 +91,7 @@ def test_advertised_produce_begins_at_0(client):
     assert ranges[22] == (0, 5)
 
 
-# -- refusals -------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 def test_acks_0_has_no_answer_and_the_records_are_there(client, topic):
@@ -100,10 +100,10 @@ def test_acks_0_has_no_answer_and_the_records_are_there(client, topic):
     assert produce(client, topic, batch(b"c")).base_offset == 2
 
 
-def test_acks_0_that_fails_hangs_up(node, topic):
+def test_acks_0_that_fails_is_disconnected(node, topic):
     with node.connect() as doomed:
         doomed.send(produce_request(topic, batch(b"a"), acks=0, index=77), 9)
-        assert doomed.is_hung_up_on()
+        assert doomed.is_disconnected()
 
 
 @pytest.mark.parametrize("acks", [2, -2, 32767])

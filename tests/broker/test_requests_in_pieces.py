@@ -20,7 +20,7 @@ from fencepost.wire.api.describe_groups import DescribeGroupsResponse
 
 from ..waiting import eventually
 from .apis.harness import Caller, register
-from .door import open_door, route
+from .listener_fixtures import route, serve_listener
 from .topic_requests import FOR_DAYS_MS, batch, fetch_request, make_topic, produce
 
 register("api_versions", "fetch")
@@ -66,25 +66,25 @@ def test_long_frames_of_several_clients_are_decoded_one_per_turn(
 
     with contextlib.ExitStack() as stack:
         finished = stack.enter_context(at_work())
-        door = stack.enter_context(open_door())
-        door.scheduler.turn_s = 0.0
-        first = stack.enter_context(door.connect())
+        served = stack.enter_context(serve_listener())
+        served.scheduler.turn_s = 0.0
+        first = stack.enter_context(served.connect())
         first.send(LONG, 5)
-        eventually(lambda: door.thread.call(lambda: door.listener.work.is_busy), "the first")
+        eventually(lambda: served.thread.call(lambda: served.listener.work.is_busy), "the first")
         monkeypatch.setattr(DescribeGroupsRequest, "read", noted)
 
         def tick() -> None:
             turns[0] += 1
             if not finished:
-                door.thread.loop.call_soon(tick)
+                served.thread.loop.call_soon(tick)
 
-        door.thread.call(tick)
-        others = [stack.enter_context(door.connect()) for _ in range(10)]
+        served.thread.call(tick)
+        others = [stack.enter_context(served.connect()) for _ in range(10)]
         for client in others:
             client.send(LONG, 5)
         eventually(lambda: len(decoded_in) == 10, "the others")
         assert len(set(decoded_in)) == 10
-        with door.connect() as small:
+        with served.connect() as small:
             assert small.ask(ApiVersionsRequest(), 0).error_code == 0
         finished.append(1)
         for client in (first, *others):

@@ -25,7 +25,7 @@ from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 from fencepost.wire.records.metadata import ConfigRecord
 
 from ..waiting import eventually
-from .door import LIMITS, open_door
+from .listener_fixtures import LIMITS, serve_listener
 from .topic_requests import make_topic
 
 BROKER = 4
@@ -107,7 +107,7 @@ def test_a_change_without_effect_is_said_in_one_line(caplog):
     assert not caplog.records
 
 
-# -- the front door ------------------------------------------------------------------------------
+# -- the listener ------------------------------------------------------------------------------
 
 
 def served(client: Any) -> bool:
@@ -118,32 +118,32 @@ def served(client: Any) -> bool:
         return False
 
 
-def change_limits(door: Any, **limits: Any) -> None:
+def change_limits(served: Any, **limits: Any) -> None:
     def change() -> None:
-        door.listener.limits = dataclasses.replace(door.listener.limits, **limits)
+        served.listener.limits = dataclasses.replace(served.listener.limits, **limits)
 
-    door.thread.call(change)
+    served.thread.call(change)
 
 
 def test_an_address_may_have_a_limit_of_its_own():
     limits = dataclasses.replace(LIMITS, max_connections_per_ip=0)
-    with open_door(limits) as door:
-        with door.connect() as client:
+    with serve_listener(limits) as served:
+        with served.connect() as client:
             assert not served(client)
-        change_limits(door, max_connections_of={"127.0.0.1": 2, "::1": 0})
-        with door.connect() as first, door.connect() as second, door.connect() as third:
+        change_limits(served, max_connections_of={"127.0.0.1": 2, "::1": 0})
+        with served.connect() as first, served.connect() as second, served.connect() as third:
             assert served(first)
             assert served(second)
             assert not served(third)
 
 
 def test_new_connections_over_the_rate_wait_unread_and_are_served_later():
-    with open_door(dataclasses.replace(LIMITS, max_created_per_s=2)) as door:
-        clients = [door.connect() for _ in range(4)]
+    with serve_listener(dataclasses.replace(LIMITS, max_created_per_s=2)) as served:
+        clients = [served.connect() for _ in range(4)]
         try:
-            eventually(lambda: door.connection_count() == 4)
-            waiting = door.thread.call(
-                lambda: sum(connection._waits for connection in door.listener.connections)
+            eventually(lambda: served.connection_count() == 4)
+            waiting = served.thread.call(
+                lambda: sum(connection._waits for connection in served.listener.connections)
             )
             assert waiting >= 1
             assert all(served(client) for client in clients)
@@ -153,17 +153,17 @@ def test_new_connections_over_the_rate_wait_unread_and_are_served_later():
 
 
 def test_connections_that_would_wait_too_long_are_refused():
-    with open_door(dataclasses.replace(LIMITS, max_created_per_s=1)) as door:
-        clients = [door.connect() for _ in range(14)]
+    with serve_listener(dataclasses.replace(LIMITS, max_created_per_s=1)) as served:
+        clients = [served.connect() for _ in range(14)]
         try:
-            eventually(lambda: door.listener._refused + door.connection_count() >= 11)
-            eventually(lambda: door.connection_count() <= 13)
-            assert door.connection_count() >= 11
+            eventually(lambda: served.listener._refused + served.connection_count() >= 11)
+            eventually(lambda: served.connection_count() <= 13)
+            assert served.connection_count() >= 11
         finally:
             for client in clients:
                 client.sock.close()
     nobody = dataclasses.replace(LIMITS, max_created_per_s=0)
-    with open_door(nobody) as door, door.connect() as client:
+    with serve_listener(nobody) as served, served.connect() as client:
         assert not served(client)
 
 

@@ -177,7 +177,7 @@ def test_a_node_starts_without_a_directory_and_makes_nothing_anew(dirs, damage):
     kept = dirs.paths[1].with_name("kept")
     if damage == "meta":
         shutil.copytree(dirs.paths[1], kept)
-        (dirs.paths[1] / "meta.properties").write_bytes(b"\xff\0rubbish=\\u12")
+        (dirs.paths[1] / "meta.properties").write_bytes(b"\xff\0garbage=\\u12")
     else:
         dirs.paths[1].rename(kept)
     if damage == "file":

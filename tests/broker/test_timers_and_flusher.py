@@ -96,7 +96,7 @@ class Listening:
     def __init__(self, **options):
         self.persisted: list[tuple[str, int]] = []
         self.failed: list[tuple[str, str]] = []
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self.now_ms = 7
         self.flusher = Flusher(
             asyncio.get_running_loop(),
@@ -108,15 +108,15 @@ class Listening:
 
     def _on_persisted(self, key, offset):
         self.persisted.append((key, offset))
-        self.news.set()
+        self.changed.set()
 
     def _on_failed(self, key, reason):
         self.failed.append((key, reason))
-        self.news.set()
+        self.changed.set()
 
     async def heard(self):
-        await self.news.wait()
-        self.news.clear()
+        await self.changed.wait()
+        self.changed.clear()
 
 
 def test_appends_during_a_flush_share_the_next_one():
@@ -171,7 +171,7 @@ def test_page_cache_mode_reports_at_once_and_flushes_quietly():
         await log.finished.wait()
         assert log.flushed == 3
         assert heard.persisted == [("k", 3)]
-        heard.news.clear()
+        heard.changed.clear()
         log.end_offset = 4
         heard.flusher.request("k", log, always=True)
         assert heard.persisted == [("k", 3)]
@@ -242,11 +242,11 @@ def test_a_flush_that_is_due_is_waited_for_and_so_is_what_comes_meanwhile():
         listening.flusher.request("t", log)
         await asyncio.sleep(0)
         assert listening.persisted == [("t", 1)]
-        listening.news.clear()
+        listening.changed.clear()
         log.gate.set()
         while listening.persisted[-1] != ("t", 7):
             await listening.heard()
-            listening.news.clear()
+            listening.changed.clear()
         log.end_offset = 8
         listening.flusher.request("t", log)
         assert listening.persisted[-1] == ("t", 8)

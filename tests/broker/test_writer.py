@@ -25,7 +25,7 @@ from fencepost.broker.net.writer import (
 from fencepost.wire.api import DescribeGroupsRequest
 from fencepost.wire.api.describe_groups import DescribedGroup, DescribeGroupsResponse
 
-from .door import DEADLINE_S, Client, open_door, route
+from .listener_fixtures import DEADLINE_S, Client, route, serve_listener
 
 
 class Transport:
@@ -148,18 +148,18 @@ def test_answers_of_any_size_arrive_over_tls(
     def handler(context: Any, request: Any) -> Any:
         return DescribeGroupsResponse(groups=groups)
 
-    with route(DescribeGroupsRequest, (5, 5), handler), open_door() as door:
+    with route(DescribeGroupsRequest, (5, 5), handler), serve_listener() as served:
 
         async def serve() -> asyncio.Server:
-            return await door.thread.loop.create_server(
-                lambda: Connection(door.listener, "SSL"), "127.0.0.1", 0, ssl=server_side
+            return await served.thread.loop.create_server(
+                lambda: Connection(served.listener, "SSL"), "127.0.0.1", 0, ssl=server_side
             )
 
-        server = door.thread.call(serve)
+        server = served.thread.call(serve)
         raw = socket.create_connection(server.sockets[0].getsockname(), timeout=DEADLINE_S)
         with client_side.wrap_socket(raw, server_hostname="localhost") as sock:
             answer = Client(sock).ask(DescribeGroupsRequest(groups=["g"]), 5)
             assert answer.groups == groups
-            (connection,) = door.listener.connections
+            (connection,) = served.listener.connections
             assert not isinstance(connection._writer, SocketWriter)
-        door.thread.call(server.close)
+        served.thread.call(server.close)

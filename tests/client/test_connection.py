@@ -108,7 +108,7 @@ def test_a_broker_that_closes_on_unknown_versions_is_asked_again_in_version_zero
         assert broker.connections == 2
 
 
-def test_a_broker_that_answers_rubbish_to_unknown_versions_is_asked_again_in_version_zero():
+def test_a_broker_that_answers_garbage_to_unknown_versions_is_asked_again_in_version_zero():
     def answer(request: Any, version: int, correlation_id: int) -> Any:
         return NotImplemented if version == 0 else struct.pack(">i", -1)
 
@@ -172,7 +172,7 @@ def test_a_length_out_of_bounds_is_refused_before_anything_is_allocated(length: 
         assert not it.is_open
 
 
-def test_rubbish_leads_to_typed_errors_only():
+def test_garbage_leads_to_typed_errors_only():
     seed = 20260731
     rng = random.Random(seed)
     payload = b""

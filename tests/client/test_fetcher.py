@@ -229,7 +229,7 @@ def test_the_end_of_a_blob_in_the_oldest_format():
     assert blob_end(message) == BlobEnd(26, 42, -1)
 
 
-def test_rubbish_is_a_protocol_error_or_has_an_end():
+def test_garbage_is_a_protocol_error_or_has_an_end():
     rng = random.Random(7)
     good = bytearray(batch(b"a", b"b") * 3)
     for _ in range(2000):

@@ -95,7 +95,7 @@ class Node:
 
     @property
     def log_path(self) -> Path:
-        """What it has printed, in all its lives."""
+        """What it has printed, in all its runs."""
         return self.home / "node.log"
 
     @property

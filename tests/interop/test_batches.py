@@ -207,7 +207,7 @@ def flipped(at: int) -> bytearray:
         "an empty payload": (with_payload(b"", 1), "INVALID_RECORD"),
         "records behind the last": (with_payload(PLAIN[HEADER_BYTES:], 2), "INVALID_RECORD"),
         "a missing record": (with_payload(PLAIN[HEADER_BYTES:], 4), "INVALID_RECORD"),
-        "rubbish": (with_payload(b"\x10" * 40, 1), "INVALID_RECORD"),
+        "garbage": (with_payload(b"\x10" * 40, 1), "INVALID_RECORD"),
         "a large batch": (build_batch([(None, bytes(1_048_588))]), "MESSAGE_TOO_LARGE"),
         "a time to come": (
             build_batch([(b"k", b"")], timestamp_ms=NOW_MS * 2),
@@ -295,7 +295,7 @@ def test_unwelcome_records_are_told_one_by_one(
     assert bool(answer.error_message) == (error != "NONE")
 
 
-def test_other_refusals_blame_no_record(broker):
+def test_other_errors_blame_no_record(broker):
     for batch in (PLAIN + PLAIN, flipped(80), changed(">h", 21, 0x20), with_payload(b"", 1)):
         answer = answer_of(broker, batch, "compacted")
         assert answer.error_code
@@ -350,7 +350,7 @@ def test_records_without_a_time(broker):
     assert header.max_timestamp == -1
 
 
-def test_a_wrong_max_timestamp_is_mended(broker):
+def test_a_wrong_max_timestamp_is_corrected(broker):
     error, offset = produce(broker, changed(">q", 35, 5))
     assert error == "NONE"
     found = fetch(broker, offset)

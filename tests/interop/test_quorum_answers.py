@@ -69,7 +69,7 @@ def answer(subject: Subject, row: Row) -> str:
     try:
         return shown(subject.ask(row.request, row.version))
     except ClientError:
-        eventually(lambda: not subject.node.is_running, "a node that hung up has ended")
+        eventually(lambda: not subject.node.is_running, "a node that disconnected has ended")
         return DIES
 
 
@@ -139,7 +139,7 @@ LED = [
     Row("an end makes it known", ends(0), 1, "NONE 2@0 nodes=[2]"),
     Row("an end of a later epoch", ends(1), 1, "NONE 2@1 nodes=[2]"),
     Row("a vote where one leads", vote(1, 3), 2, "NONE 2@1 no nodes=[2]"),
-    # It has not fetched yet, so it may hope for another.
+    # It has not fetched yet, so it may grant a pre-vote.
     Row("a pre-vote where one leads", vote(1, 3, pre=True), 2, "NONE 2@1 yes nodes=[2]"),
     Row("it begins", begins(1), 1, "NONE 2@1 nodes=[2]"),
     Row("it begins, of old", begins(1), 0, "NONE 2@1"),

@@ -149,7 +149,7 @@ def users_come(quorum: Quorum) -> None:
 def no_users_come(quorum: Quorum) -> None:
     """What our controller does not offer, Kafka's broker does not offer any more, either.
 
-    As long as it has not heard what the new leader offers, it hangs up on clients that ask.
+    As long as it has not heard what the new leader offers, it disconnects clients that ask.
     """
     entries = [quota("producer_byte_rate", 1.0, user="eve")]
 

@@ -557,16 +557,16 @@ def amid_a_swap(disk):
     log.config = config(**{**SMALL, "internal_segment_bytes": 900, "retention_ms": -1})
     before = pairs_of(log)
     cleaning = log.begin_cleaning(log.measure_dirt(None, log.end_offset, NOW_MS), NOW_MS)
-    swaps = []
+    begun = []
 
     def put_in_place(copied):
-        swaps.append(log.begin_swap(cleaning, copied))
+        begun.append(log.begin_swap(cleaning, copied))
         raise CleaningAbortedError("that is enough")
 
     with pytest.raises(CleaningAbortedError):
         cleaning.run(OffsetMap(1 << 20), put_in_place)
     log.end_cleaning(cleaning)
-    (swap,) = swaps
+    (swap,) = begun
     assert len(swap.old_bases) > 1
     return log, swap, before
 

@@ -187,7 +187,7 @@ def test_it_forgets_deleted_partitions(disk):
 def test_a_file_that_cannot_be_read_is_as_good_as_none(disk, caplog):
     log_dir, log, _ = cleaned(disk)
     log_dir.close(high_watermarks={("t", 0): 20})
-    disk.write_atomic(CHECKPOINT, b"rubbish")
+    disk.write_atomic(CHECKPOINT, b"garbage")
     log_dir, log = opened(disk)
     assert log_dir.cleaned_offset(log) is None
     assert "cleaner-offset-checkpoint" in caplog.text

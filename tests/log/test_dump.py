@@ -211,16 +211,16 @@ def test_zeros_that_were_allocated():
     assert (one["position"], one["reason"]) == (len(data), f"{3 << 20} zero bytes at the end")
 
 
-def test_rubbish_between_batches_across_chunks():
+def test_garbage_between_batches_across_chunks():
     data, starts = segment(4)
-    rubbish = random.Random(7).randbytes((2 << 20) + 17)
-    found = items(data[: starts[2]] + rubbish + data[starts[2] :])
+    garbage = random.Random(7).randbytes((2 << 20) + 17)
+    found = items(data[: starts[2]] + garbage + data[starts[2] :])
     (one,) = damages(found)
-    assert (one["position"], one["size_bytes"]) == (starts[2], len(rubbish))
+    assert (one["position"], one["size_bytes"]) == (starts[2], len(garbage))
     assert [two["base_offset"] for two in of_type(found, "batch")] == [100, 102, 104, 106]
 
 
-def test_a_batch_inside_of_rubbish_that_runs_backwards_is_not_taken():
+def test_a_batch_inside_of_garbage_that_runs_backwards_is_not_taken():
     data, starts = segment(4)
     old = bytearray(data[: starts[1]])  # offset 100 once more
     found = items(data + bytes(30) + bytes(old))

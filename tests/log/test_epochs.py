@@ -44,14 +44,14 @@ def test_an_epoch_ends_where_the_next_begins(entries, epoch, expected):
     ("entries", "assigned", "expected"),
     [
         pytest.param([], (0, 0), [(0, 0)], id="first"),
-        pytest.param([(1, 0)], (1, 5), [(1, 0)], id="same-epoch-later-start-is-no-news"),
+        pytest.param([(1, 0)], (1, 5), [(1, 0)], id="same-epoch-later-start-is-no-change"),
         pytest.param([(1, 5)], (1, 5), [(1, 5)], id="same-again"),
         pytest.param([(1, 5)], (1, 3), [(1, 3)], id="same-epoch-earlier-start"),
         pytest.param([(1, 0)], (2, 5), [(1, 0), (2, 5)], id="next"),
         pytest.param([(1, 0), (2, 5)], (3, 5), [(1, 0), (3, 5)], id="empty-epoch-leaves-no-trace"),
         pytest.param([(1, 0), (2, 5)], (3, 0), [(3, 0)], id="all-empty"),
         pytest.param([(1, 0), (2, 5), (3, 9)], (2, 7), [(1, 0), (2, 7)], id="older-epoch-returns"),
-        pytest.param([(1, 0), (4, 5)], (3, 8), [(1, 0), (3, 8)], id="later-epoch-gives-way"),
+        pytest.param([(1, 0), (4, 5)], (3, 8), [(1, 0), (3, 8)], id="later-epoch-is-dropped"),
     ],
 )
 def test_an_assigned_epoch_removes_what_it_contradicts(entries, assigned, expected):

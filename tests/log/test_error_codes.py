@@ -14,7 +14,7 @@ from fencepost.wire.errors import ErrorCode
 
 ROWS = [
     (errors.OffsetOutOfRange(7, 1, 5), ErrorCode.OFFSET_OUT_OF_RANGE),
-    (errors.CorruptFileError("a.log", "rubbish", 3), ErrorCode.CORRUPT_MESSAGE),
+    (errors.CorruptFileError("a.log", "garbage", 3), ErrorCode.CORRUPT_MESSAGE),
     (errors.DurableDataLostError("a.log", "missing"), ErrorCode.CORRUPT_MESSAGE),
     (BatchError(ErrorCode.INVALID_RECORD, "damaged"), ErrorCode.CORRUPT_MESSAGE),
     (DecompressionError(ErrorCode.MESSAGE_TOO_LARGE, "a bomb"), ErrorCode.CORRUPT_MESSAGE),

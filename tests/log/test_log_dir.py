@@ -181,7 +181,7 @@ def test_a_partition_that_is_set_aside_leaves_the_rest_to_be_closed_in_order(dis
     assert open_dir(disk).was_clean
 
 
-def test_leftovers_of_deleted_partitions_go_with_a_checkpoint(disk):
+def test_files_of_deleted_partitions_go_with_a_checkpoint(disk):
     log_dir = open_dir(disk)
     log = create(log_dir)
     for _ in range(20):

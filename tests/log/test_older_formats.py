@@ -144,7 +144,7 @@ def offset_bytes(blob: bytes) -> set[int]:
     return {pos + byte for pos, _ in iter_headers(blob) for byte in range(8)}
 
 
-def test_a_rotten_message_is_not_served():
+def test_a_corrupt_message_is_not_served():
     blob = bytearray(old_blob(1, "gzip"))
     blob[200] ^= 4
     newest = bytes(build_message_set(records(36, 3), magic=1))

@@ -763,12 +763,12 @@ def test_a_flush_is_due_when_so_many_records_are_not_durable():
 # -- preallocate -----------------------------------------------------------------------------------
 
 
-def test_room_for_a_segment_is_set_aside_and_given_back(tmp_path):
+def test_room_for_a_segment_is_reserved_and_given_back(tmp_path):
     path = tmp_path / "t-0"
     log = open_log(OsDisk(), str(path), config(preallocate=True, internal_segment_bytes=1 << 20))
     first = path / f"{0:020}.log"
     if not first.stat().st_blocks:
-        pytest.skip("this file system sets no room aside")
+        pytest.skip("this file system reserves no room")
     assert first.stat().st_size == 0
     assert first.stat().st_blocks * 512 >= 1 << 20
     append(log, make_batch(1, 5000))

@@ -1,4 +1,4 @@
-"""Opening a log after anything but a clean close: torn files, rotten bits, leftovers.
+"""Opening a log after anything but a clean close: torn files, corrupt bytes, unfinished cleanups.
 
 S32, S69, S87, S92, S95; invariants I02, I51, I52.
 """
@@ -87,7 +87,7 @@ def test_a_log_cut_at_every_byte_recovers_to_whole_batches():
         disk.process_death()
 
 
-def test_zeros_and_rubbish_behind_the_last_batch_are_cut():
+def test_zeros_and_garbage_behind_the_last_batch_are_cut():
     disk, log = filled_disk(9)
     everything = all_batches(disk)
     last = segment_name(log, -1)
@@ -432,7 +432,7 @@ def test_a_snapshot_of_records_that_are_gone_is_not_believed():
     assert offset_file(log.end_offset, ".snapshot") not in snapshots(disk)
 
 
-# ---- leftovers
+# ---- files nobody needs
 
 
 def copies(disk: SimDisk, names: list[str], suffix: str) -> None:
@@ -553,8 +553,8 @@ def damaged_copies(log: PartitionLog, data: bytes) -> dict[str, bytes]:
     huge[last : last + 8] = (1 << 30).to_bytes(8)  # the CRC does not cover it
     beyond = bytearray(data)
     beyond[last : last + 8] = (log.segment_base_offsets[4]).to_bytes(8)
-    rotten = bytearray(data)
-    rotten[len(data) // 2] ^= 1
+    corrupt = bytearray(data)
+    corrupt[len(data) // 2] ^= 1
     lower = bytearray(data)
     lower[last : last + 8] = (read_header(data, last).base_offset - 1).to_bytes(8)
     return {
@@ -564,7 +564,7 @@ def damaged_copies(log: PartitionLog, data: bytes) -> dict[str, bytes]:
         "huge": bytes(huge),
         "beyond": bytes(beyond),
         "lower": bytes(lower),
-        "rotten": bytes(rotten),
+        "corrupt": bytes(corrupt),
         "longer": data + bytes(10),
     }
 
@@ -712,7 +712,7 @@ def test_torn_partition_metadata(content):
     assert disk.read(f"{LOG}/partition.metadata").endswith(str(TOPIC_ID).encode())
 
 
-def test_a_batch_of_an_earlier_life_does_not_come_back():
+def test_a_batch_of_an_earlier_incarnation_does_not_come_back():
     """One crash loses the size and not the bytes, the next one the bytes and not the size."""
     lost = 0
     for seed in range(400):

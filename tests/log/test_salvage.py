@@ -48,8 +48,8 @@ def test_batches_behind_any_flipped_byte_are_found(at: int, mask: int, number: i
 
 
 @given(st.binary(max_size=300))
-def test_batches_behind_anything_are_found(rubbish: bytes):
-    disk = a_log((0, BATCHES[0] + rubbish + BATCHES[1]), (4, rubbish + BATCHES[2]))
+def test_batches_behind_anything_are_found(garbage: bytes):
+    disk = a_log((0, BATCHES[0] + garbage + BATCHES[1]), (4, garbage + BATCHES[2]))
     assert offsets(disk) == [0, 2, 4]
 
 
@@ -66,9 +66,9 @@ def test_an_offset_that_the_bytes_leave_no_room_for_is_not_believed():
 
 
 def test_the_end_is_that_of_the_last_sound_batch_or_what_was_known():
-    rotten = bytearray(BATCHES[3])
-    rotten[-1] ^= 1
-    disk = a_log((0, b"".join(BATCHES[:3]) + rotten + b"".join(BATCHES[4:6])))
+    corrupt = bytearray(BATCHES[3])
+    corrupt[-1] ^= 1
+    disk = a_log((0, b"".join(BATCHES[:3]) + corrupt + b"".join(BATCHES[4:6])))
     assert log_end_of(disk, LOG, 5, 9) == (3, 12)
     assert log_end_of(disk, LOG, 14, 9) == (3, 14)
 
@@ -82,7 +82,7 @@ def test_later_epochs_count_before_longer_logs_and_none_above_the_latest():
     assert log_end_of(disk, LOG, 9, 5) == (5, 9)
 
 
-@pytest.mark.parametrize("epochs", [None, b"rubbish", b"0\n1\n3 100\n"])
+@pytest.mark.parametrize("epochs", [None, b"garbage", b"0\n1\n3 100\n"])
 def test_an_epoch_that_cannot_be_told_is_taken_for_the_latest(epochs: bytes | None):
     disk = a_log((0, BATCHES[0]), epochs=epochs)
     assert log_end_of(disk, LOG, 10, 7) == (7, 10)

@@ -274,11 +274,11 @@ def test_indexes_above_the_recovery_point_of_a_crashed_log_are_not_judged(disk):
     disk.unlink(f"{ROOT}/.kafka_cleanshutdown")
     change(disk, f"{ROOT}/recovery-point-offset-checkpoint", encode_lines(["orders 0 6"]))
     for base in (6, 13, 18):
-        change(disk, f"{TXN}/{base:020d}.index", b"rubbish")
-        change(disk, f"{TXN}/{base:020d}.snapshot", b"rubbish")
+        change(disk, f"{TXN}/{base:020d}.index", b"garbage")
+        change(disk, f"{TXN}/{base:020d}.snapshot", b"garbage")
     disk.unlink(f"{LAST}.txnindex")
     assert [one.path for one in problems(disk, TXN)] == [f"{MIDDLE}.snapshot"]
-    change(disk, f"{TXN}/{0:020d}.index", b"rubbish!")
+    change(disk, f"{TXN}/{0:020d}.index", b"garbage!")
     assert f"{TXN}/{0:020d}.index" in {one.path for one in problems(disk, TXN)}
 
 
@@ -554,7 +554,7 @@ def test_a_durable_end(disk):
     assert is_at(only(disk), f"{ROOT}/gone-0.durable-end", "checkpoint", "names gone-0, which is")
 
 
-# ---- leftovers
+# ---- files nobody needs
 
 
 @pytest.mark.parametrize(
@@ -568,14 +568,14 @@ def test_a_durable_end(disk):
         ("notes.txt", Severity.NOTE, "is no file of a log"),
     ],
 )
-def test_leftovers_of_a_partition(disk, name, severity, text):
+def test_unneeded_files_of_a_partition(disk, name, severity, text):
     change(disk, f"{TXN}/{name}", b"anything")
     (found,) = verify(disk)[0]
     assert is_at(found, f"{TXN}/{name}", "leftover", text)
     assert found.severity == severity
 
 
-def test_leftovers_of_a_log_directory(disk):
+def test_unneeded_files_of_a_log_directory(disk):
     disk.mkdir(f"{ROOT}/gone-0.{'0' * 32}-delete")
     change(disk, f"{ROOT}/recovery-point-offset-checkpoint.tmp", b"")
     change(disk, f"{ROOT}/odd{DELETED_SUFFIX}", b"")

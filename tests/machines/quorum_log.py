@@ -1,4 +1,4 @@
-"""A metadata log of lists: batches, snapshots, what is durable, and what has rotted."""
+"""A metadata log of lists: batches, snapshots, what is durable, and what is corrupt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.machines.effects import Append, StoreSnapshot
 from fencepost.machines.quorum import DraftBounds, FetchBounds
 
 
-class RottenBatch(Exception):
+class CorruptBatch(Exception):
     """A batch's bytes do not match its checksum; the argument is its base offset."""
 
 
@@ -102,8 +102,8 @@ class ListLog:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.prefix: list[Entry] = []
-        self.rotten: set[int] = set()
-        self.rotted_away: list[Entry] = []
+        self.corrupt: set[int] = set()
+        self.truncated_corrupt: list[Entry] = []
         self.epochs = LeaderEpochCache()
         self.durable_offset = 0
         self.start_offset = 0
@@ -126,7 +126,7 @@ class ListLog:
         """Empty the log; what comes next stands behind the snapshot."""
         self.prefix = self.snapshots.entries(snapshot_id)
         self.entries = []
-        self.rotten = set()
+        self.corrupt = set()
         self.epochs.clear()
         self.start_offset = self.durable_offset = snapshot_id.end_offset
         self._forget_snapshots()
@@ -136,7 +136,7 @@ class ListLog:
         assert self.start_offset < start_offset <= self.end_offset, "the log holds the offset"
         self.prefix += [e for e in self.entries if e.base_offset < start_offset]
         self.entries = [e for e in self.entries if e.base_offset >= start_offset]
-        self.rotten = {at for at in self.rotten if at >= start_offset}
+        self.corrupt = {at for at in self.corrupt if at >= start_offset}
         self.epochs.truncate_from_start(start_offset)
         self.start_offset = start_offset
         self._forget_snapshots()
@@ -174,23 +174,23 @@ class ListLog:
             self.entries.append(_entry(header, bytes(batch)))
 
     def cut(self, end_offset: int) -> None:
-        is_damaged = any(at >= end_offset for at in self.rotten)
+        is_damaged = any(at >= end_offset for at in self.corrupt)
         while self.entries and self.entries[-1].next_offset > end_offset:
             gone = self.entries.pop()
             if is_damaged:
-                self.rotted_away.append(gone)
+                self.truncated_corrupt.append(gone)
         assert self.end_offset == end_offset, "cut between batches"
-        self.rotten = {at for at in self.rotten if at < end_offset}
+        self.corrupt = {at for at in self.corrupt if at < end_offset}
         self.epochs.truncate_from_end(end_offset)
         self.durable_offset = min(self.durable_offset, end_offset)
 
     def read(self, bounds: FetchBounds | DraftBounds) -> bytes:
-        """Whole batches within the bounds, at least one, as a broker reads them. RottenBatch."""
+        """Whole batches within the bounds, at least one, as a broker reads them. CorruptBatch."""
         out = b""
         for entry in self.entries:
             if bounds.offset < entry.next_offset <= bounds.upper_bound_offset:
-                if entry.base_offset in self.rotten:
-                    raise RottenBatch(entry.base_offset)
+                if entry.base_offset in self.corrupt:
+                    raise CorruptBatch(entry.base_offset)
                 if out and len(out) + len(entry.data) > bounds.max_bytes:
                     break
                 out += entry.data

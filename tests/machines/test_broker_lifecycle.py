@@ -214,7 +214,7 @@ def test_it_says_at_once_when_the_metadata_reach_its_registration(
     assert broker.step(MetadataApplied(image(EPOCH + 1))) == [], "only once"
 
 
-def test_news_while_a_heartbeat_is_under_way_go_out_when_it_is_answered(
+def test_updates_while_a_heartbeat_is_under_way_go_out_when_it_is_answered(
     broker: LifecycleFixture,
 ) -> None:
     broker.registered()
@@ -223,7 +223,7 @@ def test_news_while_a_heartbeat_is_under_way_go_out_when_it_is_answered(
     assert beat.current_metadata_offset == EPOCH
 
 
-def test_after_an_error_even_news_wait_for_the_backoff(broker: LifecycleFixture) -> None:
+def test_after_an_error_even_updates_wait_for_the_backoff(broker: LifecycleFixture) -> None:
     broker.registered()
     assert broker.step(MetadataApplied(image(EPOCH))) == []
     assert broker.answer(ErrorCode.REQUEST_TIMED_OUT) == []

@@ -121,7 +121,7 @@ def test_a_fenced_broker_may_come_back_at_once() -> None:
     assert bench.register(1, life=2).broker_epoch > first
 
 
-def test_a_new_life_gives_up_what_the_old_one_had() -> None:
+def test_a_new_incarnation_gives_up_what_the_old_one_had() -> None:
     bench = Bench()
     bench.brokers(1, 2)
     bench.create("t", assignments=[(0, [1, 2]), (1, [2, 1])])
@@ -193,7 +193,7 @@ def test_what_a_heartbeat_leads_to(
     assert next_control(broker, request, lambda: leads, others_know) is then
 
 
-def test_heartbeats_of_strangers_and_earlier_lives_are_stale() -> None:
+def test_heartbeats_of_strangers_and_earlier_incarnations_are_stale() -> None:
     bench = Bench()
     bench.brokers(1)
     assert bench.heartbeat(1, broker_epoch=0).error_code == ErrorCode.STALE_BROKER_EPOCH

@@ -92,7 +92,9 @@ def test_a_partition_found_in_a_directory_that_is_online_is_led_again(bench: Ben
 
 
 @pytest.mark.parametrize("changes", [{"broker_epoch": 0}, {"broker_id": 7}])
-def test_a_former_life_and_a_stranger_are_refused(bench: Bench, changes: dict[str, int]) -> None:
+def test_a_former_incarnation_and_a_stranger_are_refused(
+    bench: Bench, changes: dict[str, int]
+) -> None:
     request = assignment_request(1, bench.image.brokers[1].epoch, [])
     for name, value in changes.items():
         setattr(request, name, value)

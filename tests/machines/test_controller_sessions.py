@@ -25,7 +25,7 @@ def test_a_heartbeat_of_another_broker_epoch_keeps_no_session() -> None:
 
 
 def test_what_another_broker_epoch_has_read_does_not_count_for_this_one() -> None:
-    """Or a broker that stops would go before its successor's new life knows whom it leads."""
+    """Or a broker that stops would go before its successor knows whom it leads."""
     bench = Bench()
     bench.brokers(1, 2)
     sessions = Sessions(TIMEOUT_MS, SINCE_MS)

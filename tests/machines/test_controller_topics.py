@@ -424,7 +424,7 @@ def test_the_order_of_checks_is_the_tables() -> None:
     assert old_and_bad.error_code == ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_a_sender_of_an_earlier_life_is_stale() -> None:
+def test_a_sender_of_an_earlier_incarnation_is_stale() -> None:
     bench = three()
     request = AlterPartitionRequest(broker_id=1, broker_epoch=0)
     reply = bench.do(bench.controller.decide_alter_partition(request))
@@ -645,7 +645,7 @@ THE_TOPIC = (RESOURCE_TOPIC, "t")
         ({}, False),
         ({THE_TOPIC: "true"}, True),
         ({ALL: "true"}, True),
-        ({ALL: "rubbish"}, False),
+        ({ALL: "garbage"}, False),
         ({OWN: "true"}, True),
         ({OTHER: "true"}, False),
         ({ALL: "true", OWN: "false"}, False),

@@ -128,7 +128,7 @@ def test_zstd_is_refused_to_those_who_do_not_know_it_and_nothing_else_is(knows_z
 
 
 @pytest.mark.parametrize(
-    "error", [CorruptFileError("x.log", "rubbish"), OSError("EIO"), OffsetOutOfRange(1, 2, 3)]
+    "error", [CorruptFileError("x.log", "garbage"), OSError("EIO"), OffsetOutOfRange(1, 2, 3)]
 )
 def test_a_log_that_cannot_be_measured_is_read_at_once_to_say_what_is_wrong(
     error: Exception,

@@ -265,7 +265,7 @@ def test_no_slots_no_sessions() -> None:
     assert client.session_id == 0
 
 
-def test_a_session_nobody_uses_gives_way() -> None:
+def test_a_session_nobody_uses_is_evicted() -> None:
     sessions = make(max_slots=2)
     idle, busy = fill(sessions, 5, 5)
     busy.now_ms = 119_000
@@ -278,7 +278,7 @@ def test_a_session_nobody_uses_gives_way() -> None:
     assert isinstance(busy.begin(), FetchContext)
 
 
-def test_an_old_smaller_session_gives_way_to_a_bigger_one() -> None:
+def test_an_old_smaller_session_is_evicted_for_a_bigger_one() -> None:
     sessions = make(max_slots=2)
     small, large = fill(sessions, 2, 4)
     for client in (small, large):
@@ -306,7 +306,7 @@ def test_a_follower_displaces_a_consumer_however_young_and_never_another_followe
     assert again.session_id == 0
 
 
-def test_an_old_smaller_follower_gives_way_to_a_bigger_one() -> None:
+def test_an_old_smaller_follower_is_evicted_for_a_bigger_one() -> None:
     sessions = make(max_slots=1)
     (small,) = fill(sessions, 2, is_follower=True)
     for now_ms in (60_000, 121_000):

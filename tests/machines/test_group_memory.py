@@ -337,7 +337,7 @@ def test_ids_that_nobody_came_back_for_are_free_again() -> None:
     assert world.memory.used_bytes == 0
 
 
-def test_a_client_that_hung_up_in_join_is_free_again_in_the_end() -> None:
+def test_a_client_that_left_in_join_is_free_again_in_the_end() -> None:
     """Nobody tells the coordinator; its session timeout does, as in Kafka."""
     world = world_of()
     world.join(protocols=says(LARGE), version=3)

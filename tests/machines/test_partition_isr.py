@@ -404,7 +404,7 @@ def test_metadata_may_be_faster_than_the_answer() -> None:
     accept(leader, (1, 2), 2)
     assert leader.machine.isr == {1, 2}
     leader.lead(1, 1, (1, 2), (1,))
-    assert leader.machine.isr == {1, 2}, "old news"
+    assert leader.machine.isr == {1, 2}, "an outdated answer"
 
 
 def test_a_leader_elected_uncleanly_reports_that_it_settled() -> None:

@@ -29,7 +29,7 @@ CLIENT = "DeleteRecords"
         pytest.param(2, 2, id="where-the-log-starts-already"),
         pytest.param(0, 2, id="less-than-is-gone-already"),
         pytest.param(13, ErrorCode.OFFSET_OUT_OF_RANGE, id="what-consumers-may-not-read-yet"),
-        pytest.param(-2, ErrorCode.OFFSET_OUT_OF_RANGE, id="absurd"),
+        pytest.param(-2, ErrorCode.OFFSET_OUT_OF_RANGE, id="negative"),
     ],
 )
 def test_a_leader_deletes_records_below_the_high_watermark(

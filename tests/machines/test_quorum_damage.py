@@ -155,12 +155,12 @@ def test_a_damaged_batch_is_replaced_by_the_same_batch_and_by_nothing_else() -> 
     assert bench.machine.damaged_at == 2, "it is committed, and not cut"
     again(bench)
     good = build_batch([(None, b"old")], base_offset=2, leader_epoch=2)
-    rotten = bytearray(good)
-    rotten[-1] ^= 1
+    corrupt = bytearray(good)
+    corrupt[-1] ^= 1
     for lie in (
         b"",
         good[:-1],
-        rotten,
+        corrupt,
         build_batch([(None, b"old")], base_offset=1, leader_epoch=2),
         build_batch([(None, b"old")], base_offset=2, leader_epoch=3),
         build_batch([(None, b"old")] * 9, base_offset=2, leader_epoch=2),

@@ -210,7 +210,7 @@ def test_the_draft_is_told_when_it_had_caught_up() -> None:
 
 def test_a_draft_waits_for_records_and_for_a_high_watermark_it_was_not_told() -> None:
     bench = leader(**BARE)
-    assert reply(bench, draft(END, EPOCH, wait_ms=500)).high_watermark == END, "that was news"
+    assert reply(bench, draft(END, EPOCH, wait_ms=500)).high_watermark == END, "that was an update"
     assert reply(bench, draft(END, EPOCH, wait_ms=500)) is None
     effects = bench.step(AppendRecords([build_batch([(None, b"new")])], "a", EPOCH))
     bounds = replied(effects)

@@ -94,7 +94,7 @@ def test_batches_that_cannot_be_are_not_appended(records: Any) -> None:
     assert not [e for e in effects if isinstance(e, Persist)]
     assert bench.machine.role is Role.FOLLOWER and bench.machine.end_offset == 2
     if not is_short:
-        assert bench.machine.high_watermark == 0, "a flawed answer says nothing"
+        assert bench.machine.high_watermark == 0, "an invalid answer says nothing"
         resent = bench.step(TimerFired(inputs.RETRY), CONFIG.retry_backoff_ms)
         assert bench.sent(resent, 2).topics[0].partitions[0].fetch_offset == 2
 

@@ -48,7 +48,7 @@ def test_it_is_once_in_an_epoch() -> None:
     assert refuse(bench) == []
 
 
-def test_others_may_hope_for_our_pre_vote() -> None:
+def test_others_are_granted_our_pre_vote() -> None:
     bench = follower()
     bench.step(fetched(bench))
     assert not granted(bench)

@@ -81,7 +81,7 @@ def test_a_voter_that_moved_tells_its_leader() -> None:
         ((Endpoint("CONTROLLER", "a", 1), Endpoint("INNER", "b", 3)), True),
     ],
 )
-def test_what_a_leader_of_kafkas_has_written_is_no_news(
+def test_what_a_leader_of_kafkas_has_written_is_no_change(
     written: tuple[Endpoint, ...], tells: bool
 ) -> None:
     """It writes listeners in any order, with names in capitals: telling it again every other

@@ -309,7 +309,7 @@ def test_a_restarted_leader_is_nobodys_leader() -> None:
 
 
 def test_nobody_waits_longer_than_a_fetch_timeout() -> None:
-    """Whoever has hung up would be waited for, and one client could take all places."""
+    """Whoever has disconnected would be waited for, and one client could take all places."""
     bench = leader()
     parked = fetch(fetch_offset=3, last_fetched_epoch=EPOCH, max_wait_ms=(1 << 31) - 1)
     assert not [e for e in bench.step(received("t", parked)) if isinstance(e, Reply)]
@@ -317,7 +317,9 @@ def test_nobody_waits_longer_than_a_fetch_timeout() -> None:
     assert [e.value.error for e in effects if isinstance(e, Reply)] == [ErrorCode.NONE]
 
 
-def test_those_who_wait_are_looked_at_when_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_who_wait_are_looked_at_when_there_is_something_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Every fetch is a step: with a thousand observers each would look at a thousand others."""
     looked: list[Any] = []
     may_have_news = Serving._may_have_news

@@ -191,21 +191,21 @@ def test_what_is_not_believed_is_followed_by_a_pause(epoch: int, leader_id: int)
     assert not asked_again(bench, answered(3, asked, said), 3)
 
 
-def test_unsound_batches_are_told_of_with_their_epoch() -> None:
+def test_invalid_batches_are_reported_with_their_epoch() -> None:
     bench = follower()
     assert bench.machine.unsound_in_epoch == -1
     asked = bench.machine.requests.in_flight[2][0]
-    rotten = build_batch([(None, b"v")], base_offset=2, leader_epoch=EPOCH)
-    rotten[-1] ^= 1
+    corrupt = build_batch([(None, b"v")], base_offset=2, leader_epoch=EPOCH)
+    corrupt[-1] ^= 1
     bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 2, 3, 1, 0)
-    assert not asked_again(bench, answered(2, asked, fetch_response(bounds, rotten)), 2)
+    assert not asked_again(bench, answered(2, asked, fetch_response(bounds, corrupt)), 2)
     assert bench.machine.unsound_in_epoch == EPOCH and bench.machine.end_offset == 2
 
 
 # -- two leaders of one epoch ------------------------------------------------------------------
 
 
-def rival(source: int, leader_id: int, epoch: int = EPOCH) -> Any:
+def conflicting_leader(source: int, leader_id: int, epoch: int = EPOCH) -> Any:
     """`source` answers a vote that `leader_id` leads."""
     asked = vote_request(CONFIG, source, NODE, EPOCH, (4, 2), True)
     return answered(source, asked, messages.vote_response(ErrorCode.NONE, leader_id, epoch, False))
@@ -237,7 +237,7 @@ def asking_around() -> Bench:
 
 # Who knows another leader, by whose word whom it is told of, and whom it takes for the leader then;
 # None if it stops.
-RIVALS: list[tuple[Any, int, int, int | None]] = [
+CONFLICTING_LEADERS: list[tuple[Any, int, int, int | None]] = [
     (leader, 3, 3, None),
     (leader, 3, 2, NODE),
     (leader, 2, 2, None),
@@ -257,13 +257,13 @@ RIVALS: list[tuple[Any, int, int, int | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "source", "leader_id", "then"), RIVALS)
+@pytest.mark.parametrize(("make", "source", "leader_id", "then"), CONFLICTING_LEADERS)
 def test_a_second_leader_of_an_epoch_is_weighed(
     make: Any, source: int, leader_id: int, then: int | None
 ) -> None:
     bench = make()
     before = bench.machine.state
-    effects = bench.step(rival(source, leader_id))
+    effects = bench.step(conflicting_leader(source, leader_id))
     if then is None:
         assert bench.machine.role is Role.FAILED
         assert [effect for effect in effects if isinstance(effect, Fail)]
@@ -275,7 +275,7 @@ def test_a_second_leader_of_an_epoch_is_weighed(
 
 def test_the_vote_stays_given_when_the_leader_on_record_turns_out_to_be_none() -> None:
     bench = Bench(QuorumState(EPOCH, 2, voted_id=3))
-    bench.step(rival(3, 3))
+    bench.step(conflicting_leader(3, 3))
     assert bench.machine.state == QuorumState(EPOCH, 3, voted_id=3)
     bench.step(vote(EPOCH, log=(4, 9)))
     assert bench.machine.state.voted_id == 3
@@ -319,9 +319,9 @@ def alone() -> Bench:
         vote(EPOCH + 9, log=(9, 9), pre_vote=True),
         begin(EPOCH + 9),
         end(EPOCH + 9, first=3),
-        rival(2, -1, EPOCH + 9),
-        rival(2, 2, EPOCH + 9),
-        rival(2, NODE, EPOCH + 9),
+        conflicting_leader(2, -1, EPOCH + 9),
+        conflicting_leader(2, 2, EPOCH + 9),
+        conflicting_leader(2, NODE, EPOCH + 9),
     ],
     ids=["vote", "pre-vote", "begin", "end", "later epoch", "later leader", "its own"],
 )

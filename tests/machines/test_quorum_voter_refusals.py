@@ -49,7 +49,7 @@ MEANT_FOR_OTHERS = {"cluster_id": "other"}
 
 # (stage, request, error; None is no answer yet). In each group the earlier check wins: a request
 # that is wrong in several ways gets the first error of the table in `reconfiguration.py`.
-REFUSALS: list[tuple[str, Callable[[ByHand], Any], ErrorCode | None]] = [
+REFUSED: list[tuple[str, Callable[[ByHand], Any], ErrorCode | None]] = [
     ("follower", changed(add, **MEANT_FOR_OTHERS), ErrorCode.INCONSISTENT_CLUSTER_ID),
     ("follower", changed(remove, **MEANT_FOR_OTHERS), ErrorCode.INCONSISTENT_CLUSTER_ID),
     ("follower", changed(update, **MEANT_FOR_OTHERS), ErrorCode.INCONSISTENT_CLUSTER_ID),
@@ -108,9 +108,9 @@ REFUSALS: list[tuple[str, Callable[[ByHand], Any], ErrorCode | None]] = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(REFUSALS)))
+@pytest.mark.parametrize("case", range(len(REFUSED)))
 def test_every_refusal(case: int) -> None:
-    stage, make, error = REFUSALS[case]
+    stage, make, error = REFUSED[case]
     world = STAGES[stage]()
     end_offset = world.machine(1).end_offset
     answers = ask(world, make(world))
@@ -122,8 +122,8 @@ def test_every_refusal(case: int) -> None:
 
 
 def test_every_error_of_the_table_is_a_case() -> None:
-    errors = {error for _, _, error in REFUSALS}
-    assert {stage for stage, _, _ in REFUSALS} == set(STAGES)
+    errors = {error for _, _, error in REFUSED}
+    assert {stage for stage, _, _ in REFUSED} == set(STAGES)
     assert errors >= {
         ErrorCode.INCONSISTENT_CLUSTER_ID,
         ErrorCode.BROKER_NOT_AVAILABLE,

@@ -35,8 +35,8 @@ from fencepost.wire.api.offset_commit import (
 )
 from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 
-from ..broker.door import Client
 from ..broker.hostile import connect, eventually
+from ..broker.listener_fixtures import Client
 from ..broker.test_bad_disks import batch, create
 from .conftest import Tally
 from .filesystem import Filesystem

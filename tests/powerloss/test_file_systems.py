@@ -130,7 +130,7 @@ def cut_and_synced(machine: Machine) -> None:
 
 
 def last_block_rewritten(machine: Machine) -> None:
-    """What recovery does about `bytes_of_an_earlier_life`; the bytes then never come back."""
+    """What recovery does about `bytes_of_an_earlier_incarnation`: they never come back."""
     _lose_an_append(machine)
     file = machine.disk.open(f"{machine.root}/a")
     if file.size() > 4:  # a simulated disk may have kept it all
@@ -177,7 +177,7 @@ def _lose_an_append(machine: Machine) -> None:
     machine.cut()
 
 
-def bytes_of_an_earlier_life(machine: Machine) -> None:
+def bytes_of_an_earlier_incarnation(machine: Machine) -> None:
     _lose_an_append(machine)
     if len(machine.disk.read(f"{machine.root}/a")) == 4:
         machine.append("a", b"yyyy")
@@ -259,7 +259,7 @@ OPEN: Final = [
     append_not_synced,
     append_written_back,
     append_committed_by_another,
-    bytes_of_an_earlier_life,
+    bytes_of_an_earlier_incarnation,
     never_synced,
     name_synced_only,
     file_synced_only,

@@ -17,7 +17,7 @@ from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
 from ..broker.conftest import RunningNode
-from ..broker.door import Client
+from ..broker.listener_fixtures import Client
 from ..waiting import DEADLINE_S, eventually
 
 MAX_CONNECTIONS = 12
@@ -90,7 +90,7 @@ def test_connections(node: RunningNode) -> None:
             stack.enter_context(knock(node))
         eventually(lambda: open_connections(node) == MAX_CONNECTIONS, "all are taken")
         with knock(node) as one_more:
-            assert one_more.is_hung_up_on()
+            assert one_more.is_disconnected()
         assert open_connections(node) == MAX_CONNECTIONS
     eventually(lambda: open_connections(node) == 0, "and room again")
 
@@ -98,7 +98,7 @@ def test_connections(node: RunningNode) -> None:
 def test_the_size_of_a_request(node: RunningNode) -> None:
     with knock(node) as client:
         client.sock.sendall(struct.pack(">i", FRAME_BYTES_MAX + 1))
-        assert client.is_hung_up_on()
+        assert client.is_disconnected()
 
 
 @pytest.mark.slow

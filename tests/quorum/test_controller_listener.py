@@ -1,4 +1,4 @@
-"""The controllers' listener of a node in this process: who may ask what, and what rubbish does."""
+"""The controllers' listener of a node in this process: who may ask what, and what garbage does."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from fencepost.wire.header import RequestHeader, ResponseHeader
 from fencepost.wire.types import Uuid
 
 from ..broker.conftest import RunningNode
-from ..broker.door import Client
-from ..broker.rubbish import rubbish
+from ..broker.listener_fixtures import Client
+from ..broker.malformed_requests import malformed_requests
 from ..broker.topic_requests import make_topic
 from ..waiting import DEADLINE_S
 
@@ -87,7 +87,7 @@ def test_versions_are_those_of_the_listener(node: RunningNode, client: Client):
 def test_brokers_do_not_vote(node: RunningNode):
     with node.connect() as client:
         client.send(VoteRequest(), 0)
-        assert client.is_hung_up_on()
+        assert client.is_disconnected()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_the_draft_is_served_where_it_was_asked_for(
     assert headers[0].base_offset == 0
 
 
-# -- rubbish ---------------------------------------------------------------------------------
+# -- garbage ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -217,19 +217,19 @@ def test_the_draft_is_served_where_it_was_asked_for(
     ],
     ids=["huge", "negative", "empty", "http", "version", "api", "cut", "count"],
 )
-def test_hostile_frames_are_hung_up_on(node: RunningNode, client: Client, data: bytes):
+def test_hostile_frames_are_disconnected(node: RunningNode, client: Client, data: bytes):
     client.send_raw(data)
-    assert client.is_hung_up_on()
+    assert client.is_disconnected()
     with knock(node) as bystander:
         assert bystander.ask(ASK, 3).error_code == ErrorCode.NONE
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_rubbish_in_every_api_and_version(node: RunningNode, seed: int, caplog):
+def test_garbage_in_every_api_and_version(node: RunningNode, seed: int, caplog):
     dice = random.Random(seed)
     sent = 0
-    for data in rubbish(dice, CONTROLLER_ROUTES):
+    for data in malformed_requests(dice, CONTROLLER_ROUTES):
         with knock(node) as client, contextlib.suppress(ConnectionError):
             client.send_raw(data)
             client.send_raw(encode_request(ASK, 3, 2, None))
@@ -239,7 +239,7 @@ def test_rubbish_in_every_api_and_version(node: RunningNode, seed: int, caplog):
         sent += 1
     assert sent > 300
     assert node.node.failure is None
-    # A higher epoch is no rubbish: the node may have to elect itself again, and must be able to.
+    # A higher epoch is no garbage: the node may have to elect itself again, and must be able to.
     with node.connect() as client:
         make_topic(client)
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []

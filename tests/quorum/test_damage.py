@@ -29,7 +29,7 @@ def segment(node: NodeProcess) -> Path:
     return path
 
 
-def rot(node: NodeProcess, share: float) -> int:
+def corrupt(node: NodeProcess, share: float) -> int:
     """Flip a bit in the batch that is so far into what is known to be durable; its offset."""
     directory = log_directory(node)
     durable = (directory.parent / f"{directory.name}.durable-end").read_bytes()
@@ -43,7 +43,7 @@ def rot(node: NodeProcess, share: float) -> int:
 
 
 @pytest.mark.parametrize("share", [0.3, 1.0], ids=["in the middle", "at its end"])
-def test_a_follower_fetches_again_what_has_rotted(
+def test_a_follower_fetches_again_what_is_corrupt(
     cluster: QuorumCluster, writer: TopicWriter, share: float
 ):
     """Nobody has checkpointed a recovery point yet: the last batch could pass for a torn one."""
@@ -53,7 +53,7 @@ def test_a_follower_fetches_again_what_has_rotted(
     writer.wait_for_more()
     node.kill()
     before = segment(node).read_bytes()
-    offset = rot(node, share)
+    offset = corrupt(node, share)
     node.start()
     node.wait_until_ready()
     assert f"the log is truncated to offset {offset} and fetched again" in node.log_path.read_text()

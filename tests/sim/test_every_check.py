@@ -341,7 +341,7 @@ def test_a_topic_that_was_promised_is_missed_and_one_that_was_deleted_is_seen() 
         workload.check_promises(there)
 
 
-def test_a_rotten_vote_that_is_believed_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corrupt_vote_that_is_believed_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_state, "crc32c", lambda data: 0)
     seen: list[str] = []
     for seed in range(1, 30):

@@ -110,15 +110,15 @@ def test_states_that_are_taken_for_one_behave_as_one() -> None:
 
 
 def test_a_refused_connection_is_among_the_choices() -> None:
-    """The follower that is told so gives up its leader, and the other one may hope, too."""
+    """The follower that is told gives up its leader, and the other one grants its pre-vote."""
 
-    def who_hurries(bounds: Bounds) -> set[int]:
+    def who_elects_early(bounds: Bounds) -> set[int]:
         space, _ = explore(bounds)
         cells = space.steps._cells
         return {cell.id for cell in cells if cell.machine.following.stood_early_in_epoch >= 0}
 
-    assert who_hurries(Bounds(epochs=1, timeouts=1, first=1)) == set()
-    assert who_hurries(Bounds(epochs=1, timeouts=1, refusals=1, first=1)) == {2, 3}
+    assert who_elects_early(Bounds(epochs=1, timeouts=1, first=1)) == set()
+    assert who_elects_early(Bounds(epochs=1, timeouts=1, refusals=1, first=1)) == {2, 3}
 
 
 def test_who_lost_power_refuses_until_it_acts() -> None:

@@ -109,7 +109,7 @@ def test_damage_strikes_what_can_be_spared_and_more_only_over_budget(name: str) 
     assert struck == {False: 1, True: 3}
 
 
-def test_a_node_does_not_start_on_a_rotten_vote() -> None:
+def test_a_node_does_not_start_on_a_corrupt_vote() -> None:
     world = a_world()
     strike(world, "state-rot")
     node = world.nodes[1]
@@ -117,7 +117,7 @@ def test_a_node_does_not_start_on_a_rotten_vote() -> None:
 
 
 @pytest.mark.parametrize("bit", range(0, 1_200, 37))
-def test_no_bit_of_a_vote_rots_unnoticed(bit: int) -> None:
+def test_no_bit_of_a_vote_changes_unnoticed(bit: int) -> None:
     world = a_world(ms=2_500)
     node = a_follower(world)
     node.kill()
@@ -126,7 +126,7 @@ def test_no_bit_of_a_vote_rots_unnoticed(bit: int) -> None:
     assert node.gave_up is not None
 
 
-def test_a_rotten_snapshot_is_not_loaded() -> None:
+def test_a_corrupt_snapshot_is_not_loaded() -> None:
     world = a_world(drawn={"fault.snapshot-rot": [0, 0, 0, 1]}, snapshot_bytes=1_000)
     node = world.nodes[1]
     strike(world, "snapshot-rot")
@@ -431,7 +431,7 @@ def test_the_shapes_of_partitions(count: int) -> None:
     assert 3 * len(away) < count
 
 
-def test_a_node_that_starts_anew_has_no_excuse_of_an_earlier_life() -> None:
+def test_a_node_that_starts_anew_has_no_excuse_of_an_earlier_incarnation() -> None:
     world = a_world()
     node = world.nodes[1]
     node.is_excused = True

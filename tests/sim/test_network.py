@@ -118,7 +118,7 @@ def test_a_link_that_is_well_brings_request_and_answer(ends: Ends) -> None:
     assert len(ends.arrived) == 1
 
 
-def test_nothing_passes_a_cut_link_until_it_is_mended(ends: Ends) -> None:
+def test_nothing_passes_a_cut_link_until_it_is_healed(ends: Ends) -> None:
     ends.world.network.cut(*ends.there)
     ends.ask()
     ends.check_timed_out()
@@ -129,7 +129,7 @@ def test_nothing_passes_a_cut_link_until_it_is_mended(ends: Ends) -> None:
     ends.check_answered()
 
 
-def test_what_is_sent_into_a_cut_is_lost_although_the_link_is_mended(ends: Ends) -> None:
+def test_what_is_sent_into_a_cut_is_lost_although_the_link_is_healed(ends: Ends) -> None:
     ends.world.network.cut(*ends.there)
     ends.ask()
     ends.world.network.mend(*ends.there)

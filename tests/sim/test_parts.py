@@ -133,7 +133,7 @@ def test_benign_order_is_first_come_first_served() -> None:
     assert [queue.pop() for _ in range(4)] == events
 
 
-def test_cancelled_events_and_those_of_other_lives_do_not_come() -> None:
+def test_cancelled_events_and_those_of_other_incarnations_do_not_come() -> None:
     queue = EventQueue(Tape(recorded={}).lane("schedule"))
     someone = Someone()
     queue.push(event(1)).cancel()

@@ -40,7 +40,7 @@ def test_a_file_of_an_older_version_has_no_ablation_and_fewer_options() -> None:
         ("9" * 5_000, "no JSON"),
     ],
 )
-def test_rubbish_is_no_recording(text: str, says: str) -> None:
+def test_garbage_is_no_recording(text: str, says: str) -> None:
     with pytest.raises(RecordingError, match=says):
         read_recording(text)
 

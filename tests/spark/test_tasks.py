@@ -152,12 +152,12 @@ def test_retention_that_overtakes_a_read_is_noticed(fake: FakeCluster, options: 
 def test_a_leader_that_is_behind_for_a_moment_loses_nothing(fake: FakeCluster, options: Any):
     fill(fake, 10)
     answer = fake._fetch
-    refusals = [1, 1]
+    refused_with = [1, 1]
 
     def behind(node: int, name: str | None, wanted: Any) -> Any:
         found = answer(node, name, wanted)
-        if refusals:
-            found.error_code = refusals.pop()
+        if refused_with:
+            found.error_code = refused_with.pop()
         return found
 
     fake._fetch = behind  # type: ignore[method-assign]

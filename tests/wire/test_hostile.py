@@ -170,7 +170,7 @@ def test_claims_cost_no_memory(bomb: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(CODECS))
 def test_nested_claims_add_up_to_the_input(name: str) -> None:
-    """Arrays in arrays in arrays, each claiming all that is left, over 60 kB of rubbish."""
+    """Arrays in arrays in arrays, each claiming all that is left, over 60 kB of garbage."""
     machine = codec(name, MetadataResponse, 12)
     data = bytes.fromhex("00000000 01 00 00000000 e0d403") + b"\x7f" * 60_000
     with pytest.raises(DecodeError):
@@ -188,9 +188,9 @@ def test_nested_claims_add_up_to_the_input(name: str) -> None:
 
 
 def nested_claims(cls: Any, version: int, size: int) -> bytes:
-    """A message whose first nested arrays each claim all of `size` bytes, and then rubbish.
+    """A message whose first nested arrays each claim all of `size` bytes, and then garbage.
 
-    Rubbish would do for elements of numbers alone: of these, more are claimed than fit.
+    Garbage would do for elements of numbers alone: of these, more are claimed than fit.
     """
     layout = layout_of(cls, version, cls.is_flexible(version))
     head = b""

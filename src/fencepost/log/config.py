@@ -7,7 +7,7 @@ topic share one.
 
 Two differences in substance from Kafka:
 
-* `preallocate` sets room aside without making the file longer, so nothing has to be cut off later.
+* `preallocate` reserves room without making the file longer, so nothing has to be cut off later.
 * tiered storage does not exist here, so `remote.storage.enable=true` is refused.
 
 `internal.segment.bytes` overrides `segment.bytes` without its lower bound; Kafka has it for tests,
@@ -124,7 +124,7 @@ _SEGMENTS = (
         _BOOLEAN,
         False,
         None,
-        "Whether the disk sets room for a whole segment aside when it is begun (Linux).",
+        "Whether the disk reserves room for a whole segment when it is begun (Linux).",
         "log.preallocate",
     ),
     _define(

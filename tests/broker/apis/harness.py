@@ -1,4 +1,4 @@
-"""Call a handler as the front door does: bytes in, bytes out, at any version.
+"""Call a handler as the listener does: bytes in, bytes out, at any version.
 
 `ask` is for handlers that answer from what the node knows. The node is a `StillNode`: it has a
 configuration, an image of the cluster, and a controller whose decisions are committed at once (or,

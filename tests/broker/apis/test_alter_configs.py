@@ -137,7 +137,7 @@ def test_a_controller_says_of_types_whether_they_exist(kind, code):
     assert alter(a_node(), resource(kind, "x"), listener=CONTROLLER) == [code]
 
 
-def test_without_a_controller_only_refusals_are_as_usual():
+def test_without_a_controller_only_errors_are_as_usual():
     node = a_node()
     node.controller.error = ErrorCode.NOT_CONTROLLER
     asked = [

@@ -118,7 +118,7 @@ def test_it_is_answered_when_the_request_inside_is_committed() -> None:
     assert opened(answer_of(context), api.CreateTopicsResponse, 7).topics[0].error_code == 0
 
 
-def test_a_broker_that_hangs_up_meanwhile_is_no_mistake() -> None:
+def test_a_broker_that_disconnects_meanwhile_is_no_mistake() -> None:
     node = a_controller()
     node.controller.held = True
     context = send(node, envelope(inside(CREATE, 7)), 0, listener="CONTROLLER")

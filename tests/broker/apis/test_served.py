@@ -155,7 +155,7 @@ def test_what_is_answered_has_happened_and_outlives_a_kill(cluster, broker):
     cluster.restart()
     with connect(cluster) as again:
         check(again)
-        # A new life is a new leader epoch; the old one ended where the log did.
+        # A new incarnation is a new leader epoch; the old one ended where the log did.
         assert end_of_epoch(again, "events", 0) == (0, 0, 3)
 
 

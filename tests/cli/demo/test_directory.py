@@ -10,9 +10,9 @@ from fencepost.cli.demo import DemoFailedError, _fresh_directory
 def test_only_a_directory_of_an_earlier_demo_is_replaced(tmp_path):
     demo = tmp_path / "demo"
     _fresh_directory(demo)
-    (demo / "leftover").write_text("old")
+    (demo / "stale").write_text("old")
     _fresh_directory(demo)
-    assert not (demo / "leftover").exists()
+    assert not (demo / "stale").exists()
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.tex").write_text("mine")

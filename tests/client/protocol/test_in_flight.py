@@ -115,7 +115,7 @@ def test_elements_of_a_response_are_bounded_before_they_are_objects():
 
 
 @pytest.mark.parametrize("size", [4, 5, 12])
-def test_rubbish_behind_a_right_correlation_id_is_refused(size: int):
+def test_garbage_behind_a_right_correlation_id_is_refused(size: int):
     requests = InFlightRequests("client")
     token, _ = requests.send(MetadataRequest(), VERSION)
     frame = struct.pack(">i", token.correlation_id) + b"\xff" * (size - 4)

@@ -119,7 +119,7 @@ def test_a_log_that_starts_behind_0_needs_a_snapshot(disk):
     assert (log.start_offset, log.end_offset) == (5, 7)
 
 
-def test_a_damaged_newest_snapshot_gives_way_to_an_older_one(disk):
+def test_a_damaged_newest_snapshot_is_replaced_by_an_older_one(disk):
     log_of(disk, 1, 1, 1, start_offset=5).close()
     store = SnapshotStore(disk, PATH)
     write(store, SnapshotId(5, 1), values_of(5))

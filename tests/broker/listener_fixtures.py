@@ -1,4 +1,4 @@
-"""A listener without a node behind it, and raw sockets: what the tests of the front door share."""
+"""A listener without a node behind it, and raw sockets: what the tests of the listener share."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class LoopThread:
 
 
 @contextlib.contextmanager
-def open_door(limits: ConnectionLimits = LIMITS, node: Any = None) -> Iterator[Door]:
+def serve_listener(limits: ConnectionLimits = LIMITS, node: Any = None) -> Iterator[ServedListener]:
     """A listener that serves, on a free loopback port."""
     thread = LoopThread()
     try:
@@ -84,7 +84,7 @@ def open_door(limits: ConnectionLimits = LIMITS, node: Any = None) -> Iterator[D
         (bound,) = listener.bind([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
         thread.call(listener.start)
         try:
-            yield Door(thread, listener, bound.port, scheduler)
+            yield ServedListener(thread, listener, bound.port, scheduler)
         finally:
             thread.call(listener.close)
     finally:
@@ -92,7 +92,7 @@ def open_door(limits: ConnectionLimits = LIMITS, node: Any = None) -> Iterator[D
 
 
 @dataclass
-class Door:
+class ServedListener:
     """The running listener and where to knock."""
 
     thread: LoopThread
@@ -150,7 +150,7 @@ class Client:
         assert correlation == sent
         return response
 
-    def is_hung_up_on(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the server closes the connection (waits for it)."""
         try:
             return self.sock.recv(1) == b""

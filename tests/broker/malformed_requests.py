@@ -13,11 +13,11 @@ from fencepost.wire.frame import encode_request
 ROUNDS = 3
 
 
-def rubbish(dice: random.Random, routes: Mapping[int, Route]) -> Iterator[bytes]:
+def malformed_requests(dice: random.Random, routes: Mapping[int, Route]) -> Iterator[bytes]:
     """Frames with spoiled and random bodies, several of each kind."""
     for key, route in sorted(routes.items()):
         for version in range(route.min_version, route.max_version + 1):
-            good = encode_request(request_class(key)(), version, 1, "rubbish")[4:]
+            good = encode_request(request_class(key)(), version, 1, "garbage")[4:]
             head = struct.pack(">hhihb", key, version, 1, -1, 0)
             for _ in range(ROUNDS):
                 for body in (

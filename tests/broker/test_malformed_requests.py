@@ -1,4 +1,4 @@
-"""Every served API and version fed with rubbish: the node stays up and serves everybody else."""
+"""Every served API and version fed with garbage: the node stays up and serves everybody else."""
 
 import contextlib
 import random
@@ -9,7 +9,7 @@ from fencepost.broker.net.registry import ROUTES
 from fencepost.wire.api import ApiVersionsRequest
 from fencepost.wire.frame import encode_request
 
-from .rubbish import rubbish
+from .malformed_requests import malformed_requests
 from .topic_requests import batch, fetch, make_topic, produce, values
 
 pytestmark = pytest.mark.slow
@@ -18,13 +18,13 @@ ASK = ApiVersionsRequest(client_software_name="t", client_software_version="1")
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_rubbish_in_every_api_and_version(node, seed, caplog):
+def test_garbage_in_every_api_and_version(node, seed, caplog):
     dice = random.Random(seed)
     sent = 0
     with node.connect() as bystander:
         topic = make_topic(bystander)
         assert produce(bystander, topic, batch(b"kept")).error_code == 0
-        for data in rubbish(dice, ROUTES):
+        for data in malformed_requests(dice, ROUTES):
             with node.connect() as client, contextlib.suppress(ConnectionError):
                 client.send_raw(data)
                 # What the node makes of it is its business; the next request tells that it lives.
@@ -38,5 +38,5 @@ def test_rubbish_in_every_api_and_version(node, seed, caplog):
         assert values(part) == [b"kept"]
     assert sent > 500
     assert node.node.failure is None
-    # Rubbish is the client's mistake: no handler may take it for one of its own.
+    # Garbage is the client's mistake: no handler may take it for one of its own.
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []

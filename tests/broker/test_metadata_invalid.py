@@ -29,14 +29,14 @@ def refuse(world: MetadataWorld, epoch: int) -> None:
     """The leader answers the last fetch with a batch whose checksum is not its own."""
     to, asked = world.ports.sent[-1]
     assert to == 2
-    rotten = build_batch([(None, b"v")], base_offset=0, leader_epoch=epoch)
-    rotten[-1] ^= 1
+    corrupt = build_batch([(None, b"v")], base_offset=0, leader_epoch=epoch)
+    corrupt[-1] ^= 1
     bounds = FetchBounds(ErrorCode.NONE, 2, epoch, 0, 1, 0, 0)
-    world.ports.driver.feed(METADATA_KEY, answered(2, asked, fetch_response(bounds, rotten)))
+    world.ports.driver.feed(METADATA_KEY, answered(2, asked, fetch_response(bounds, corrupt)))
     world.timers.advance(world.config.retry_backoff_ms)
 
 
-def test_unsound_batches_are_told_once_per_epoch(caplog) -> None:
+def test_invalid_batches_are_logged_once_per_epoch(caplog) -> None:
     world = MetadataWorld(voters=VoterSet.of_ids((1, 2, 3)))
     world.start()
     with caplog.at_level(logging.ERROR):
