@@ -109,7 +109,7 @@ class Pipe:
         """Count answers and send as many new requests."""
         data = self.sock.recv(1 << 16)
         if not data:
-            raise ConnectionError("the broker hung up")
+            raise ConnectionError("the broker disconnected")
         data = self.buffered + data
         if not self.answer_bytes:
             if len(data) < 4:

@@ -13,7 +13,7 @@ from fencepost.batch.records import build_batch
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.endpoints import parse_host_limits
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.storage.log_recovery_pool import Openings
+from fencepost.broker.storage.log_recovery_pool import RecoveryPool
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.wire.api import ApiVersionsRequest, ProduceRequest
 from fencepost.wire.api.incremental_alter_configs import (
@@ -267,9 +267,9 @@ def test_producers_expire_by_the_value_in_force(node_factory):
 
 def test_recovery_threads_are_as_many_as_are_in_force_when_they_are_needed():
     found = settings()
-    openings = Openings(None, lambda: found.get("num.recovery.threads.per.data.dir"))
+    recovery_pool = RecoveryPool(None, lambda: found.get("num.recovery.threads.per.data.dir"))
     found.apply(image(("", "num.recovery.threads.per.data.dir", "4")))
-    assert openings.new_pool()._max_workers == 4
+    assert recovery_pool.new_pool()._max_workers == 4
 
 
 def test_a_value_that_is_left_out_is_told_of_once(caplog):

@@ -476,7 +476,7 @@ def test_who_stops_twice_is_told_twice_and_waits_no_longer(broker: LifecycleFixt
 def test_a_controller_that_does_not_let_it_go_does_not_keep_it(broker: LifecycleFixture) -> None:
     broker.running()
     broker.step(BeginControlledShutdown("stop"))
-    until = broker.now_ms + CONFIG.farewell_timeout_ms
+    until = broker.now_ms + CONFIG.shutdown_request_timeout_ms
     while broker.now_ms < until:
         broker.answer(alive())
         broker.advance(50)
@@ -502,8 +502,8 @@ def test_it_stops_without_a_controller_and_without_a_registration(
 def test_a_controller_that_is_silent_is_waited_for_a_while(broker: LifecycleFixture) -> None:
     broker.running()
     broker.step(BeginControlledShutdown("stop"))
-    assert broker.sent[-1].timeout_ms == CONFIG.farewell_timeout_ms
-    broker.advance(CONFIG.farewell_timeout_ms)
+    assert broker.sent[-1].timeout_ms == CONFIG.shutdown_request_timeout_ms
+    broker.advance(CONFIG.shutdown_request_timeout_ms)
     assert [token for token, _ in broker.replies[2:]] == ["stop"]
 
 

@@ -322,13 +322,13 @@ def test_those_who_wait_are_looked_at_when_there_is_something_new(
 ) -> None:
     """Every fetch is a step: with a thousand observers each would look at a thousand others."""
     looked: list[Any] = []
-    may_have_news = Serving._may_have_news
+    may_have_update = Serving._may_have_update
 
     def counting(self: Serving, parked: WaitingFetch) -> bool:
         looked.append(parked.token)
-        return may_have_news(self, parked)
+        return may_have_update(self, parked)
 
-    monkeypatch.setattr(Serving, "_may_have_news", counting)
+    monkeypatch.setattr(Serving, "_may_have_update", counting)
     bench = leader()
     waiting = [10 + n for n in range(50)]
     for n in waiting:

@@ -193,13 +193,13 @@ def test_what_is_not_believed_is_followed_by_a_pause(epoch: int, leader_id: int)
 
 def test_invalid_batches_are_reported_with_their_epoch() -> None:
     bench = follower()
-    assert bench.machine.unsound_in_epoch == -1
+    assert bench.machine.invalid_batch_epoch == -1
     asked = bench.machine.requests.in_flight[2][0]
     corrupt = build_batch([(None, b"v")], base_offset=2, leader_epoch=EPOCH)
     corrupt[-1] ^= 1
     bounds = FetchBounds(ErrorCode.NONE, 2, EPOCH, 2, 3, 1, 0)
     assert not asked_again(bench, answered(2, asked, fetch_response(bounds, corrupt)), 2)
-    assert bench.machine.unsound_in_epoch == EPOCH and bench.machine.end_offset == 2
+    assert bench.machine.invalid_batch_epoch == EPOCH and bench.machine.end_offset == 2
 
 
 # -- two leaders of one epoch ------------------------------------------------------------------

@@ -63,7 +63,7 @@ typedef struct {
     int64_t key_bytes, value_bytes, header_key_bytes, header_value_bytes;
     int64_t key_nulls, value_nulls, header_value_nulls, rows_without_headers;
     int header_keys_ascii;
-    fpost_flaw_report report;
+    fpost_reason_report report;
 } fpost_scanner;
 
 static inline uint32_t fpost_big32(const uint8_t *at)
@@ -199,7 +199,7 @@ static inline int fpost_row_timestamp(fpost_scanner *s, const fpost_record_view 
     if (!s->want_micros)
         return 1;
     if (*timestamp > FPOST_MICROSECONDS_MAX_MS || *timestamp < -FPOST_MICROSECONDS_MAX_MS) {
-        s->report.flaw = FPOST_FLAW_MICROSECONDS;
+        s->report.reason = FPOST_REASON_MICROSECONDS;
         s->report.detail = *timestamp;
         return 0;
     }
@@ -217,7 +217,7 @@ static inline int fpost_scan_record(fpost_scanner *s)
     if (!fpost_read_record(&at, s->payload_end, &record, &s->report))
         return FPOST_EVENT_BAD_RECORD;
     if (record.offset_delta < 0 || record.offset_delta > s->batch.last_offset_delta) {
-        s->report.flaw = FPOST_FLAW_OFFSET_DELTA;
+        s->report.reason = FPOST_REASON_OFFSET_DELTA;
         s->report.detail = record.offset_delta;
         return FPOST_EVENT_BAD_RECORD;
     }
@@ -274,7 +274,7 @@ static int fpost_scan_payload(fpost_scanner *s)
     if (s->payload_at != s->payload_end) {
         s->report.index = s->record_index;
         s->report.position = s->payload_at - s->payload;
-        s->report.flaw = FPOST_FLAW_BATCH_REST;
+        s->report.reason = FPOST_REASON_BATCH_REST;
         s->report.detail = s->payload_end - s->payload_at;
         return FPOST_EVENT_BAD_RECORD;
     }

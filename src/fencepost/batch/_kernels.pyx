@@ -29,11 +29,11 @@ cdef extern from "_crc32c.h" nogil:
 
 cdef extern from "_records.h" nogil:
     enum:
-        FPOST_FLAW_OFFSET_DELTA
-        FPOST_FLAW_BATCH_REST
+        FPOST_REASON_OFFSET_DELTA
+        FPOST_REASON_BATCH_REST
 
-    ctypedef struct fpost_flaw_report:
-        int32_t flaw
+    ctypedef struct fpost_reason_report:
+        int32_t reason
         int64_t index
         int64_t position
         int64_t detail
@@ -59,14 +59,14 @@ cdef extern from "_records.h" nogil:
         int key_required
 
     int fpost_read_record(
-        const uint8_t **, const uint8_t *, fpost_record_view *, fpost_flaw_report *
+        const uint8_t **, const uint8_t *, fpost_record_view *, fpost_reason_report *
     )
-    int fpost_read_header_count(const uint8_t **, const uint8_t *, int32_t *, fpost_flaw_report *)
-    int fpost_read_header(const uint8_t **, const uint8_t *, fpost_byte_pair *, fpost_flaw_report *)
-    int fpost_check_record_rest(const uint8_t *, const uint8_t *, fpost_flaw_report *)
-    int fpost_add_timestamp(int64_t, int64_t, int64_t *, fpost_flaw_report *)
+    int fpost_read_header_count(const uint8_t **, const uint8_t *, int32_t *, fpost_reason_report *)
+    int fpost_read_header(const uint8_t **, const uint8_t *, fpost_byte_pair *, fpost_reason_report *)
+    int fpost_check_record_rest(const uint8_t *, const uint8_t *, fpost_reason_report *)
+    int fpost_add_timestamp(int64_t, int64_t, int64_t *, fpost_reason_report *)
     int fpost_walk_payload(
-        const uint8_t *, int64_t, const fpost_walk_rules *, int64_t *, fpost_flaw_report *
+        const uint8_t *, int64_t, const fpost_walk_rules *, int64_t *, fpost_reason_report *
     )
 
 
@@ -99,7 +99,7 @@ cdef extern from "_columns.h" nogil:
         int64_t key_bytes, value_bytes, header_key_bytes, header_value_bytes
         int64_t key_nulls, value_nulls, header_value_nulls, rows_without_headers
         int header_keys_ascii
-        fpost_flaw_report report
+        fpost_reason_report report
 
     void fpost_scanner_clear_rows(fpost_scanner *)
     void fpost_scanner_free(fpost_scanner *)
@@ -162,8 +162,8 @@ cdef enum:
     LONG_BYTES = 65536
 
 
-cdef tuple as_tuple(const fpost_flaw_report *report):
-    return report.flaw, report.index, report.position, report.detail
+cdef tuple as_tuple(const fpost_reason_report *report):
+    return report.reason, report.index, report.position, report.detail
 
 
 def crc32c(data, uint32_t value=0):
@@ -188,9 +188,9 @@ def walk(
     int64_t timestamp_min,
     int64_t timestamp_max,
 ):
-    """(None or the flaw, greatest timestamp) of a producer's records; see `walk.walk`."""
+    """(None or the reason, greatest timestamp) of a producer's records; see `walk.walk`."""
     cdef Py_buffer view
-    cdef fpost_flaw_report report
+    cdef fpost_reason_report report
     cdef fpost_walk_rules rules
     cdef int64_t greatest
     cdef int sound
@@ -221,8 +221,8 @@ cdef object as_bytes(const uint8_t *data, int32_t size):
     return PyBytes_FromStringAndSize(<const char *>data, size)
 
 
-cdef object read_header_list(const fpost_record_view *record, fpost_flaw_report *report):
-    """The record's headers as a tuple of (str, bytes or None), or None with the flaw reported."""
+cdef object read_header_list(const fpost_record_view *record, fpost_reason_report *report):
+    """The record's headers as a tuple of (str, bytes or None), or None with the reason reported."""
     cdef const uint8_t *at = record.headers
     cdef int32_t count, index
     cdef fpost_byte_pair header
@@ -247,12 +247,12 @@ def read_rows(
     int64_t base_timestamp,
     log_append_time,
 ):
-    """(None or the flaw, rows) of a batch's records, each row in the order of `records.Record`.
+    """(None or the reason, rows) of a batch's records, each row in the order of `records.Record`.
 
     `log_append_time` is the timestamp of all records, or None when they have their own.
     """
     cdef Py_buffer view
-    cdef fpost_flaw_report report
+    cdef fpost_reason_report report
     cdef fpost_record_view record
     cdef const uint8_t *at
     cdef const uint8_t *end
@@ -269,7 +269,7 @@ def read_rows(
             if not fpost_read_record(&at, end, &record, &report):
                 return as_tuple(&report), rows
             if record.offset_delta < 0 or record.offset_delta > last_offset_delta:
-                report.flaw = FPOST_FLAW_OFFSET_DELTA
+                report.reason = FPOST_REASON_OFFSET_DELTA
                 report.detail = record.offset_delta
                 return as_tuple(&report), rows
             if kind == 0 and not fpost_add_timestamp(
@@ -290,7 +290,7 @@ def read_rows(
             report.index += 1
         if at != end:
             report.position = at - <const uint8_t *>view.buf
-            report.flaw = FPOST_FLAW_BATCH_REST
+            report.reason = FPOST_REASON_BATCH_REST
             report.detail = end - at
             return as_tuple(&report), rows
         return None, rows
@@ -422,12 +422,12 @@ cdef class RowScanner:
 
     @property
     def report(self):
-        """The flaw behind BAD_RECORD."""
+        """The reason behind BAD_RECORD."""
         return as_tuple(&self.state.report)
 
     @property
     def base_offset(self):
-        """Base offset of the batch whose record is flawed."""
+        """Base offset of the batch whose record is invalid."""
         return self.state.batch.base_offset
 
     @property

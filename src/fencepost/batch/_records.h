@@ -1,7 +1,7 @@
 /* Reading the records of a v2 batch: one bounded parser, and the strict walk over a whole payload.
  *
  * Every read is checked against the end of the record, every record against the end of the payload;
- * nothing is allocated. A fault is reported as a number (twin: walk.Flaw) with the record's index,
+ * nothing is allocated. A fault is reported as a number (twin: walk.Reason) with the record's index,
  * where it begins and the value that was wrong; Python words it.
  */
 #ifndef FENCEPOST_RECORDS_H
@@ -11,32 +11,32 @@
 #include <string.h>
 
 enum {
-    FPOST_FLAW_NONE = 0,
-    FPOST_FLAW_TOO_FEW = 1,
-    FPOST_FLAW_LENGTH = 2,
-    FPOST_FLAW_VARINT = 3,
-    FPOST_FLAW_KEY_LENGTH = 4,
-    FPOST_FLAW_VALUE_LENGTH = 5,
-    FPOST_FLAW_HEADER_COUNT = 6,
-    FPOST_FLAW_HEADER_LENGTH = 7,
-    FPOST_FLAW_RECORD_REST = 8,
-    FPOST_FLAW_OFFSET_DELTA = 9,
-    FPOST_FLAW_TIMESTAMP = 10,
-    FPOST_FLAW_NO_KEY = 11,
-    FPOST_FLAW_TIMESTAMP_BOUNDS = 12,
-    FPOST_FLAW_BATCH_REST = 13,
-    FPOST_FLAW_MICROSECONDS = 14
+    FPOST_REASON_NONE = 0,
+    FPOST_REASON_TOO_FEW = 1,
+    FPOST_REASON_LENGTH = 2,
+    FPOST_REASON_VARINT = 3,
+    FPOST_REASON_KEY_LENGTH = 4,
+    FPOST_REASON_VALUE_LENGTH = 5,
+    FPOST_REASON_HEADER_COUNT = 6,
+    FPOST_REASON_HEADER_LENGTH = 7,
+    FPOST_REASON_RECORD_REST = 8,
+    FPOST_REASON_OFFSET_DELTA = 9,
+    FPOST_REASON_TIMESTAMP = 10,
+    FPOST_REASON_NO_KEY = 11,
+    FPOST_REASON_TIMESTAMP_BOUNDS = 12,
+    FPOST_REASON_BATCH_REST = 13,
+    FPOST_REASON_MICROSECONDS = 14
 };
 
 #define FPOST_RECORD_BODY_BYTES_MIN 6
 #define FPOST_NO_TIMESTAMP (-1)
 
 typedef struct {
-    int32_t flaw;
+    int32_t reason;
     int64_t index;    /* of the record */
     int64_t position; /* of its first byte in the payload */
     int64_t detail;   /* the value that was wrong */
-} fpost_flaw_report;
+} fpost_reason_report;
 
 /* A key and a value, of a record or of a header; meaningless pointers where the size is -1. */
 typedef struct {
@@ -112,15 +112,15 @@ static inline int fpost_read_varlong(const uint8_t **cursor, const uint8_t *end,
 
 /* A length that is -1 for null, and as many bytes; 0 with `detail` set if it does not fit. */
 static inline int fpost_read_nullable(const uint8_t **cursor, const uint8_t *end,
-                                      const uint8_t **data, int32_t *size, int32_t flaw,
-                                      fpost_flaw_report *report)
+                                      const uint8_t **data, int32_t *size, int32_t reason,
+                                      fpost_reason_report *report)
 {
     if (!fpost_read_varint(cursor, end, size)) {
-        report->flaw = FPOST_FLAW_VARINT;
+        report->reason = FPOST_REASON_VARINT;
         return 0;
     }
     if (*size < -1 || *size > end - *cursor) {
-        report->flaw = flaw;
+        report->reason = reason;
         report->detail = *size;
         return 0;
     }
@@ -132,20 +132,20 @@ static inline int fpost_read_nullable(const uint8_t **cursor, const uint8_t *end
 
 /* The record at the cursor up to its headers; on success the cursor stands behind the record. */
 static inline int fpost_read_record(const uint8_t **cursor, const uint8_t *end,
-                                    fpost_record_view *record, fpost_flaw_report *report)
+                                    fpost_record_view *record, fpost_reason_report *report)
 {
     int32_t size;
     const uint8_t *at = *cursor;
     if (at == end) {
-        report->flaw = FPOST_FLAW_TOO_FEW;
+        report->reason = FPOST_REASON_TOO_FEW;
         return 0;
     }
     if (!fpost_read_varint(&at, end, &size)) {
-        report->flaw = FPOST_FLAW_VARINT;
+        report->reason = FPOST_REASON_VARINT;
         return 0;
     }
     if (size < FPOST_RECORD_BODY_BYTES_MIN || size > end - at) {
-        report->flaw = FPOST_FLAW_LENGTH;
+        report->reason = FPOST_REASON_LENGTH;
         report->detail = size;
         return 0;
     }
@@ -154,13 +154,13 @@ static inline int fpost_read_record(const uint8_t **cursor, const uint8_t *end,
     at++; /* attributes: none are defined */
     if (!fpost_read_varlong(&at, end, &record->timestamp_delta) ||
         !fpost_read_varint(&at, end, &record->offset_delta)) {
-        report->flaw = FPOST_FLAW_VARINT;
+        report->reason = FPOST_REASON_VARINT;
         return 0;
     }
     if (!fpost_read_nullable(&at, end, &record->pair.key, &record->pair.key_size,
-                             FPOST_FLAW_KEY_LENGTH, report) ||
+                             FPOST_REASON_KEY_LENGTH, report) ||
         !fpost_read_nullable(&at, end, &record->pair.value, &record->pair.value_size,
-                             FPOST_FLAW_VALUE_LENGTH, report))
+                             FPOST_REASON_VALUE_LENGTH, report))
         return 0;
     record->headers = at;
     record->end = end;
@@ -168,14 +168,14 @@ static inline int fpost_read_record(const uint8_t **cursor, const uint8_t *end,
 }
 
 static inline int fpost_read_header_count(const uint8_t **cursor, const uint8_t *end,
-                                          int32_t *count, fpost_flaw_report *report)
+                                          int32_t *count, fpost_reason_report *report)
 {
     if (!fpost_read_varint(cursor, end, count)) {
-        report->flaw = FPOST_FLAW_VARINT;
+        report->reason = FPOST_REASON_VARINT;
         return 0;
     }
     if (*count < 0 || *count > (end - *cursor) / 2) { /* a header has two bytes at least */
-        report->flaw = FPOST_FLAW_HEADER_COUNT;
+        report->reason = FPOST_REASON_HEADER_COUNT;
         report->detail = *count;
         return 0;
     }
@@ -183,31 +183,31 @@ static inline int fpost_read_header_count(const uint8_t **cursor, const uint8_t 
 }
 
 static inline int fpost_read_header(const uint8_t **cursor, const uint8_t *end,
-                                    fpost_byte_pair *header, fpost_flaw_report *report)
+                                    fpost_byte_pair *header, fpost_reason_report *report)
 {
-    if (!fpost_read_nullable(cursor, end, &header->key, &header->key_size, FPOST_FLAW_HEADER_LENGTH,
+    if (!fpost_read_nullable(cursor, end, &header->key, &header->key_size, FPOST_REASON_HEADER_LENGTH,
                              report))
         return 0;
     if (header->key_size < 0) {
-        report->flaw = FPOST_FLAW_HEADER_LENGTH;
+        report->reason = FPOST_REASON_HEADER_LENGTH;
         report->detail = header->key_size;
         return 0;
     }
     return fpost_read_nullable(cursor, end, &header->value, &header->value_size,
-                               FPOST_FLAW_HEADER_LENGTH, report);
+                               FPOST_REASON_HEADER_LENGTH, report);
 }
 
 static inline int fpost_check_record_rest(const uint8_t *at, const uint8_t *end,
-                                          fpost_flaw_report *report)
+                                          fpost_reason_report *report)
 {
     if (at == end)
         return 1;
-    report->flaw = FPOST_FLAW_RECORD_REST;
+    report->reason = FPOST_REASON_RECORD_REST;
     report->detail = end - at;
     return 0;
 }
 
-static inline int fpost_skip_headers(const fpost_record_view *record, fpost_flaw_report *report)
+static inline int fpost_skip_headers(const fpost_record_view *record, fpost_reason_report *report)
 {
     const uint8_t *at = record->headers;
     int32_t count;
@@ -221,10 +221,10 @@ static inline int fpost_skip_headers(const fpost_record_view *record, fpost_flaw
 }
 
 static inline int fpost_add_timestamp(int64_t base, int64_t delta, int64_t *sum,
-                                      fpost_flaw_report *report)
+                                      fpost_reason_report *report)
 {
     if ((delta > 0 && base > INT64_MAX - delta) || (delta < 0 && base < INT64_MIN - delta)) {
-        report->flaw = FPOST_FLAW_TIMESTAMP;
+        report->reason = FPOST_REASON_TIMESTAMP;
         report->detail = delta;
         return 0;
     }
@@ -239,23 +239,23 @@ typedef struct {
 } fpost_walk_rules;
 
 static inline int fpost_walk_record(const fpost_record_view *record, const fpost_walk_rules *rules,
-                                    int64_t *max_timestamp, fpost_flaw_report *report)
+                                    int64_t *max_timestamp, fpost_reason_report *report)
 {
     int64_t timestamp;
     if (record->offset_delta != report->index) {
-        report->flaw = FPOST_FLAW_OFFSET_DELTA;
+        report->reason = FPOST_REASON_OFFSET_DELTA;
         report->detail = record->offset_delta;
         return 0;
     }
     if (!fpost_add_timestamp(rules->base_timestamp, record->timestamp_delta, &timestamp, report))
         return 0;
     if (rules->key_required && record->pair.key_size < 0) {
-        report->flaw = FPOST_FLAW_NO_KEY;
+        report->reason = FPOST_REASON_NO_KEY;
         return 0;
     }
     if (timestamp != FPOST_NO_TIMESTAMP &&
         (timestamp < rules->timestamp_min || timestamp > rules->timestamp_max)) {
-        report->flaw = FPOST_FLAW_TIMESTAMP_BOUNDS;
+        report->reason = FPOST_REASON_TIMESTAMP_BOUNDS;
         report->detail = timestamp;
         return 0;
     }
@@ -266,7 +266,7 @@ static inline int fpost_walk_record(const fpost_record_view *record, const fpost
 
 /* Walks a producer's payload: every record sound, numbered 0, 1, 2..., and nothing behind them. */
 static int fpost_walk_payload(const uint8_t *payload, int64_t size, const fpost_walk_rules *rules,
-                              int64_t *max_timestamp, fpost_flaw_report *report)
+                              int64_t *max_timestamp, fpost_reason_report *report)
 {
     const uint8_t *at = payload, *end = payload + size;
     *max_timestamp = FPOST_NO_TIMESTAMP;
@@ -280,7 +280,7 @@ static int fpost_walk_payload(const uint8_t *payload, int64_t size, const fpost_
     }
     if (at != end) {
         report->position = at - payload;
-        report->flaw = FPOST_FLAW_BATCH_REST;
+        report->reason = FPOST_REASON_BATCH_REST;
         report->detail = end - at;
         return 0;
     }

@@ -53,7 +53,7 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 MILLISECONDS_MAX = (2**63 - 1) // MICROSECONDS_PER_MILLISECOND
 
 
-class _Unsound(Exception):
+class _Invalid(Exception):
     """Something in a run is wrong; what, is found out by reading it record by record."""
 
 
@@ -170,7 +170,7 @@ def _iter_runs(request: DecodeRequest, aborted: AbortedTransactions) -> Iterator
 def _read_run(run: _Run, request: DecodeRequest) -> _Rows:
     try:
         return _read_run_at_once(run, request)
-    except _Unsound:
+    except _Invalid:
         for header, (begin, end) in zip(run.headers, run.bounds, strict=True):
             _explain(run.buffer, begin, end, header, request)
         raise AssertionError("a run was refused in which every record is sound") from None
@@ -190,7 +190,7 @@ def _read_run_at_once(run: _Run, request: DecodeRequest) -> _Rows:
     )
     last_delta = per_row([header.last_offset_delta for header in run.headers])
     if bool(((offset_delta < 0) | (offset_delta > last_delta)).any()):
-        raise _Unsound
+        raise _Invalid
     rows.offset = per_row([header.base_offset for header in run.headers]) + offset_delta
     by_broker = per_row([header.is_log_append_time for header in run.headers])
     base = per_row(
@@ -206,10 +206,10 @@ def _read_run_at_once(run: _Run, request: DecodeRequest) -> _Rows:
         rows, base, delta = rows.pick(wanted), base[wanted], delta[wanted]
     rows.timestamp = base + delta
     if bool((((base ^ rows.timestamp) & (delta ^ rows.timestamp)) < 0).any()):
-        raise _Unsound
+        raise _Invalid
     if "timestamp" in request.columns:
         if bool((np.abs(rows.timestamp + (rows.timestamp == -(2**63))) > MILLISECONDS_MAX).any()):
-            raise _Unsound
+            raise _Invalid
         rows.timestamp = rows.timestamp * MICROSECONDS_PER_MILLISECOND
     if "headers" in request.columns:
         rows.headers = _find_headers(rows)
@@ -229,7 +229,7 @@ def _find_headers(rows: _Rows) -> Objects:
             else:
                 found[row] = read_headers(buffer, headers_at, end)
     except InvalidRecord:
-        raise _Unsound from None
+        raise _Invalid from None
     return found
 
 
@@ -241,7 +241,7 @@ def _find_records(buffer: Buffer, pos: int, end: int, count: int, starts: list[i
             add(pos)
             low = buffer[pos]
             if low & 1:
-                raise _Unsound  # a negative length
+                raise _Invalid  # a negative length
             if low < 0x80:
                 pos += 1 + (low >> 1)
             elif (high := buffer[pos + 1]) < 0x80:
@@ -250,9 +250,9 @@ def _find_records(buffer: Buffer, pos: int, end: int, count: int, starts: list[i
                 length, pos = read_varint(buffer, pos, end)
                 pos += length
     except (IndexError, InvalidRecord):
-        raise _Unsound from None
+        raise _Invalid from None
     if pos != end:
-        raise _Unsound
+        raise _Invalid
 
 
 def _read_numbers(buffer: Buffer, starts: Ints, ends: Ints) -> tuple[_Rows, Ints]:
@@ -272,15 +272,15 @@ def _read_numbers(buffer: Buffer, starts: Ints, ends: Ints) -> tuple[_Rows, Ints
     key_length, key_at = _read_varints(data, at, 5)
     value_length, value_at = _read_varints(data, key_at + np.maximum(key_length, 0), 5)
     headers_at = value_at + np.maximum(value_length, 0)
-    unsound = (
+    is_invalid = (
         (length < RECORD_BODY_BYTES_MIN)
         | (end > ends)
         | (key_length < -1)
         | (value_length < -1)
         | (headers_at > end)
     )
-    if bool(unsound.any()):
-        raise _Unsound
+    if bool(is_invalid.any()):
+        raise _Invalid
     zeros = np.zeros(0, np.int64)
     rows = _Rows(
         buffer,
@@ -311,10 +311,10 @@ def _read_varints(data: np.ndarray[Any, Any], at: Ints, bytes_max: int) -> tuple
         raw[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * index)
         behind[more] += 1
         if index == bytes_max - 1 and bool((byte > (0x0F if bytes_max == 5 else 0x01)).any()):
-            raise _Unsound
+            raise _Invalid
         more = more[byte >= 0x80]
     if len(more):
-        raise _Unsound
+        raise _Invalid
     value = (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
     return value, behind
 

@@ -152,7 +152,7 @@ class Admin(GroupAdmin):
         request = CreateTopicsRequest(
             topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only
         )
-        response = self.cluster.request_controller(request, _hopeful_in("topics"))
+        response = self.cluster.request_controller(request, _retriable_in("topics"))
         result = _only(response.topics, lambda entry: entry.name == name, "CreateTopics")
         _raise_for(result, f"cannot create topic {name}")
         self.cluster.invalidate([name])
@@ -176,7 +176,7 @@ class Admin(GroupAdmin):
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=timeout_ms
         )
-        response = self.cluster.request_controller(request, _hopeful_in("responses"))
+        response = self.cluster.request_controller(request, _retriable_in("responses"))
         result = _only(response.responses, lambda entry: entry.name == name, "DeleteTopics")
         _raise_for(result, f"cannot delete topic {name}")
         self.cluster.metadata.forget([name])
@@ -199,7 +199,7 @@ class Admin(GroupAdmin):
             timeout_ms=timeout_ms,
             validate_only=validate_only,
         )
-        response = self.cluster.request_controller(request, _hopeful_in("results"))
+        response = self.cluster.request_controller(request, _retriable_in("results"))
         result = _only(response.results, lambda entry: entry.name == name, "CreatePartitions")
         _raise_for(result, f"cannot add partitions to topic {name}")
         self.cluster.invalidate([name])
@@ -256,7 +256,7 @@ class Admin(GroupAdmin):
 
     def _send_config(self, request: Any, resource_type: int, name: str, results: str) -> Any:
         """Configs of one broker are its own to tell and to change; others any broker's."""
-        error_of = _hopeful_in(results)
+        error_of = _retriable_in(results)
         if resource_type != BROKER_RESOURCE or not name:
             return self.cluster.request_controller(request, error_of)
         self.cluster.describe([])
@@ -316,7 +316,7 @@ class Admin(GroupAdmin):
         )
 
 
-def _hopeful_in(field: str) -> Any:
+def _retriable_in(field: str) -> Any:
     """An `error_of` for responses with one result: its code, if trying again may help."""
 
     def error_of(response: Any) -> int:

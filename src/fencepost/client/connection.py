@@ -287,7 +287,7 @@ class Connection:
     def _authenticate(self, deadline: Deadline) -> None:
         lifetime_ms = self._converse(authenticate(self.security, host=self.address), deadline)
         if lifetime_ms > 0:
-            # Replaced at nine tenths of its life, before the broker closes it.
+            # Replaced at nine tenths of its lifetime, before the broker closes it.
             self.session_ends_at = time.monotonic() + lifetime_ms * 0.9 / 1000
 
     def _converse(

@@ -75,7 +75,7 @@ class File(Protocol):
         ...
 
     def reserve(self, size: int) -> None:
-        """Have the disk set room for `size` bytes aside, where it can; the file stays as it is.
+        """Have the disk reserve room for `size` bytes, where it can; the file stays as it is.
 
         Cutting the file gives back what is not used. OSError (no room).
         """

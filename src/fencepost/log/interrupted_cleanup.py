@@ -17,7 +17,7 @@ directory is brought to one side or the other:
 | an index without its `.log` | a deletion that got half-way        | removed                      |
 
 A `.swap` replaces segments only if it is sound as a whole and every batch of it is one of theirs
-(`swaps`). Otherwise the segments count, those that had been renamed to `.deleted` already get their
+(`swap_files`). Otherwise the segments count: those renamed to `.deleted` already get their
 names back, and the `.swap` becomes `.swap.aside`, which nobody reads. What a `.swap` replaces is
 unlinked only when that has its name for good.
 
@@ -42,7 +42,7 @@ from fencepost.log.names import (
     TEMPORARY_SUFFIX,
     parse_offset_file,
 )
-from fencepost.log.swap_files import ReadSegment, settle_swaps
+from fencepost.log.swap_files import ReadSegment, settle_swap_files
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def settle(disk: Disk, directory: str, read_segment: ReadSegment) -> FoundFiles:
     `read_segment(path, base_offset)` gives position and header of a file's sound batches. Raises
     DurableDataLostError if there is neither a sound `.swap` nor what it was made of.
     """
-    settle_swaps(disk, directory, read_segment)
+    settle_swap_files(disk, directory, read_segment)
     _remove_unfinished(disk, directory)
     found = FoundFiles()
     indexes: list[tuple[int, str]] = []

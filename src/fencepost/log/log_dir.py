@@ -8,7 +8,7 @@ fourth how far it has been compacted. They are written now and then (`checkpoint
 each compaction) and may be behind the truth, never ahead of it:
 
 * before a log is cut below its recovery point, the file is lowered;
-* before a partition is created whose name stands in the files from an earlier life, it is struck
+* before a partition is created whose name is in the files already, it is struck
   out of them.
 
 Of a log whose owner has made promises about it, a file more says so to the last flush

@@ -16,7 +16,7 @@ only in `finish_flush`.
 The disk may refuse. An append that fails leaves the log as it was, in memory and in the file; if
 even that cannot be made sure, and after any failed sync or cut, the log has failed for good: every
 further call raises LogFailedError, and the truth is found out by recovery when the log is opened
-anew. A sync is never repeated in the hope of a better answer.
+anew. A sync is never repeated for a better answer.
 
 Cutting the log below what is written down as durable, or as its start, must be written down, too,
 before it happens, or recovery would miss what was cut: `lower_checkpoints(recovery_point, start)`

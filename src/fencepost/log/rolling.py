@@ -26,7 +26,7 @@ class RollRule:
         self._index_entries_max = config.max_index_entries
         self._time_index_entries_max = config.max_time_index_entries - 1
         self.reserve_bytes = config.roll_bytes if config.preallocate else 0
-        """Room to be set aside for a new segment."""
+        """Room to be reserved for a new segment."""
 
     def must_roll(
         self, segment: Segment, size_bytes: int, last_offset: int, timestamp_ms: int, wall_ms: int

@@ -83,7 +83,7 @@ def clear_behind(file: File, end: int) -> None:
 
     A crash can lose the size of a file that grew within its last block, and not the bytes: they
     stay on the disk, unseen. The next crash may lose the bytes of what was appended since and not
-    the size (ext4 with `data=ordered` commits it on its own), and a batch of an earlier life, whole
+    the size (ext4 with `data=ordered` commits it on its own), and a batch of an earlier run, whole
     and with the right offset, would take the place of one of this life. File systems write zeros
     behind the end when they write the block it lies in, so that block is made to be written.
     """

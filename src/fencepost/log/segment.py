@@ -143,7 +143,7 @@ class Segment:
         return file
 
     def create(self, reserve_bytes: int = 0) -> None:
-        """Make the (empty) segment file, with room for so many bytes set aside. OSError."""
+        """Make the (empty) segment file, with room for so many bytes reserved. OSError."""
         self._file = self._disk.open(self.path(), create=True)
         if self._file.size():
             self._file.truncate(0)
@@ -152,7 +152,7 @@ class Segment:
         self._cache.touch(self)
 
     def give_back_room(self) -> None:
-        """The segment is complete: what was set aside and is not needed is free again. OSError."""
+        """The segment is complete: what was reserved and is not needed is free again. OSError."""
         self.file.truncate(self.size_bytes)
 
     def share(self, cache: SegmentCache) -> None:
@@ -444,16 +444,16 @@ class Segment:
         hint = self._hints.get(offset)
         if hint is not None:
             return hint
-        return self._mending(self._find, offset)
+        return self._with_repaired_indexes(self._find, offset)
 
     def boundary_at_most(self, start: int, limit: int) -> int:
         """The last place from `start` to `limit` where a batch begins or the file ends.
 
         CorruptFileError, OSError.
         """
-        return self._mending(self._find_boundary, start, limit)
+        return self._with_repaired_indexes(self._find_boundary, start, limit)
 
-    def _mending(self, find: Callable[..., int], *arguments: int) -> int:
+    def _with_repaired_indexes(self, find: Callable[..., int], *arguments: int) -> int:
         """Look, and if that fails look again with new indexes: perhaps they are what is damaged."""
         try:
             return find(*arguments)

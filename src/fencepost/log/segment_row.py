@@ -109,7 +109,7 @@ class SegmentRow:
     ) -> Segment:
         """Close the active segment and begin a new one; on OSError everything stays as it was.
 
-        With `reserve_bytes`, room for so many bytes is set aside for each.
+        With `reserve_bytes`, room for so many bytes is reserved for each.
         """
         old = self.active
         opened: list[tuple[Segment | None, File]] = []

@@ -32,18 +32,18 @@ ReadSegment = Callable[[str, int], Iterator[tuple[int, BatchHeader]]]
 """Position and header of the batches at the beginning of a segment file that are sound."""
 
 
-def settle_swaps(disk: Disk, directory: str, read_segment: ReadSegment) -> None:
+def settle_swap_files(disk: Disk, directory: str, read_segment: ReadSegment) -> None:
     """Put in place what is a copy, set aside what is not.
 
     Raises DurableDataLostError if something is no copy and the segments it stands for are not
     whole, OSError.
     """
-    swaps = _Swaps(disk, directory, read_segment)
-    if swaps.names:
-        swaps.settle()
+    swap_files = _SwapFiles(disk, directory, read_segment)
+    if swap_files.names:
+        swap_files.settle()
 
 
-class _Swaps:
+class _SwapFiles:
     """The `.swap` files of one directory and the segments around them."""
 
     def __init__(self, disk: Disk, directory: str, read_segment: ReadSegment) -> None:
@@ -76,7 +76,7 @@ class _Swaps:
         return f"{self._directory}/{offset_file(base, suffix)}"
 
     def settle(self) -> None:
-        """See `settle_swaps`."""
+        """See `settle_swap_files`."""
         ends: dict[int, int] = {}
         refused: dict[int, str] = {}
         for base in self._bases:
@@ -162,7 +162,7 @@ class _Swaps:
         reached = first
         for at in sorted(at for at in known if first <= at < end):
             if at < reached:
-                continue  # of an earlier life: compacted into what was read already
+                continue  # of an earlier incarnation: compacted into what was read already
             suffix = LOG_SUFFIX if at in self._live else LOG_SUFFIX + DELETED_SUFFIX
             for _, header in self._read_segment(self._path(at, suffix), at):
                 reached = header.next_offset
@@ -183,7 +183,7 @@ class _Swaps:
             if at in self._live:
                 headers = [header for _, header in self._read_segment(self._path(at, ".log"), at)]
             elif at < reached:
-                continue  # of an earlier life: compacted into what stands in front of it
+                continue  # of an earlier incarnation: compacted into what stands in front of it
             else:
                 found = self._whole(at, LOG_SUFFIX + DELETED_SUFFIX)
                 if found is None:

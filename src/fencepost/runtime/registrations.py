@@ -69,18 +69,18 @@ class Registrations:
 
     def host_broker(self, machine: BrokerLifecycle, assignments: DirectoryAssignments) -> None:
         """Host what a broker has to say of itself."""
-        news = _LifecycleNews(machine)
+        report = _LifecycleReport(machine)
 
         def watch(stepped: BrokerLifecycle) -> None:
-            if news.look(stepped):  # what waits for a broker epoch may be told now
+            if report.look(stepped):  # what waits for a broker epoch may be told now
                 self._ports.driver.feed(ASSIGNMENTS_KEY, ReplicasPlaced(()))
 
         self._host(LIFECYCLE_KEY, machine, watch)
-        self._host(ASSIGNMENTS_KEY, assignments, _ErrorNews().look)
+        self._host(ASSIGNMENTS_KEY, assignments, _ErrorReport().look)
 
     def host_controller(self, machine: ControllerRegistration) -> None:
         """Host what a controller has to say of itself."""
-        self._host(CONTROLLER_REGISTRATION_KEY, machine, _ErrorNews().look)
+        self._host(CONTROLLER_REGISTRATION_KEY, machine, _ErrorReport().look)
 
     def _host(self, key: Hashable, machine: Any, watch: Callable[[Any], None]) -> None:
         self._ports.host(key, machine, None, watch)
@@ -113,7 +113,7 @@ class Registrations:
         self._hosted.clear()
 
 
-class _ErrorNews:
+class _ErrorReport:
     """Says an error once, and not again as long as it is the same."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class _ErrorNews:
         self._said = error
 
 
-class _LifecycleNews(_ErrorNews):
+class _LifecycleReport(_ErrorReport):
     """Says what has become of a broker."""
 
     def __init__(self, machine: BrokerLifecycle) -> None:

@@ -121,7 +121,7 @@ class ReplicaStorage(Protocol):
         ...
 
 
-class LogOpenings(Protocol):
+class LogRecoveryPool(Protocol):
     """How logs are opened, some of them by threads, ahead of the time that they are needed."""
 
     def begin(
@@ -205,15 +205,15 @@ class ReplicaManager:
         broker_id: int,
         ports: MachinePorts,
         storage: ReplicaStorage,
-        openings: LogOpenings,
+        recovery_pool: LogRecoveryPool,
         work: InOrder,
         configs_under: Callable[[ClusterImage], TopicConfigs],
     ) -> None:
-        """`storage` and `openings` have `dir_failed` called when a directory fails."""
+        """`storage` and `recovery_pool` have `dir_failed` called when a directory fails."""
         self._broker_id = broker_id
         self._ports = ports
         self._storage = storage
-        self._openings = openings
+        self._recovery_pool = recovery_pool
         self._work = work
         self._configs_under = configs_under
         self._hosted: dict[str, dict[int, HostedPartition]] = {}
@@ -286,7 +286,7 @@ class ReplicaManager:
     def close(self) -> None:
         """Leave what is still to be done undone; logs that are open stay so."""
         self._work.close()
-        self._openings.close()
+        self._recovery_pool.close()
 
     def _guarded(self, work: Pieces[None]) -> Pieces[None]:
         """`work`; what it does not handle itself is the end, since the rest of it is not done."""
@@ -308,7 +308,7 @@ class ReplicaManager:
         for is_led, some in ((True, changes.to_lead), (False, changes.to_follow)):
             for change in some:
                 key = change.topic, change.index
-                future = self._openings.waiting_for(key)
+                future = self._recovery_pool.waiting_for(key)
                 if future is not None:
                     yield future
                 hosted = self._ensure(change, configs)
@@ -339,7 +339,7 @@ class ReplicaManager:
     def _begin_open(self, change: PartitionDelta, configs: TopicConfigs) -> Opening | None:
         new = change.new
         assert new is not None, "what is opened exists"
-        return self._openings.begin(
+        return self._recovery_pool.begin(
             (change.topic, change.index),
             change.topic_id,
             configs(change.topic).log,
@@ -395,7 +395,7 @@ class ReplicaManager:
             return present
         opening = self._begin_open(change, configs)
         if opening is not None:
-            partition_log = self._openings.finish((change.topic, change.index), opening)
+            partition_log = self._recovery_pool.finish((change.topic, change.index), opening)
             if partition_log is not None:
                 return self._host(change, opening, partition_log, configs)
         self._lost.setdefault(change.topic, set()).add(change.index)

@@ -21,7 +21,7 @@ their power cut without a journal flush, and how many different ends the draw ha
 | the same, another file synced afterwards   | new size, zeros     | old content | old, torn, new, |
 |                                            |                     |             | zeros           |
 | the same, after a crash that took the size | new size, the bytes | old content | likewise, and   |
-| of an append and not its bytes             | of the earlier life |             | the old bytes   |
+| of an append and not its bytes             | of the earlier run  |             | the old bytes   |
 | new file, nothing synced                   | no file             | no file     | none, 0 bytes,  |
 |                                            |                     |             | torn, whole     |
 | new file, directory synced                 | 0 bytes             | 0 bytes     | 0 bytes to all  |

@@ -132,7 +132,7 @@ class SimNode:
 
     @property
     def _has_an_excuse(self) -> bool:
-        """Whether something is wrong with the disk that a new life finds."""
+        """Whether something is wrong with the disk that a new incarnation finds."""
         return self.disk.fault is not None or self.world.observer.oracle.disks[self.id].is_damaged
 
     def stop(self) -> None:

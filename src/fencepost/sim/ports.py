@@ -1,4 +1,4 @@
-"""The driver's ports of one node in one of its lives: the product's own, over a world's time.
+"""The driver's ports of one incarnation of a node: the product's own, over a world's time.
 
 What is done to the disk is `MachinePorts`, the very code of a broker; here are timers on the node's
 clock, flushes that take a while, and the way to the network. On the way, the observer is told.

@@ -324,7 +324,7 @@ class _ProduceJob:
         context.reply(self._response)
 
     def _finish_unacknowledged(self) -> None:
-        """acks=0 has no response, so an error can only be told by hanging up."""
+        """acks=0 has no response, so an error can only be told by disconnecting."""
         for topic in self._response.responses:
             for answer in topic.partition_responses:
                 if answer.error_code:

@@ -41,7 +41,7 @@ from fencepost.runtime.cooperative import Lane
 
 log = logging.getLogger(__name__)
 
-REFUSALS_LOGGED_EVERY_S = 1.0
+REFUSED_LOGGED_EVERY_S = 1.0
 SWEEP_EVERY_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
 CREATION_WAIT_MAX_S = 10.0
@@ -205,7 +205,7 @@ class Listener:
     def _refuse(self, connection: Connection, why: str) -> None:
         self._refused += 1
         now = self.loop.time()
-        if now - self._refusal_logged_at >= REFUSALS_LOGGED_EVERY_S:
+        if now - self._refusal_logged_at >= REFUSED_LOGGED_EVERY_S:
             self._refusal_logged_at = now
             log.warning(
                 "refused %d connection(s), the last from %s: %s", self._refused, connection, why

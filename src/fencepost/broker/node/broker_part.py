@@ -29,7 +29,7 @@ from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
-from fencepost.broker.storage.log_recovery_pool import Openings
+from fencepost.broker.storage.log_recovery_pool import RecoveryPool
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
@@ -97,7 +97,9 @@ class BrokerPart:
             config.node_id,
             ports,
             core.storage,
-            Openings(core.storage, lambda: core.settings.get("num.recovery.threads.per.data.dir")),
+            RecoveryPool(
+                core.storage, lambda: core.settings.get("num.recovery.threads.per.data.dir")
+            ),
             self.following,
             lambda image: topic_configs_under(config, image),
         )

@@ -27,7 +27,7 @@ PROGRESS_EVERY_S: Final = 5.0
 """How often, at most, there is a line about how far recovery is."""
 
 
-class Openings:
+class RecoveryPool:
     """The logs that are being opened."""
 
     def __init__(self, storage: Storage, threads_per_dir: Callable[[], int]) -> None:

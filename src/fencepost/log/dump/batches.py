@@ -98,7 +98,7 @@ def scan_batches(
         if not found.is_sound and not _may_begin(file, position + size, end, expected):
             following = find_batch(file, position + 1, end, expected)
             if following != position + size:
-                yield _unsound(position, following, end, found)
+                yield _invalid_batch(position, following, end, found)
                 position = end if following is None else following
                 continue
         yield found
@@ -186,7 +186,9 @@ def _unreadable(
     )
 
 
-def _unsound(position: int, following: int | None, end: int, found: FoundBatch) -> UnreadableBytes:
+def _invalid_batch(
+    position: int, following: int | None, end: int, found: FoundBatch
+) -> UnreadableBytes:
     header = found.header
     reason = (
         f"a batch of offsets {header.base_offset}-{header.last_offset} whose CRC is"

@@ -26,7 +26,7 @@ class EpochCheck:
         self._facts = facts
         self._latest = -1
         self._told: set[int] = set()
-        self._flaw: Problem | None = None
+        self._problem: Problem | None = None
         self._entries: list[EpochEntry] | None = None
         try:
             if data := files.read(path):  # Kafka makes the file before it has anything to write
@@ -34,9 +34,9 @@ class EpochCheck:
         except FileNotFoundError:
             pass
         except CorruptFileError as error:
-            self._flaw = Problem(path, None, Severity.WARNING, "epochs", error.reason)
+            self._problem = Problem(path, None, Severity.WARNING, "epochs", error.reason)
         except OSError as error:
-            self._flaw = unreadable(path, "epochs", error)
+            self._problem = unreadable(path, "epochs", error)
         self._known = LeaderEpochCache(self._entries or ())
         self._start = facts.start_offset or 0
         earliest = self._known.earliest()
@@ -45,8 +45,8 @@ class EpochCheck:
 
     def begin(self) -> Iterator[Problem]:
         """What the file shows by itself."""
-        if self._flaw is not None:
-            yield self._flaw
+        if self._problem is not None:
+            yield self._problem
 
     def batch(self, log_path: str, position: int, header: BatchHeader) -> Iterator[Problem]:
         """A batch, in order."""
@@ -84,7 +84,7 @@ class EpochCheck:
     def end(self, end_offset: int) -> Iterator[Problem]:
         """The log ends here."""
         is_needed = self._latest >= 0 and self._facts.is_settled(end_offset)
-        if self._entries is None and self._flaw is None and is_needed:
+        if self._entries is None and self._problem is None and is_needed:
             reason = "is not there, and batches have epochs"
             yield Problem(self._path, None, Severity.WARNING, "epochs", reason)
         for entry in self._entries or ():

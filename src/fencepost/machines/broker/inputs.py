@@ -28,7 +28,7 @@ class LifecycleConfig(NamedTuple):
     ends the broker."""
     hand_over_timeout_ms: int = 10_000
     """How long a controlled shutdown waits for others to take what the broker leads."""
-    farewell_timeout_ms: int = 3_000
+    shutdown_request_timeout_ms: int = 3_000
     """How long a controlled shutdown waits for an answer of a controller."""
 
     @property

@@ -20,9 +20,9 @@ the controller's answers is in the tables of `reactions`. How to drive it:
 `broker_epoch` is what other requests of this broker carry (AlterPartition, AllocateProducerIds).
 
 One request is under way at a time, as in Kafka. A broker that is not registered sends a
-registration, any other a heartbeat: after an interval, or at once when there is news (the metadata
+registration, any other a heartbeat: after an interval, or at once after an update (the metadata
 have reached the registration, the logs are loaded, a directory has failed, the broker is to stop).
-News that come while a request is under way are sent when it is answered. After an error the next
+Updates that come while a request is under way are sent when it is answered. After an error the next
 request follows a back-off, from 100 ms doubled to the heartbeat interval; Kafka doubles to the
 session timeout, which may be just too late for the session.
 
@@ -129,7 +129,7 @@ class BrokerLifecycle:
         self._shutdown_token: list[Any] = []
         self._under_way: _UnderWay | None = None
         self._number = 0
-        self._has_news = False
+        self._has_update = False
         self._failures = 0
         self._fenced_epoch = _UNREGISTERED  # of the earlier incarnation that was fenced
         self._says_directories = False
@@ -200,7 +200,7 @@ class BrokerLifecycle:
     def _shutdown_step_ms(self) -> int:
         config = self.config
         if self._gives_up_hand_over:
-            return config.farewell_timeout_ms
+            return config.shutdown_request_timeout_ms
         return config.hand_over_timeout_ms
 
     def _others_are_active(self) -> bool:
@@ -260,9 +260,9 @@ class BrokerLifecycle:
     def _communicate(self, now_ms: int) -> None:
         """Send what is due, or have it sent when the request under way is answered."""
         if self._under_way is not None:
-            self._has_news = True
+            self._has_update = True
             return
-        self._has_news = False
+        self._has_update = False
         self._disarm(COMMUNICATION_TIMER)
         earlier = None if self.is_registered else self._earlier_incarnation()
         request: Message
@@ -289,7 +289,9 @@ class BrokerLifecycle:
     def _send(self, ask: Ask, epoch: int, request: Message, now_ms: int) -> None:
         is_last_word = ask is Ask.SHUTDOWN_HEARTBEAT
         config = self.config
-        timeout_ms = config.farewell_timeout_ms if is_last_word else config.request_timeout_ms
+        timeout_ms = (
+            config.shutdown_request_timeout_ms if is_last_word else config.request_timeout_ms
+        )
         self._number += 1
         self._under_way = _UnderWay(self._number, ask, epoch, tuple(self._offline))
         self._arm(REQUEST_TIMER, now_ms + timeout_ms)
@@ -399,7 +401,7 @@ class BrokerLifecycle:
             self._reply(
                 self._start_token if self.state is BrokerState.RECOVERY else self._ready_token, _OK
             )
-        if self._has_news:
+        if self._has_update:
             self._communicate(now_ms)
         else:
             delay_ms = SOON_MS if following is Next.SOON else self.config.heartbeat_interval_ms

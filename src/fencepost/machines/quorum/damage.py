@@ -122,9 +122,9 @@ class LogDamage(Part):
             or header.partition_leader_epoch != self._log.view.epochs.epoch_at(header.base_offset)
             or not check_crc(view, position, header)
         ):
-            probe("quorum.mend.unsound")
+            probe("quorum.repair.invalid_batch")
         else:
-            probe("quorum.log.mended")
+            probe("quorum.log.repaired")
             batch = bytes(view[position : position + header.size_bytes])
             self._outbox.emit(Persist(RepairBatch(header.base_offset, batch)))
             self._log.damaged -= {header.base_offset}

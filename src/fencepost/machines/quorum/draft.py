@@ -28,7 +28,7 @@ high watermark as one of Fetch does. It is a voter only where voters are configu
 directory ids, because the draft cannot say which disk it speaks for.
 
 The draft's reader does not say what high watermark it knows, so the adapter remembers what the
-reader was told in this epoch, and there is an answer at once when there is news. A reader of v0
+reader was told in this epoch, and there is an answer at once to any update. A reader of v0
 never waits.
 
 The follower

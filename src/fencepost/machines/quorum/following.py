@@ -56,7 +56,7 @@ class Following(Part):
         self._damage = damage
         self.stood_early_in_epoch = -1
         """The latest epoch whose leader was found to be gone."""
-        self.unsound_in_epoch = -1
+        self.invalid_batch_epoch = -1
         """The latest epoch whose leader has sent batches that were not sound; -1 for none.
 
         They are refused and asked for again: whoever runs the node should hear of it.
@@ -249,8 +249,8 @@ class Following(Part):
         elif self._log.damaged_at is not None:
             self._damage.take_good_copy(follower, said.records)
         elif not self._append_fetched(said.records):
-            probe("quorum.fetch.unsound")
-            self.unsound_in_epoch = self._outbox.state.epoch
+            probe("quorum.fetch.invalid_batch")
+            self.invalid_batch_epoch = self._outbox.state.epoch
             self._requests.pause(follower.leader_id, self._config.retry_backoff_ms)
             return
         else:

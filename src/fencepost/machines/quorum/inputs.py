@@ -249,7 +249,7 @@ class ApiVersionsAnswered:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """`source` could not be reached, hung up, timed out, or sent rubbish.
+    """`source` could not be reached, disconnected, timed out, or sent garbage.
 
     `is_refused` says that its machine is there and nothing listens: its process has ended.
     """

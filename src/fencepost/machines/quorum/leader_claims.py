@@ -93,8 +93,8 @@ class LeaderClaims(Part):
         self._roles.become_follower(epoch, leader_id)
         return True
 
-    def _resolve_conflicting_leader(self, rival: int, source: int) -> bool:
-        """`source` answers that `rival` leads our epoch, and we know another leader; as `observe`.
+    def _resolve_conflicting_leader(self, claimed: int, source: int) -> bool:
+        """`source` answers that `claimed` leads our epoch; we know another leader; as `observe`.
 
         One of the two is none, or somebody has lost its quorum-state and voted twice. Who told us
         of the first may have lied, and so may this one: anybody can send a voter one message. So
@@ -102,7 +102,7 @@ class LeaderClaims(Part):
 
         | who says it           | we led, or hold records of the epoch | we have nothing of it   |
         |-----------------------|--------------------------------------|-------------------------|
-        | the rival, of itself  | we stop, before we add to the harm   | the rival is the leader |
+        | the claimed leader    | we stop, before we add to the harm   | the claim is believed   |
         | whom we took for it   | (the same)                           | (the same)              |
         | another               | ignored                              | ignored, by voters      |
 
@@ -111,15 +111,15 @@ class LeaderClaims(Part):
         state = self._outbox.state
         known = state.leader_id
         is_ours = known == self._node.id
-        if source != rival and (is_ours or (source != known and self._node.is_voter)):
-            probe("quorum.leader.rival.ignored")
+        if source != claimed and (is_ours or (source != known and self._node.is_voter)):
+            probe("quorum.leader.conflict.ignored")
             return False
         if is_ours or self._log.last_epoch == state.epoch:
-            self._roles.become_failed(f"epoch {state.epoch} is led by {known} and by {rival}")
+            self._roles.become_failed(f"epoch {state.epoch} is led by {known} and by {claimed}")
             return True
-        probe("quorum.leader.rival.believed")
+        probe("quorum.leader.conflict.believed")
         self._outbox.forget_leader()
-        self._roles.become_follower(state.epoch, rival)
+        self._roles.become_follower(state.epoch, claimed)
         return True
 
     def _refuse_claimed_leadership(self, epoch: int) -> None:

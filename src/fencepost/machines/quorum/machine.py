@@ -89,7 +89,7 @@ The shell's part
 ----------------
 It makes inputs of messages (`inputs.received`, `inputs.answered`), gives every answer the very
 request object it was sent, and reports every request that will not be answered (`RequestFailed`).
-It reads the bytes for `FetchBounds` and its like, with every checksum; what has rotted it does not
+It reads the bytes for `FetchBounds` and its like, with every checksum; what is corrupt it does not
 send but says so (`LogDamaged`), and takes a snapshot once that can stand for it (`damaged_at`).
 Before `Start` it recovers the log, flushes it to the end, and finishes the installation of a
 snapshot that a crash cut short. After a truncation it does not report flushes that began before. It
@@ -494,9 +494,9 @@ class QuorumMachine(Component):
         return self.log.damaged_at
 
     @property
-    def unsound_in_epoch(self) -> int:
+    def invalid_batch_epoch(self) -> int:
         """The latest epoch whose leader has sent batches that were not sound; -1 for none."""
-        return self.following.unsound_in_epoch
+        return self.following.invalid_batch_epoch
 
     def __repr__(self) -> str:
         body = self.node.role_state

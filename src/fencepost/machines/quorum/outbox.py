@@ -84,7 +84,7 @@ class Outbox(Component):
         self._change(replace(self.state, promised=log_end))
 
     def drop_unwritten_state(self) -> None:
-        """What was decided on the hope that the disk holds is void: the node has failed."""
+        """What was decided trusting that the disk holds is void: the node has failed."""
         self._is_unwritten = False
 
     def _change(self, state: QuorumState) -> None:

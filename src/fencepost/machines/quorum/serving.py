@@ -88,12 +88,12 @@ class Serving(Part):
         bounds = self._bounds(replica_id, asked, request.max_bytes, verdict)
         if (
             request.max_wait_ms == 0
-            or self._has_news(asked, bounds)
+            or self._has_update(asked, bounds)
             or len(leader.fetches) >= MAX_PARKED_FETCHES
         ):
             self._outbox.reply(token, bounds)
             return
-        # Who waits for longer than that takes its leader for dead; and it may have hung up.
+        # Who waits for longer than that takes its leader for dead; and it may have disconnected.
         deadline = self._timers.now_ms + min(request.max_wait_ms, self._config.fetch_timeout_ms)
         leader.fetches.add(
             WaitingFetch(
@@ -210,7 +210,7 @@ class Serving(Part):
         """What readers are told of the high watermark; see the module docstring."""
         return self._log.high_watermark if self._node.is_active_leader else -1
 
-    def _has_news(self, asked: fetch.FetchPartition, bounds: inputs.FetchBounds) -> bool:
+    def _has_update(self, asked: fetch.FetchPartition, bounds: inputs.FetchBounds) -> bool:
         """Whether a fetch is answered at once."""
         return (
             bounds.upper_bound_offset > asked.fetch_offset
@@ -227,27 +227,27 @@ class Serving(Part):
     def answer_waiting(self, leader: Leader) -> None:
         """Answer the waiting fetches that have something to hear, or have waited long enough.
 
-        There may be thousands, and every fetch is a step: they are looked at when there is news.
+        There may be thousands, and every fetch is a step: they are looked at after an update.
         """
-        news = (
+        seen = (
             self._log.end_offset,
             self._log.high_watermark,
             self._told_high_watermark,
             self._log.view.start_offset,
         )
-        if news == leader.fetches.news and self._timers.now_ms < self._timers.deadlines.get(
+        if seen == leader.fetches.seen and self._timers.now_ms < self._timers.deadlines.get(
             inputs.FETCH_WAIT, self._timers.now_ms
         ):
             return
-        leader.fetches.news = news
-        for waiting in leader.fetches.take_ready(self._may_have_news):
+        leader.fetches.seen = seen
+        for waiting in leader.fetches.take_ready(self._may_have_update):
             verdict = self._judge(waiting.asked, waiting.loads_snapshots)
             bounds = self._bounds(waiting.replica_id, waiting.asked, waiting.max_bytes, verdict)
             self._outbox.reply(waiting.token, bounds)
         self._timers.set(inputs.FETCH_WAIT, leader.fetches.earliest_deadline_ms)
 
-    def _may_have_news(self, waiting: WaitingFetch) -> bool:
-        """Whether a fetch that waits is to be answered; a log that has moved on always has news."""
+    def _may_have_update(self, waiting: WaitingFetch) -> bool:
+        """Whether a fetch that waits is to be answered; a log that has moved on always is one."""
         offset = waiting.asked.fetch_offset
         return (
             self._readable_to(waiting.replica_id, offset) > offset

@@ -1,6 +1,6 @@
 """The fetches that wait at a leader for data, for a high watermark they do not know, or for time.
 
-There may be thousands, and every fetch is a step: they are looked at when there is news.
+There may be thousands, and every fetch is a step: they are looked at after an update.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class WaitingFetch:
 
 @dataclass(slots=True)
 class WaitingFetches:
-    """`news` is what there was to hear when the fetches were last looked at."""
+    """`seen` is what there was to hear when the fetches were last looked at."""
 
     fetches: list[WaitingFetch] = field(default_factory=list)
-    news: tuple[int, ...] = ()
+    seen: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.fetches)

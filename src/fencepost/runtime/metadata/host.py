@@ -312,12 +312,12 @@ class MetadataHost:
         self.catch_up()
         if machine.damaged_at is not None and self._applied > machine.damaged_at:
             self._taker.take_soon()  # a snapshot stands for what cannot be read any more
-        if machine.unsound_in_epoch > self._invalid_reported:
-            self._invalid_reported = machine.unsound_in_epoch
+        if machine.invalid_batch_epoch > self._invalid_reported:
+            self._invalid_reported = machine.invalid_batch_epoch
             log.error(
                 "the leader of epoch %d sends batches of metadata that are invalid; they are"
                 " refused and asked for again from offset %d",
-                machine.unsound_in_epoch,
+                machine.invalid_batch_epoch,
                 machine.end_offset,
             )
         for callback in self._on_step:

@@ -14,7 +14,7 @@ def _read_header_only(file: Any, path: str) -> Any:
 
 
 ABLATION = Ablation(
-    "followers refuse a rotten snapshot for ever, and their leader never learns why",
+    "followers refuse a corrupt snapshot for ever, and their leader never learns why",
     Rules(patches=((store, "check_whole", _read_header_only),)),
     scenarios=("S41",),
     is_found_by_search=False,

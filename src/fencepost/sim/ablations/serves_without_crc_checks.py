@@ -12,7 +12,7 @@ def _believe(*_: object) -> bool:
 
 
 ABLATION = Ablation(
-    "followers refuse a rotten batch for ever, and their leader never learns why",
+    "followers refuse a corrupt batch for ever, and their leader never learns why",
     Rules(patches=((metadata, "check_crc", _believe),)),
     scenarios=("S53",),
     is_found_by_search=False,

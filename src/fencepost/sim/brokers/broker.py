@@ -294,6 +294,6 @@ class SimBroker(SimNode):
 
 
 def incarnation_of(broker: SimBroker) -> Uuid:
-    """The id of one life of a broker."""
+    """The id of one incarnation of a broker."""
     numbers = broker.id.to_bytes(4, "big") + broker.life.to_bytes(4, "big")
     return Uuid(b"broker" + bytes(2) + numbers)

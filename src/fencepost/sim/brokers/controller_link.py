@@ -19,7 +19,7 @@ OnReply = Callable[[ErrorCode, Any], None]
 
 
 class ControllerLink:
-    """See the module docstring; good for one life of its broker."""
+    """See the module docstring; good for one incarnation of its broker."""
 
     is_local = False
 

@@ -31,7 +31,7 @@ BACKOFF_MS: Final = 200
 
 
 class FollowerFetches:
-    """The fetches of one broker in one of its lives."""
+    """The fetches of one broker in one of its incarnations."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker

@@ -41,7 +41,7 @@ class DirectoryOpening:
 
 
 class BrokerStorage:
-    """`ReplicaStorage` and `LogOpenings` of a simulated broker in one of its lives."""
+    """`ReplicaStorage` and `LogRecoveryPool` of a simulated broker in one of its incarnations."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker

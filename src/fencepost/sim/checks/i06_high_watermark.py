@@ -1,4 +1,4 @@
-"""I06: a high watermark, of a node's quorum or of a replica, never falls within one life."""
+"""I06: a high watermark, of a node's quorum or of a replica, never falls within one incarnation."""
 
 from __future__ import annotations
 

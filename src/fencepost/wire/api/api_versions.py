@@ -4,7 +4,7 @@ The first request on a connection, sent before the client knows anything about t
 rules follow from that. The response always travels under response header v0, at every version, so
 that a client can read it without knowing what it asked for. A server that does not know the
 requested version answers with a v0 body, error 35 (UNSUPPORTED_VERSION) and at least the range of
-ApiVersions itself, instead of hanging up (KIP-511).
+ApiVersions itself, instead of disconnecting (KIP-511).
 
 * v1 adds the throttle time, v2 moves throttling to after the answer (KIP-219).
 * v3 is flexible, carries the client's name and version (KIP-511) and the features (KIP-584).

@@ -15,7 +15,7 @@ offset lies inside. The last batch may be cut off by the size limit, and readers
 * v15 moves the replica's id into a tag next to its broker epoch (KIP-903), v16 gives addresses of
   new leaders (KIP-951), v17 the replica's directory (KIP-853), v18 the high watermark a Raft
   follower knows (KIP-1166).
-* v1, v2, v6 and v8 change no field: throttle time aside, they mark timestamps in batches
+* v1, v2, v6 and v8 change no field: but for the throttle time, they mark timestamps in batches
   (KIP-32), error 56 (KIP-112) and throttling after the answer (KIP-219).
 """
 
@@ -78,7 +78,7 @@ class FetchPartition(Struct):
         ignorable=True,
         doc=(
             "High watermark a Raft follower knows; a leader that knows a higher one answers at "
-            "once (KIP-1166). The default, the greatest int64, asks for no such hurry."
+            "once (KIP-1166). The default, the greatest int64, asks for no such haste."
         ),
     )
 

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22): get a producer id and epoch, and end what an earlier life left open.
+"""InitProducerId (key 22): get a producer id and epoch, and end what an earlier one left open.
 
 Without a transactional id any broker answers; with one its coordinator does, and fences older
 producers of that id (KIP-98).

@@ -108,7 +108,7 @@ class LeaderAndIsrRequest(
         default=-1,
         ignorable=True,
         doc=(
-            "Registration epoch of the receiver; an older one, meant for its life before a "
+            "Registration epoch of the receiver; an older one, meant for its incarnation before a "
             "restart, is error 77. -1 is not checked."
         ),
     )
@@ -116,7 +116,7 @@ class LeaderAndIsrRequest(
         "5+",
         doc=(
             "0 unknown, which ZooKeeper controllers send, 1 incremental, 2 full: the broker may "
-            "set aside replicas that are not named."
+            "make strays of replicas that are not named."
         ),
     )
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = field(

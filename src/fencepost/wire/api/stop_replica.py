@@ -70,7 +70,7 @@ class StopReplicaRequest(Request["StopReplicaResponse"], api_key=5, versions="0-
         default=-1,
         ignorable=True,
         doc=(
-            "Registration epoch of the receiver; an older one, meant for its life before a "
+            "Registration epoch of the receiver; an older one, meant for its incarnation before a "
             "restart, is error 77. -1 is not checked."
         ),
     )

@@ -2,7 +2,7 @@
 
 A broker's life in the log: `RegisterBrokerRecord` (fenced, with an epoch that is the record's own
 offset), `BrokerRegistrationChangeRecord` whenever it is fenced, unfenced, shutting down or loses
-a log directory, `UnregisterBrokerRecord` when an operator removes it. The epoch tells one life of
+a log directory, `UnregisterBrokerRecord` when an operator removes it. The epoch tells a life of
 a broker from the next; a change that names another epoch belongs to a life that is over. KIP-631,
 KIP-841, KIP-858, KIP-1066.
 """
@@ -31,7 +31,7 @@ class BrokerFeature(Struct):
 
 
 class RegisterBrokerRecord(Message, record_id=0, kind="metadata", versions="0-4", flexible="0+"):
-    """A broker has started a new life; replaces what was known of it.
+    """A broker has started a new incarnation; replaces what was known of it.
 
     v1 adds controlled shutdown, v2 the ZooKeeper migration mark, v3 log directories (KIP-858), v4
     cordoned ones (KIP-1066).

@@ -1,7 +1,7 @@
 """Metadata records about topics, partitions, their configs, and producer ids.
 
 A partition is born by `PartitionRecord` and moves by `PartitionChangeRecord`. Two counters order
-its life: the partition epoch rises with every change, the leader epoch whenever a change names a
+it: the partition epoch rises with every change, the leader epoch whenever a change names a
 leader, even the same one. The second is the epoch that stands in record batches and that
 everything is fenced with.
 

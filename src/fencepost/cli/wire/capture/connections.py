@@ -87,12 +87,12 @@ class _Connection:
         )
 
     def hold(self, time: float, segment: Segment) -> None:
-        """Put a segment of the server aside."""
+        """Keep a segment of the server for later."""
         self.early.append((time, segment))
         self.early_bytes += len(segment.data) + _SEGMENT_BYTES
 
     def release(self) -> tuple[float, Segment]:
-        """The first that was put aside."""
+        """The first that was kept."""
         time, segment = self.early.popleft()
         self.early_bytes -= len(segment.data) + _SEGMENT_BYTES
         self.waited = 0
