@@ -44,8 +44,8 @@ class Laws:
 
     def judge(self, past: int, before: int, cells: tuple[int, ...], outcome: Outcome) -> int:
         """The past after a step from the node's state `before`, which led to `cells`. Violation."""
-        if outcome.flaw is not None:
-            self._fail(*outcome.flaw.split(": ", 1))
+        if outcome.violation is not None:
+            self._fail(*outcome.violation.split(": ", 1))
         if not outcome.matters:
             return past
         views = [self._steps.views[cell] for cell in cells]

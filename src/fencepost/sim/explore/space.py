@@ -195,7 +195,7 @@ class Space:
         before = state.cells[place]
         cells = (*state.cells[:place], outcome.cell, *state.cells[place + 1 :])
         past = state.past
-        if outcome.matters or outcome.flaw:
+        if outcome.matters or outcome.violation:
             try:
                 past = self.laws.judge(past, before, cells, outcome)
             except Violation as violation:
@@ -243,7 +243,7 @@ class Space:
         return (
             heard.cell == asker
             and heard.sent == ((asked.peer, asked.message, True),)
-            and heard.flaw is None
+            and heard.violation is None
         )
 
     def _nets_after(

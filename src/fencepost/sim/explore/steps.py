@@ -77,7 +77,7 @@ class Outcome:
     `sent` are (peer, message, whether its answer is waited for), `given_up` the peers and requests
     whose answers it no longer waits for, `promised` a vote that was told: (epoch, candidate).
     `late_writes` are writes of its state on which power had better not fail: something has left
-    before. `matters` says that the laws have something to look at, `flaw` that one is broken.
+    before. `matters` says that the laws have something to look at, `violation` that one is broken.
     """
 
     cell: int
@@ -88,7 +88,7 @@ class Outcome:
     late_writes: tuple[int, ...] = ()
     has_died: bool = False
     matters: bool = False
-    flaw: str | None = None
+    violation: str | None = None
     number: int = -1
 
 
@@ -171,7 +171,7 @@ class Steps:
     def _step(self, before: Cell, event: Event) -> Outcome:
         cell = before.copy()
         self.taken += 1
-        flaw: str | None = None
+        violation: str | None = None
         died = False
         try:
             if event[0] == "die":
@@ -180,12 +180,12 @@ class Steps:
             else:
                 self._happen(cell, event)
         except AssertionError as error:
-            flaw = f"machine: {error or type(error).__name__}"
-        if flaw is None:
-            flaw = self._flaw(before, cell, died or event[0] == "crash")
+            violation = f"machine: {error or type(error).__name__}"
+        if violation is None:
+            violation = self._violation(before, cell, died or event[0] == "crash")
         cell.forget_stale(self.bounds.late > 0)
         self._forget_counts(cell)
-        return self._outcome_of(before, cell, event, flaw, died)
+        return self._outcome_of(before, cell, event, violation, died)
 
     def _forget_counts(self, cell: Cell) -> None:
         """Counters of whom to ask next would grow for ever; only their remainders matter.
@@ -270,7 +270,7 @@ class Steps:
     # -- what has become of the node -----------------------------------------------------------
 
     def _outcome_of(
-        self, before: Cell, cell: Cell, event: Event, flaw: str | None, died: bool
+        self, before: Cell, cell: Cell, event: Event, violation: str | None, died: bool
     ) -> Outcome:
         asked, asked_before = cell.asked, before.asked
         given_up = tuple(
@@ -297,7 +297,7 @@ class Steps:
             matters=promised is not None
             or (old.epoch, old.role, old.voted_id, old.high_watermark, old.log, old.durable)
             != (view.epoch, view.role, view.voted_id, view.high_watermark, view.log, view.durable),
-            flaw=flaw,
+            violation=violation,
         )
 
     def _number(self, cell: Cell) -> int:
@@ -336,7 +336,7 @@ class Steps:
         entry: Entry = self.entries.values[number]
         return entry
 
-    def _flaw(self, before: Cell, cell: Cell, has_restarted: bool) -> str | None:
+    def _violation(self, before: Cell, cell: Cell, has_restarted: bool) -> str | None:
         """What is wrong with the step by itself."""
         machine = cell.machine
         if cell.failed is not None:
@@ -350,9 +350,9 @@ class Steps:
             return f"I07: {cell.id} cuts its log to {cell.lowest_cut}, below {known}"
         if machine.high_watermark < known and not has_restarted:
             return f"I06: the high watermark of {cell.id} falls"
-        return self._flaw_of_voters(before, cell)
+        return self._violation_of_voters(before, cell)
 
-    def _flaw_of_voters(self, before: Cell, cell: Cell) -> str | None:
+    def _violation_of_voters(self, before: Cell, cell: Cell) -> str | None:
         """I29: a leader changes the voters one at a time, behind a commit of its own epoch."""
         history = history_of(cell.log, self.bounds)
         old = history_of(before.log, self.bounds)

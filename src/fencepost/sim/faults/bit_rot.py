@@ -1,4 +1,4 @@
-"""A bit of a batch rots on a disk (S53): it must be noticed, and nothing of it may spread."""
+"""A bit of a batch flips on a disk (S53): it must be noticed, and nothing of it may spread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BitRot(Damage):
         if offset is None:
             return None
         flip_batch(node, offset, bit)
-        return f"offset {offset} rots on the disk of {node.id}"
+        return f"offset {offset} flips on the disk of {node.id}"
 
 
 FAULT = BitRot

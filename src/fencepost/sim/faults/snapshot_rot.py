@@ -1,4 +1,4 @@
-"""A bit of a snapshot rots on a disk: it is not loaded, and no follower takes it over (S41)."""
+"""A bit of a snapshot flips on a disk: it is not loaded, and no follower takes it over (S41)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SnapshotRot(Damage):
         flip_snapshot(node, self.lane.pick(3))
         if self.lane.pick(2):
             node.kill()
-        return f"a snapshot rots on the disk of {node.id}"
+        return f"a snapshot flips on the disk of {node.id}"
 
 
 FAULT = SnapshotRot

@@ -1,4 +1,4 @@
-"""A bit of a node's quorum-state rots: it must not start on a vote that it may not have given."""
+"""A bit of a node's quorum-state flips: it must not start on a vote that it may not have given."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StateRot(Damage):
         node.start()
         if node.gave_up is None:
             raise Violation("damage", f"node {node.id} starts on a corrupt quorum-state")
-        return f"quorum-state of {node.id} rots while it is down"
+        return f"quorum-state of {node.id} flips while it is down"
 
 
 FAULT = StateRot
