@@ -110,7 +110,7 @@ def test_a_change_without_effect_is_said_in_one_line(caplog):
 # -- the listener ------------------------------------------------------------------------------
 
 
-def served(client: Any) -> bool:
+def is_served(client: Any) -> bool:
     """Whether the connection is served, and not disconnected."""
     try:
         return client.ask(ASK, 3).error_code == 0
@@ -129,12 +129,12 @@ def test_an_address_may_have_a_limit_of_its_own():
     limits = dataclasses.replace(LIMITS, max_connections_per_ip=0)
     with serve_listener(limits) as served:
         with served.connect() as client:
-            assert not served(client)
+            assert not is_served(client)
         change_limits(served, max_connections_of={"127.0.0.1": 2, "::1": 0})
         with served.connect() as first, served.connect() as second, served.connect() as third:
-            assert served(first)
-            assert served(second)
-            assert not served(third)
+            assert is_served(first)
+            assert is_served(second)
+            assert not is_served(third)
 
 
 def test_new_connections_over_the_rate_wait_unread_and_are_served_later():
@@ -146,7 +146,7 @@ def test_new_connections_over_the_rate_wait_unread_and_are_served_later():
                 lambda: sum(connection._waits for connection in served.listener.connections)
             )
             assert waiting >= 1
-            assert all(served(client) for client in clients)
+            assert all(is_served(client) for client in clients)
         finally:
             for client in clients:
                 client.sock.close()
@@ -164,7 +164,7 @@ def test_connections_that_would_wait_too_long_are_refused():
                 client.sock.close()
     nobody = dataclasses.replace(LIMITS, max_created_per_s=0)
     with serve_listener(nobody) as served, served.connect() as client:
-        assert not served(client)
+        assert not is_served(client)
 
 
 def test_limits_by_address_are_read_with_brackets_or_without():
@@ -197,19 +197,19 @@ def alter(running: Any, *changes: tuple[str, str], broker: str = "") -> None:
 def test_connection_limits_change_while_a_node_runs(node_factory):
     running = node_factory()
     with running.connect() as first:
-        assert served(first)
+        assert is_served(first)
         alter(running, ("max.connections", "2"))
         with running.connect() as second, running.connect() as third:
-            assert served(second)
-            assert not served(third)
-            assert served(first), "connections that are open stay"
+            assert is_served(second)
+            assert not is_served(third)
+            assert is_served(first), "connections that are open stay"
             gone = AlterableConfig(name="max.connections", config_operation=1, value=None)
             resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[gone])
             reply = first.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
             assert reply.responses[0].error_code == 0
         with running.connect() as second, running.connect() as third:
-            assert served(second)
-            assert served(third)
+            assert is_served(second)
+            assert is_served(third)
 
 
 def test_cleaner_configs_change_while_a_node_runs(node_factory):

@@ -62,7 +62,9 @@ cdef extern from "_records.h" nogil:
         const uint8_t **, const uint8_t *, fpost_record_view *, fpost_reason_report *
     )
     int fpost_read_header_count(const uint8_t **, const uint8_t *, int32_t *, fpost_reason_report *)
-    int fpost_read_header(const uint8_t **, const uint8_t *, fpost_byte_pair *, fpost_reason_report *)
+    int fpost_read_header(
+            const uint8_t **, const uint8_t *, fpost_byte_pair *, fpost_reason_report *
+        )
     int fpost_check_record_rest(const uint8_t *, const uint8_t *, fpost_reason_report *)
     int fpost_add_timestamp(int64_t, int64_t, int64_t *, fpost_reason_report *)
     int fpost_walk_payload(
