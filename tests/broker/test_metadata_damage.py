@@ -56,7 +56,7 @@ def spoil(world: MetadataWorld, topic: int) -> int:
 def promised_on_disk(world: MetadataWorld) -> tuple[int, int]:
     stored = QuorumStateFile(world.disk, LOG).read()
     assert stored is not None
-    return stored.promised
+    return stored.acknowledged_end
 
 
 def would_vote_for(world: MetadataWorld, log_end: tuple[int, int]) -> bool:
@@ -74,7 +74,7 @@ def test_a_voter_of_several_cuts_the_damage_off_and_keeps_its_promise(topic):
     world.start()
     machine = world.host.machine
     assert (machine.end_offset, world.host.log.end_offset) == (offset, offset)
-    assert promised_on_disk(world) == machine.state.promised == (1, END)
+    assert promised_on_disk(world) == machine.state.acknowledged_end == (1, END)
     for _ in range(3):
         world.ports.driver.feed(METADATA_KEY, TimerFired(inputs.ELECTION))
         world.timers.advance(10_000)
@@ -89,7 +89,7 @@ def test_the_promise_outlives_any_number_of_starts():
     spoil(world, 3)
     for clean in (False, True, False):
         world.start()
-        assert world.host.machine.state.promised == (1, END)
+        assert world.host.machine.state.acknowledged_end == (1, END)
         assert not would_vote_for(world, (1, END - 1))
         if clean:
             world.stop()
@@ -115,7 +115,7 @@ def test_a_crash_at_every_change_of_such_a_start(power):
         world = started(crash_at)
         world.crash(power=power)
         world.start()
-        assert world.host.machine.state.promised == (1, END), crash_at
+        assert world.host.machine.state.acknowledged_end == (1, END), crash_at
         assert world.host.log.end_offset == 7, crash_at
 
 
@@ -155,7 +155,10 @@ def test_a_broker_has_promised_nothing():
     offset = spoil(world, 3)
     world.config = replace(world.config, can_become_voter=False)
     world.start()
-    assert (world.host.log.end_offset, world.host.machine.state.promised) == (offset, (0, 0))
+    assert (world.host.log.end_offset, world.host.machine.state.acknowledged_end) == (
+        offset,
+        (0, 0),
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.9])
@@ -173,7 +176,7 @@ def test_damage_of_a_log_that_was_closed_in_order(share):
     world.start()
     end = 4 * (1 + 2 * 3)
     assert world.host.log.end_offset < end
-    assert world.host.machine.state.promised == (4, end)
+    assert world.host.machine.state.acknowledged_end == (4, end)
     assert not world.broken
 
 
@@ -192,7 +195,7 @@ def test_the_end_of_a_log_that_is_missing_is_promised_too():
     file.sync()
     world.start()
     assert world.host.log.end_offset < END
-    assert world.host.machine.state.promised == (1, END)
+    assert world.host.machine.state.acknowledged_end == (1, END)
 
 
 def test_records_above_every_mark_are_promised_if_they_can_be_read():
@@ -208,7 +211,7 @@ def test_records_above_every_mark_are_promised_if_they_can_be_read():
     spoil(world, 2)
     world.start()
     assert world.host.log.end_offset == 5
-    assert world.host.machine.state.promised == (1, END)
+    assert world.host.machine.state.acknowledged_end == (1, END)
 
 
 def test_a_snapshot_beyond_the_damage_takes_the_logs_place():
@@ -225,7 +228,7 @@ def test_a_snapshot_beyond_the_damage_takes_the_logs_place():
     latest = world.host.snapshots.latest()
     assert world.host.log.start_offset == world.host.log.end_offset == latest.end_offset
     assert world.host.machine.high_watermark == latest.end_offset
-    promised = world.host.machine.state.promised
+    promised = world.host.machine.state.acknowledged_end
     assert promised in ((0, 0), (1, END)) and latest.end_offset <= END
     assert (promised == (0, 0)) == (latest.end_offset == END)
 
@@ -239,7 +242,7 @@ def test_corruption_above_the_checkpoint_is_no_torn_tail(topic):
     world = one_of_three(checkpoint=False)
     spoil(world, topic)
     world.start()
-    assert world.host.machine.state.promised == (1, END)
+    assert world.host.machine.state.acknowledged_end == (1, END)
 
 
 def test_what_was_never_flushed_may_be_torn():
@@ -248,7 +251,7 @@ def test_what_was_never_flushed_may_be_torn():
     file.write_at(b"\0" * 30, file.size())
     world.start()
     assert world.host.log.end_offset == END
-    assert world.host.machine.state.promised == (0, 0)
+    assert world.host.machine.state.acknowledged_end == (0, 0)
 
 
 def test_the_durable_end_is_written_after_each_flush_and_reaches_the_disk_now_and_then():
@@ -421,7 +424,7 @@ def test_a_running_node_that_cuts_damage_off_promises_before_it_does():
         world.crash()
         world.start()
         log_end = world.host.log.end_offset
-        assert log_end == END or world.host.machine.state.promised == (1, END), crash_at
+        assert log_end == END or world.host.machine.state.acknowledged_end == (1, END), crash_at
 
 
 # -- batches that are sound and in the wrong place -------------------------------------------------
@@ -466,7 +469,7 @@ def test_a_gap_is_damage_wherever_it_is(segment):
     world.voters = THREE
     world.start()
     assert world.host.log.end_offset == offset
-    assert world.host.machine.state.promised == (1, end_offset)
+    assert world.host.machine.state.acknowledged_end == (1, end_offset)
 
 
 def test_the_only_voter_does_not_pass_a_gap_over():
@@ -524,4 +527,4 @@ def test_a_batch_that_cannot_be_repaired_in_place_ends_the_node_and_the_next_sta
     world.broken.clear()
     world.start()
     assert world.host.log.end_offset == offset
-    assert world.host.machine.state.promised == (1, end_offset)
+    assert world.host.machine.state.acknowledged_end == (1, end_offset)

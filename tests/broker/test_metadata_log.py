@@ -152,7 +152,7 @@ def test_either_version_is_read_back(level):
     world = MetadataWorld()
     world.disk.mkdir(LOG)
     file = QuorumStateFile(world.disk, LOG)
-    state = QuorumState(7, -1, 2, OTHER_ID if level else Uuid.ZERO, promised=(6, 40))
+    state = QuorumState(7, -1, 2, OTHER_ID if level else Uuid.ZERO, acknowledged_end=(6, 40))
     file.write(stored_quorum_state(state, (1, 2, 3), level))
     assert quorum_state_of(file.read()) == state
 

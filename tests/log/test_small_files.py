@@ -344,7 +344,7 @@ def test_every_cut_and_flipped_bit_of_quorum_state_is_noticed(promised: tuple[in
         leader_epoch=7, leader_id=3, voted_id=2, voted_directory_id=DIRECTORY_ID
     )
     data = encode_quorum_state(StoredQuorumState(state, 1, promised))
-    assert decode_quorum_state("file", data).promised == promised
+    assert decode_quorum_state("file", data).acknowledged_end == promised
     line_bytes = data.index(b"\n")
     for size in range(len(data)):
         if size in (line_bytes, line_bytes + 1):  # whole JSON without its checksum, as Kafka's

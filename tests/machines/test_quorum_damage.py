@@ -83,7 +83,7 @@ def test_a_damaged_end_is_fetched_again_and_votes_remember_it() -> None:
 
 def test_a_former_leader_that_may_not_stand_asks_who_leads() -> None:
     """Those that lead now may not have it among their voters, and then they do not call it."""
-    state = QuorumState(EPOCH, leader_id=NODE, voted_id=NODE, promised=(EPOCH, 99))
+    state = QuorumState(EPOCH, leader_id=NODE, voted_id=NODE, acknowledged_end=(EPOCH, 99))
     bench = Bench(state=state, config=replace(CONFIG, bootstrap_servers=1))
     assert bench.machine.role is Role.RESIGNED
     effects = bench.step(TimerFired(inputs.ELECTION), LATER)

@@ -61,9 +61,9 @@ def test_what_was_acknowledged_of_the_log_outlives_an_epoch() -> None:
     outbox = Outbox(QuorumState(3), RULES)
     outbox.acknowledge_log_end((3, 9))
     outbox.remember(QuorumState(4))
-    assert outbox.state == QuorumState(4, promised=(3, 9))
+    assert outbox.state == QuorumState(4, acknowledged_end=(3, 9))
     outbox.begin_with(QuorumState(5))
-    assert outbox.state.promised == (3, 9)
+    assert outbox.state.acknowledged_end == (3, 9)
 
 
 def test_who_has_failed_writes_nothing_more() -> None:

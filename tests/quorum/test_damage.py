@@ -66,7 +66,7 @@ def test_a_follower_fetches_again_what_is_corrupt(
 
     def is_promise_kept() -> bool:
         stored = state_file.read()
-        return stored is not None and stored.promised == (0, 0)
+        return stored is not None and stored.acknowledged_end == (0, 0)
 
     eventually(is_promise_kept, "it may stand for election again")
     cluster.controllers[leader].kill()

@@ -38,12 +38,12 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 class StoredQuorumState:
     """What the file says: Kafka's fields, in which data version of theirs, and what is ours.
 
-    `promised` is (epoch, end offset) of a log that lost its end; (0, 0) if it did not.
+    `acknowledged_end` is (epoch, end offset) of a log that lost its end; (0, 0) if it did not.
     """
 
     state: QuorumStateData
     version: int
-    promised: tuple[int, int] = (0, 0)
+    acknowledged_end: tuple[int, int] = (0, 0)
 
 
 class QuorumStateFile:
@@ -70,8 +70,8 @@ def encode_quorum_state(stored: StoredQuorumState) -> bytes:
     """The file's content, keys in Kafka's order."""
     content = to_file(stored.state, stored.version)
     checked = json.dumps(content, separators=(",", ":")).encode()
-    if stored.promised != (0, 0):
-        checked += b"\npromised %d %d" % stored.promised
+    if stored.acknowledged_end != (0, 0):
+        checked += b"\npromised %d %d" % stored.acknowledged_end
     return checked + b"\ncrc32c %08x\n" % crc32c(checked)
 
 

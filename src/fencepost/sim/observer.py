@@ -54,13 +54,13 @@ class Observer:
         """A quorum state is on disk."""
         for check in self._state_written:
             check(self.oracle, node_id, state)
-        self.oracle.promised(node_id, state.promised)
+        self.oracle.promised(node_id, state.acknowledged_end)
 
     def state_read(self, node_id: int, state: Any) -> None:
         """A node boots and finds this quorum state."""
         for check in self.checks:
             check.state_read(self.oracle, node_id, state)
-        self.oracle.promised(node_id, state.promised)
+        self.oracle.promised(node_id, state.acknowledged_end)
 
     def image_moved(self, node_id: int, image: Any) -> None:
         """A node has a new image."""

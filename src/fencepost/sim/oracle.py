@@ -70,7 +70,7 @@ class DiskTruth(LogContents[Entry]):
 
     directory_id: Uuid = Uuid.ZERO
     is_damaged: bool = False
-    promised: tuple[int, int] = (0, 0)
+    acknowledged_end: tuple[int, int] = (0, 0)
     """(epoch, end offset) that `quorum-state` says of the log as it had been before damage."""
     given_up: list[Entry] = field(default_factory=list)
     """What was durable here, and was cut off because of damage."""
@@ -83,7 +83,7 @@ class DiskTruth(LogContents[Entry]):
         """
         if entry.next_offset <= self.start_offset:
             return True
-        if entry in self.given_up and (entry.epoch, entry.next_offset) <= self.promised:
+        if entry in self.given_up and (entry.epoch, entry.next_offset) <= self.acknowledged_end:
             return True
         if entry.next_offset > self.durable_offset:
             return False
@@ -158,7 +158,7 @@ class Oracle:
 
     def promised(self, node_id: int, log_end: tuple[int, int]) -> None:
         """`quorum-state` on this node's disk holds this promise, or (0, 0)."""
-        self.disks[node_id].promised = log_end
+        self.disks[node_id].acknowledged_end = log_end
 
     def cut(self, node_id: int, end_offset: int) -> None:
         """The log was cut to end at `end_offset`."""

@@ -88,7 +88,7 @@ def dump_quorum_state(path: str, data: bytes) -> Iterator[Item]:
         content = json.loads(data.partition(b"\n")[0])
         state, version = quorum_state.from_file(content)
         yield Item("content", quorum_state.to_file(state, version))
-        epoch, end_offset = decode_quorum_state(path, data).promised
+        epoch, end_offset = decode_quorum_state(path, data).acknowledged_end
         if (epoch, end_offset) != (0, 0):
             yield Item("promised", {"epoch": epoch, "endOffset": end_offset})
     except CorruptFileError as error:

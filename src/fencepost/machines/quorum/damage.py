@@ -7,9 +7,10 @@ or the shell takes one of its image. Else the leader is asked for the very batch
 snapshot beyond it; the one is written over the damage, the other put beside the log, which keeps
 what lies behind. Where it does not, the log is cut there and fetched again; until then votes go
 only to candidates whose logs are as long as ours was, because somebody may have counted on it, and
-we do not stand. What was acknowledged is a part of the durable state (`QuorumState.promised`),
-written before the log is cut: a node that is killed meanwhile keeps it, and one that finds the
-damage at its start begins with it. A lone voter has nobody to fetch from, and stops.
+we do not stand. What was acknowledged is a part of the durable state
+(`QuorumState.acknowledged_end`), written before the log is cut: a node that is killed meanwhile
+keeps it, and one that finds the damage at its start begins with it. A lone voter has nobody to
+fetch from, and stops.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class LogDamage(Part):
         if not isinstance(leader, Leader):
             return self._node.acknowledged_log_end
         start = leader.epoch_start_offset
-        return max(self._outbox.state.promised, (self._log.epoch_before(start), start))
+        return max(self._outbox.state.acknowledged_end, (self._log.epoch_before(start), start))
 
     def _cut(self, offset: int, acknowledged: tuple[int, int]) -> None:
         """Nobody has told us that it is committed: have it fetched again."""
@@ -90,7 +91,7 @@ class LogDamage(Part):
         our log has what came before the record.
         """
         log = self._log
-        if not (0, 0) < self._outbox.state.promised <= log.end:
+        if not (0, 0) < self._outbox.state.acknowledged_end <= log.end:
             return
         is_whole = log.installing is None and not log.damaged
         if is_whole and log.is_durable and self._node.role is not Role.FAILED:

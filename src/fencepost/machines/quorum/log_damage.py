@@ -16,7 +16,8 @@ to be done depends on who owns the copy:
 An observer has no vote, so nobody counts on its copy; whoever accepts the loss is one, too. A voter
 that has forgotten its commits and votes must not vote under its directory id. One with others to
 ask first writes down the log end that they may count on; until its log reaches as far again, the
-node does not stand for election, and its vote goes only to logs that do (`QuorumState.promised`).
+node does not stand for election, and its vote goes only to logs that do
+(`QuorumState.acknowledged_end`).
 
 What a running node does about damage is in `damage.py`.
 """

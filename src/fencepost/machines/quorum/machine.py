@@ -38,7 +38,7 @@ Roles, and what leads from one to another; e is the present epoch.
 | Resigned    | election timeout of a voter                              | Prospective(e)      |
 | Resigned    | election timeout of one that was removed                 | Unattached(e+1)     |
 | Resigned    | election timeout of one that may not stand: its log has  | Unattached(e)       |
-|             | damage, or lacks what it had promised                    |                     |
+|             | damage, or lacks what it had acknowledged                |                     |
 | any         | `DiskFailed`, `ImageFailed`, or an invariant is broken   | Failed              |
 
 Who stands for election: voters, and those whose removal is in their log and not known to be
@@ -255,7 +255,7 @@ class QuorumMachine(Component):
             )
         reason = self.log.reason_against_level() or node.rules.reason_not_to_start(self.log.view)
         if reason is None and node.is_voter and not node.others and not node.may_stand():
-            epoch, offset = state.promised
+            epoch, offset = state.acknowledged_end
             reason = (
                 f"the log lacks records below offset {offset} (epoch {epoch}) that were lost to"
                 " damage, and nobody else has them"

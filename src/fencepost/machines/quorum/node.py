@@ -123,7 +123,7 @@ class QuorumNode(Component):
         return (
             log.installing is None
             and not log.damaged
-            and state.promised <= log.end
+            and state.acknowledged_end <= log.end
             and self.uncounted_in_epoch != state.epoch
         )
 
@@ -134,7 +134,7 @@ class QuorumNode(Component):
         A damaged end that was cut off counts until it is there again: a leader may have committed
         records because we said that we hold them.
         """
-        return max(self.log.end, self.outbox.state.promised)
+        return max(self.log.end, self.outbox.state.acknowledged_end)
 
     def await_election(self) -> None:
         """Arm the election timer anew, for a time drawn at random."""

@@ -58,7 +58,7 @@ class Outbox(Component):
 
     def begin_with(self, state: QuorumState) -> None:
         """Go by this state from the start on; what was acknowledged of the log stays so."""
-        self._change(replace(state, promised=self.state.promised))
+        self._change(replace(state, acknowledged_end=self.state.acknowledged_end))
 
     def remember(self, state: QuorumState) -> None:
         """Change the durable state. Within an epoch a leader and a vote are set at most once.
@@ -66,7 +66,7 @@ class Outbox(Component):
         What was acknowledged of the log is another matter, and stays; see `acknowledge_log_end`.
         """
         old = self.state
-        state = replace(state, promised=old.promised)
+        state = replace(state, acknowledged_end=old.acknowledged_end)
         if state == old:
             return
         assert state.epoch >= old.epoch, "epochs do not fall"
@@ -81,7 +81,7 @@ class Outbox(Component):
 
     def acknowledge_log_end(self, log_end: tuple[int, int]) -> None:
         """Have the durable state say what others may count on; (0, 0): the log has all of it."""
-        self._change(replace(self.state, promised=log_end))
+        self._change(replace(self.state, acknowledged_end=log_end))
 
     def drop_unwritten_state(self) -> None:
         """What was decided trusting that the disk holds is void: the node has failed."""

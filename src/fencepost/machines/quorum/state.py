@@ -22,16 +22,16 @@ EPOCH_MAX = (1 << 31) - 1
 class QuorumState:
     """The latest epoch, its leader (or NOBODY), and who got this node's vote in it (or NOBODY).
 
-    `voted_directory_id` is zero when the vote did not name a directory. `promised` is (epoch of the
-    last record, end offset) of a log that others may count on and of which a damaged end was cut
-    off; (0, 0) once it is there again, and if nothing was lost.
+    `voted_directory_id` is zero when the vote did not name a directory. `acknowledged_end` is
+    (epoch of the last record, end offset) of a log that others may count on and of which a damaged
+    end was cut off; (0, 0) once it is there again, and if nothing was lost.
     """
 
     epoch: int = 0
     leader_id: int = NOBODY
     voted_id: int = NOBODY
     voted_directory_id: Uuid = Uuid.ZERO
-    promised: tuple[int, int] = (0, 0)
+    acknowledged_end: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         least = min(self.leader_id, self.voted_id)

@@ -126,7 +126,7 @@ def _write_acknowledged_end(
         "until the log reaches offset %d (epoch %d) again, this node does not stand for election",
         *end[::-1],
     )
-    files.state.write(replace(stored, promised=max(end, stored.promised)))
+    files.state.write(replace(stored, acknowledged_end=max(end, stored.acknowledged_end)))
 
 
 def _last_known_voters(log_dir: LogDir, directory: str, static: VoterSet) -> VoterSet:

@@ -106,7 +106,7 @@ def open_metadata(
         node_id,
         history,
         view,
-        quorum_state_of(stored_state, keeps_promise=not accept_loss),
+        quorum_state_of(stored_state, keeps_acknowledged_end=not accept_loss),
         config,
     )
 
@@ -229,10 +229,12 @@ def read_bootstrap(log_dir: LogDir, store: SnapshotStore) -> Sequence[Message]:
     return ()
 
 
-def quorum_state_of(stored: StoredQuorumState | None, *, keeps_promise: bool = True) -> QuorumState:
+def quorum_state_of(
+    stored: StoredQuorumState | None, *, keeps_acknowledged_end: bool = True
+) -> QuorumState:
     """The machine's state from what the file says; nothing stored is the beginning.
 
-    Without `keeps_promise` it is forgotten that the log has lost anything.
+    Without `keeps_acknowledged_end` it is forgotten that the log has lost anything.
     """
     if stored is None:
         return QuorumState()
@@ -241,7 +243,7 @@ def quorum_state_of(stored: StoredQuorumState | None, *, keeps_promise: bool = T
         leader_id=stored.state.leader_id,
         voted_id=stored.state.voted_id,
         voted_directory_id=stored.state.voted_directory_id,
-        promised=stored.promised if keeps_promise else (0, 0),
+        acknowledged_end=stored.acknowledged_end if keeps_acknowledged_end else (0, 0),
     )
 
 
@@ -256,4 +258,4 @@ def stored_quorum_state(
         stored.voted_directory_id = state.voted_directory_id
     else:
         stored.current_voters = [QuorumVoter(voter_id=voter) for voter in voters]
-    return StoredQuorumState(stored, min(kraft_version, DYNAMIC_SINCE), state.promised)
+    return StoredQuorumState(stored, min(kraft_version, DYNAMIC_SINCE), state.acknowledged_end)
