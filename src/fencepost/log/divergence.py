@@ -1,25 +1,25 @@
 """Where two logs diverge, by their leader epochs: the leader's half and the follower's half.
 
 Partitions and the metadata quorum ask the same two questions of their epoch caches (`epochs`), and
-both are answered here and nowhere else. All offsets are ends: the first offset behind a stretch.
+both are answered here and nowhere else. All offsets are ends: the first offset after a stretch.
 
 The leader is asked (Fetch with LastFetchedEpoch, KIP-595; OffsetForLeaderEpoch, KIP-101, KIP-320)
 about a log that ends at `fetch_offset`, its last record of epoch `last_fetched_epoch`:
 
 |   | `last_fetched_epoch` in the leader's log  | its end      | `find_divergence` says         |
 |---|-------------------------------------------|--------------|--------------------------------|
-| a | known                                     | at or behind | None: the logs agree           |
-| b | known                                     | in front     | that epoch, its end            |
+| a | known                                     | >= fetch     | None: the logs agree           |
+| b | known                                     | < fetch      | that epoch, its end            |
 | c | not known, an older one is                | anywhere     | the largest older one, its end |
-| d | older than all; its end is taken to be    | at or behind | None: nothing is left of it    |
+| d | older than all; its end is taken to be    | >= fetch     | None: nothing is left of it    |
 |   | where the log begins                      |              | that could contradict          |
-| e | the same                                  | in front     | that epoch, the first's start  |
+| e | the same                                  | < fetch      | that epoch, the first's start  |
 | f | the same, and the log begins with a       |              | as a to c, by the snapshot's   |
 |   | snapshot                                  |              | epoch and end                  |
 | g | newer than all, or no epoch is known      |              | as a to c, by the log's end    |
 |   |                                           |              | and `log_end.epoch`            |
 
-"At or behind" the fetch offset. Of g Kafka's partitions answer OFFSET_OUT_OF_RANGE (their caller
+">= fetch" is: not before `fetch_offset`. Of g Kafka's partitions answer OFFSET_OUT_OF_RANGE (their caller
 names no epoch and hears of -1), Kafka's quorum its log's end.
 
 The follower hears (epoch, end offset) and cuts its log at `truncation_target`:
