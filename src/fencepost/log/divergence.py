@@ -19,7 +19,7 @@ about a log that ends at `fetch_offset`, its last record of epoch `last_fetched_
 | g | newer than all, or no epoch is known      |              | as a to c, by the log's end    |
 |   |                                           |              | and `log_end.epoch`            |
 
-">= fetch" is: not before `fetch_offset`. Of g Kafka's partitions answer OFFSET_OUT_OF_RANGE (their caller
+"Fetch" there is `fetch_offset`. Of g Kafka's partitions answer OFFSET_OUT_OF_RANGE (their caller
 names no epoch and hears of -1), Kafka's quorum its log's end.
 
 The follower hears (epoch, end offset) and cuts its log at `truncation_target`:
