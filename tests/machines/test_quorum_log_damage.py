@@ -1,6 +1,7 @@
 """What a start does with a damaged metadata log: every finding, for every owner.
 
-That the start does so is in `tests/broker/test_metadata_damage.py` and `test_metadata_log.py`.
+That the start does so is in `tests/runtime/metadata/test_metadata_damage.py` and
+`test_metadata_log.py`.
 """
 
 from __future__ import annotations

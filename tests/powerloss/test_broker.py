@@ -37,7 +37,7 @@ from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 
 from ..broker.hostile import connect, eventually
 from ..broker.listener_fixtures import Client
-from ..broker.test_bad_disks import batch, create
+from ..broker.storage.test_bad_disks import batch, create
 from .conftest import Tally
 from .filesystem import Filesystem
 

@@ -35,7 +35,7 @@ from fencepost.machines.image.records import image_values
 from fencepost.runtime.metadata.snapshot_generation import SnapshotRules
 from fencepost.sim.disk import SimDisk
 
-from ..broker.metadata_world import MetadataWorld, topic_records
+from ..runtime.metadata.metadata_world import MetadataWorld, topic_records
 from .conftest import Tally
 from .filesystem import Filesystem
 from .life import DataLiar, Liar, events

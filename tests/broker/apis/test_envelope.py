@@ -29,7 +29,7 @@ from fencepost.wire.frame import decode_response, encode_request
 from fencepost.wire.message import Message
 from fencepost.wire.records.principal import DefaultPrincipalData, encode_principal
 
-from ..metadata_world import WorldTimers
+from ...runtime.metadata.metadata_world import WorldTimers
 from .harness import StillNode, answer_of, ask, broker, register, send
 
 register(
