@@ -113,6 +113,10 @@ class Registrations:
         self._hosted.clear()
 
 
+_STOPPING: Final = (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN)
+_NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+
+
 class _ErrorReport:
     """Says an error once, and not again as long as it is the same."""
 
@@ -123,8 +127,11 @@ class _ErrorReport:
         """After a step of the machine."""
         error: Outcome = machine.last_error
         if error != self._said and error.error != ErrorCode.NONE:
-            log.warning("%s", error.reason)
+            log.log(self._level_of(machine, error), "%s", error.reason)
         self._said = error
+
+    def _level_of(self, machine: Any, error: Outcome) -> int:
+        return logging.WARNING
 
 
 class _LifecycleReport(_ErrorReport):
@@ -135,6 +142,11 @@ class _LifecycleReport(_ErrorReport):
         self._state = machine.state
         self._is_fenced = machine.is_fenced
         self._broker_epoch = machine.broker_epoch
+
+    def _level_of(self, machine: BrokerLifecycle, error: Outcome) -> int:
+        """When a whole cluster stops, the last brokers find no controller, and that is in order."""
+        is_stopping = machine.state in _STOPPING and error.error in _NOBODY_LEADS
+        return logging.INFO if is_stopping else logging.WARNING
 
     def look(self, machine: BrokerLifecycle) -> bool:  # type: ignore[override]
         """After a step of the machine; whether there is a new broker epoch."""
