@@ -11,6 +11,7 @@ from fencepost.machines.quorum import MachineMaker, QuorumMachine, RequestFailed
 from fencepost.machines.quorum.messages import vote_response
 from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.machines.quorum.state import QuorumState
+from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
 from fencepost.sim.ablations import load_ablation
 from fencepost.sim.explore import Bounds
@@ -26,12 +27,11 @@ class ForgetsVotes(QuorumRules):
         return not gives_vote and super().must_write_state(old, new)
 
 
-class CountsFromCommitment(QuorumMachine):
+class CountsFromCommitment(QuorumRules):
     """Goes by the latest voter set that it knows to be committed."""
 
-    @property
-    def voter_set(self) -> VoterSet:
-        return self._history.at(self._high_watermark - 1)
+    def voters_in_force(self, history: VoterHistory, high_watermark: int) -> VoterSet:
+        return history.at(high_watermark - 1)
 
 
 class ChangesAndChanges(QuorumRules):
@@ -64,7 +64,12 @@ class TakesRefusalForConsent(QuorumMachine):
         return super().step(input_, now_ms, wall_ms)
 
 
-RULES_WITH_BUGS = (ForgetsVotes(), ChangesAndChanges(), ForgetsAtStart())
+RULES_WITH_BUGS = (
+    ForgetsVotes(),
+    ChangesAndChanges(),
+    ForgetsAtStart(),
+    CountsFromCommitment(),
+)
 """The rules that bugs here take away by name, as ablations do."""
 
 
@@ -138,7 +143,7 @@ BUGS = {
         ("I29",),
     ),
     "a voter set counts from commitment": Bug(
-        CountsFromCommitment,
+        _by(CountsFromCommitment()),
         Bounds(epochs=1, timeouts=1, changes=1, first=1),
         ("I26", "machine"),
     ),

@@ -47,7 +47,7 @@ class QuorumNode(Component):
         self.outbox = Outbox(state, rules)
         self.timers = Timers(self.outbox)
         self.requests = Requests(config, self.outbox, self.timers)
-        self.log = QuorumLog(view, history, self.outbox, config.max_kraft_version)
+        self.log = QuorumLog(view, history, self.outbox, config.max_kraft_version, rules)
         self.epochs = EpochAllowance(max(1, config.election_timeout_ms // 2))
         self.role_state: RoleState = Unattached()
         self.uncounted_in_epoch = -1

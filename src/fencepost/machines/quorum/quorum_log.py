@@ -19,6 +19,7 @@ from fencepost.machines.effects import Append, DropPrefix, Persist, Truncate
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum.component import Component
 from fencepost.machines.quorum.outbox import Outbox
+from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.machines.quorum.view import LogView
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
@@ -32,7 +33,12 @@ class QuorumLog(Component):
     """
 
     def __init__(
-        self, view: LogView, history: VoterHistory, outbox: Outbox, max_kraft_version: int
+        self,
+        view: LogView,
+        history: VoterHistory,
+        outbox: Outbox,
+        max_kraft_version: int,
+        rules: QuorumRules,
     ) -> None:
         self.view = view
         self.history = history
@@ -44,6 +50,7 @@ class QuorumLog(Component):
         self.damaged: frozenset[int] = frozenset()
         self._outbox = outbox
         self._max_kraft_version = max_kraft_version
+        self._rules = rules
 
     def open(self) -> None:
         """Take over what the log holds at the start; all of it is durable."""
@@ -66,8 +73,8 @@ class QuorumLog(Component):
 
     @property
     def voter_set(self) -> VoterSet:
-        """The voters in force, whether their record is committed or not."""
-        return self.history.latest
+        """The voters in force."""
+        return self._rules.voters_in_force(self.history, self.high_watermark)
 
     @property
     def kraft_version(self) -> int:

@@ -17,7 +17,8 @@ from fencepost.log.snapshots import BOOTSTRAP_ID, SnapshotId
 from fencepost.machines.quorum.roles import Role
 from fencepost.machines.quorum.state import NOBODY, QuorumState
 from fencepost.machines.quorum.view import LogView
-from fencepost.machines.quorum.voters import ReplicaKey, Voter
+from fencepost.machines.quorum.voter_history import VoterHistory
+from fencepost.machines.quorum.voters import ReplicaKey, Voter, VoterSet
 from fencepost.wire.types import Uuid
 
 
@@ -170,6 +171,10 @@ class QuorumRules:
         return not is_voter and voters_are_committed
 
     # -- changes of the voters -----------------------------------------------------------------
+
+    def voters_in_force(self, history: VoterHistory, high_watermark: int) -> VoterSet:
+        """Who votes and is counted: the latest voter set in the log, committed or not."""
+        return history.latest
 
     def has_committed_in_epoch(self, is_active: bool) -> bool:
         """Whether a record of the leader's epoch is committed, before it changes the voters.
