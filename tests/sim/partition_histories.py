@@ -8,6 +8,7 @@ from typing import Any
 
 from fencepost.machines.image import BrokerImage, PartitionDelta, PartitionImage
 from fencepost.sim.checks import Check
+from fencepost.sim.group_oracle import OffsetKey, OffsetsTold, OffsetWrite
 from fencepost.sim.oracle import Oracle
 from fencepost.sim.partition_oracle import PartitionBatch, ReplicaView
 from fencepost.wire.types import Uuid
@@ -85,6 +86,23 @@ def partition(isr: tuple[int, ...], lead: int, epoch: int = 1, partition_epoch: 
 def broker(epoch: int, life: int) -> BrokerImage:
     """A registration of broker 1."""
     return BrokerImage(1, epoch, Uuid(bytes(15) + bytes((life,))), (), (), None, False, False, ())
+
+
+READ = OffsetKey("g", "t", 0)
+
+
+def offsets_of(*offsets: int) -> Oracle:
+    """Group g has committed these offsets of t-0, one after the other, in a log of their own."""
+    oracle = Oracle()
+    for place, offset in enumerate(offsets):
+        oracle.groups.appended(KEY, batch(place), (OffsetWrite(READ, offset),))
+        oracle.groups.became_visible(KEY, batch(place))
+    return oracle
+
+
+def told(offset: int, from_offset: int, to_offset: int) -> OffsetsTold:
+    """A coordinator says that, whose high watermark moved so far meanwhile."""
+    return OffsetsTold(KEY, READ, offset, from_offset, to_offset)
 
 
 Wrong = Callable[[Check], object]
@@ -273,6 +291,31 @@ WRONG: list[tuple[str, str, Wrong]] = [
             )
             for seq in (0, 2)
         ],
+    ),
+    (
+        "I40",
+        "a committed offset that goes back",
+        lambda check: check.offset_told(offsets_of(4, 7), 1, told(4, from_offset=2, to_offset=3)),
+    ),
+    (
+        "I40",
+        "an offset that nobody has committed",
+        lambda check: check.offset_told(offsets_of(4), 1, told(7, from_offset=0, to_offset=3)),
+    ),
+    (
+        "I40",
+        "an offset that is forgotten",
+        lambda check: check.offset_told(offsets_of(4), 1, told(-1, from_offset=1, to_offset=1)),
+    ),
+    (
+        "I40",
+        "an offset that is not committed yet",
+        lambda check: check.offset_told(offsets_of(4, 7), 1, told(7, from_offset=0, to_offset=1)),
+    ),
+    (
+        "I41",
+        "a commit that is acknowledged and not in the log",
+        lambda check: check.offset_acknowledged(offsets_of(4), KEY, READ, 7),
     ),
     (
         "I50",

@@ -12,6 +12,7 @@ import pytest
 
 from fencepost.machines.partition.queries import PartitionQueries
 from fencepost.runtime.replicas import ReplicaManager
+from fencepost.sim import options as options_of_seeds
 from fencepost.sim.options import Options, draw_options, with_brokers
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Outcome, Plan, Run, run_seed
@@ -53,6 +54,34 @@ def test_what_is_produced_is_acknowledged_and_consumed() -> None:
     assert {view.broker_id for view in partitions.views.values() if view.is_leader} == {101, 102}
 
 
+def test_offsets_of_groups_are_committed_and_told() -> None:
+    run = Run(Tape(1), Plan(base=replace(SMALL, committers=2), draws_options=False))
+    run.go()
+    committers = run.world.clients.committers
+    assert all(one.committed > 5 and one.fetched > 5 for one in committers)
+    coordinators = [
+        coordinator
+        for broker in run.world.brokers.values()
+        for coordinator in broker.groups.coordinators()
+    ]
+    known = {group for coordinator in coordinators for group in coordinator.machine.groups}
+    assert known == {one.group_id for one in committers}
+
+
+def test_groups_are_drawn_in_some_worlds_with_brokers_and_leave_the_others_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = [draw_options(Tape(seed)) for seed in range(300)]
+    assert {options.committers for options in drawn if not options.brokers} == {0}
+    having = [options for options in drawn if options.committers]
+    assert 30 < len(having) < 70, "about every other world of those with brokers"
+    assert {options.committers for options in having} == {1, 2, 3}
+    monkeypatch.setattr(options_of_seeds, "_draw_groups", lambda tape, base: base)
+    defaults = Options()
+    without = replace(having[0], committers=0, commit_every_ms=defaults.commit_every_ms)
+    assert draw_options(Tape(drawn.index(having[0]))) == without, "a lane of their own"
+
+
 def test_brokers_are_drawn_in_some_worlds_and_leave_the_others_as_they_are() -> None:
     drawn = {seed: draw_options(Tape(seed)) for seed in range(300)}
     having = [options for options in drawn.values() if options.brokers]
@@ -81,7 +110,7 @@ def test_a_world_with_brokers_is_what_its_seed_says_whatever_the_hash_seed() -> 
 
 
 def test_messages_of_brokers_and_clients_travel_at_drawn_versions() -> None:
-    assert run_small(on_wire=True).violation is None
+    assert run_small(on_wire=True, committers=2).violation is None
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -7,6 +7,7 @@ from typing import Any
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import ClusterImage, diff
 from fencepost.sim.checks import Check, load_checks
+from fencepost.sim.group_oracle import OffsetKey, OffsetsTold
 from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
 from fencepost.sim.trace import Trace
@@ -157,6 +158,7 @@ class Observer:
         for batch in visible:
             for check in self._became_visible:
                 check(self.oracle, view.key, batch)
+            self.oracle.groups.became_visible(view.key, batch)
         self.oracle.partitions.stepped(view)
 
     def epochs_seen(self, broker_id: int, key: PartitionKey, epochs: list[tuple[int, int]]) -> None:
@@ -181,6 +183,16 @@ class Observer:
         """A consumer has read a batch."""
         for check in self.checks:
             check.consumed(self.oracle, key, batch)
+
+    def offset_told(self, broker_id: int, told: OffsetsTold) -> None:
+        """A coordinator's answer about a committed offset leaves."""
+        for check in self.checks:
+            check.offset_told(self.oracle, broker_id, told)
+
+    def offset_acknowledged(self, partition: PartitionKey, key: OffsetKey, offset: int) -> None:
+        """A client hears that its commit of an offset is done."""
+        for check in self.checks:
+            check.offset_acknowledged(self.oracle, partition, key, offset)
 
     def at_end(self) -> None:
         """The run is over."""

@@ -30,7 +30,7 @@ class Options:
 
     With `brokers` simulated brokers there are up to `topics` topics at a time, whose partitions
     have `replicas` replicas and want `min_isr` of them in sync; `producers` and `consumers` use
-    them.
+    them, and `committers` commit offsets of groups for them.
     """
 
     voters: int = 3
@@ -63,8 +63,10 @@ class Options:
     producers: int = 4
     consumers: int = 2
     topics: int = 4
+    committers: int = 0
     produce_every_ms: int = 150
     consume_every_ms: int = 100
+    commit_every_ms: int = 200
     session_timeout_ms: int = 9_000
     heartbeat_ms: int = 1_000
     replica_lag_ms: int = 3_000
@@ -82,8 +84,9 @@ class Options:
 
     @property
     def client_ids(self) -> tuple[int, ...]:
-        """Ids of the clients of brokers: producers first."""
-        count = self.producers + self.consumers if self.brokers else 0
+        """Ids of the clients of brokers: producers first, then consumers, then committers."""
+        clients = self.producers + self.consumers + self.committers
+        count = clients if self.brokers else 0
         return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
 
     @property
@@ -98,6 +101,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     lane = tape.lane("options")
     voters = (3, 5, 3, 4, 2, 1)[_weighted(lane.pick(100), (60, 15, 10, 7, 5, 3))]
     base = base if base.brokers else _draw_brokers(tape, base)
+    base = _draw_groups(tape, base) if base.brokers and not base.committers else base
     return replace(
         base,
         voters=voters,
@@ -154,6 +158,14 @@ def _draw_brokers(tape: Tape, base: Options) -> Options:
         replica_fetch_bytes=(1 << 20, 200)[lane.pick(2)],
         produce_every_ms=(150, 50, 500)[lane.pick(3)],
     )
+
+
+def _draw_groups(tape: Tape, base: Options) -> Options:
+    """Committers in every other world with brokers, in a lane of their own."""
+    lane = tape.lane("options.groups")
+    if lane.pick(2) == 0:
+        return base
+    return replace(base, committers=1 + lane.pick(3), commit_every_ms=(200, 50)[lane.pick(2)])
 
 
 def _weighted(drawn: int, weights: tuple[int, ...]) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fencepost.sim.group_oracle import GroupOracle
 from fencepost.sim.log_contents import LogContents, position
 from fencepost.sim.partition_oracle import PartitionOracle
 from fencepost.wire.types import Uuid
@@ -106,6 +107,8 @@ class Oracle:
         """The committed log from offset 0 on, as far as anybody has known it to be committed."""
         self.partitions = PartitionOracle()
         """What is known of the partitions of simulated brokers."""
+        self.groups = GroupOracle()
+        """What is known of the offsets that their groups have committed."""
 
     @property
     def committed_offset(self) -> int:

@@ -30,9 +30,10 @@ MAY_BE_ZERO = (
     "brokers",
     "producers",
     "consumers",
+    "committers",
     "topics",
 )
-CLIENTS = ("producers", "consumers", "topics")
+CLIENTS = ("producers", "consumers", "committers", "topics")
 NODES = ("voters", "observers", "brokers", "replicas", "min_isr", *CLIENTS)
 """Options that count nodes, or what is at most as many."""
 

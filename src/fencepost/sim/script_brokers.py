@@ -1,12 +1,14 @@
 """The commands of scenarios that are about brokers, partitions and their clients.
 
 A scenario has brokers 101, 102, ... if its first command says `brokers=N`. Its producers are p1,
-p2, ..., by turns idempotent and not, and c1 is its consumer.
+p2, ..., by turns idempotent and not, and c1 is its consumer. With `committers=N` there are g1, g2,
+..., which commit offsets of groups.
 """
 
 from __future__ import annotations
 
 from fencepost.sim.brokers.broker import SimBroker
+from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.oracle import Violation
@@ -70,6 +72,36 @@ def consume(script: Script, words: list[str]) -> None:
 
 
 @command
+def commit(script: Script, words: list[str]) -> None:
+    """`commit G TOPIC-N`: committer G commits the next offset of its group for the partition, and
+    again whenever it may; see `outcomes`."""
+    _ask_of_group(script, words, "commit")
+
+
+@command
+def committed(script: Script, words: list[str]) -> None:
+    """`committed G TOPIC-N`: committer G asks what its group has committed for the partition, and
+    gives up a commit that is not over; see `outcomes`."""
+    _committer_of(script, words[0]).give_up()
+    _ask_of_group(script, words, "committed")
+
+
+def _ask_of_group(script: Script, words: list[str], what: str) -> None:
+    committer, key = _committer_of(script, words[0]), _partition_of(script, words[1])
+    if committer.unfinished is not None:
+        raise ScriptError(f"{words[0]} is not done with its last commit")
+    outcome = f"{what} {words[0]} {words[1]}"
+    script.outcomes[outcome] = "waits"
+
+    def told(said: str) -> None:
+        script.outcomes[outcome] = said
+
+    committer.on_outcome = told
+    ask = committer.commit if what == "commit" else committer.fetch
+    script.world.guard(lambda: ask(key), None)
+
+
+@command
 def positions(script: Script, words: list[str]) -> list[str]:
     """`positions C`: how far consumer C has read each partition."""
     consumer = _consumer_of(script, words[0])
@@ -129,6 +161,13 @@ def _consumer_of(script: Script, word: str) -> Consumer:
         return script.world.clients.consumers[int(word.removeprefix("c")) - 1]
     except (ValueError, IndexError):
         raise ScriptError(f"{word} is no consumer; there are c1, c2, ...") from None
+
+
+def _committer_of(script: Script, word: str) -> Committer:
+    try:
+        return script.world.clients.committers[int(word.removeprefix("g")) - 1]
+    except (ValueError, IndexError):
+        raise ScriptError(f"{word} commits nothing; g1, g2, ... do if committers=N") from None
 
 
 def _partition_of(script: Script, word: str) -> PartitionKey:

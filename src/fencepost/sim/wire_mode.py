@@ -17,9 +17,12 @@ from fencepost.wire.message import Message
 _BROKER_FLOORS: dict[str, int] = {
     "AlterPartitionRequest": 3,
     "BrokerRegistrationRequest": 4,
+    "OffsetCommitRequest": 2,
+    "OffsetFetchRequest": 8,
     "ProduceRequest": 3,
 }
-"""The lowest versions of brokers: those with broker epochs, log directories and batches."""
+"""The lowest versions of brokers: those with broker epochs, log directories, batches and several
+groups."""
 _STATIC_FLOORS: dict[str, int] = {**_BROKER_FLOORS, "FetchRequest": 15}
 _DYNAMIC_FLOORS: dict[str, int] = {
     **_BROKER_FLOORS,

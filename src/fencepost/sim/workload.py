@@ -15,6 +15,7 @@ from typing import Any
 
 from fencepost.machines.controller import Controller, Decision
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.node import SimNode
 from fencepost.sim.oracle import Violation
@@ -177,7 +178,7 @@ class Workload:
     # -- what is asked -------------------------------------------------------------------------
 
     def _create_or_delete(self, node: SimNode) -> None:
-        there = [name for name, exists in self.topics.items() if exists]
+        there = [name for name, exists in self.topics.items() if exists and name != OFFSETS_TOPIC]
         options = self._world.options
         deletes = 30 if self._world.brokers else 250
         if there and (len(there) > MOST_TOPICS or self._lane.chance(deletes)):
@@ -231,6 +232,16 @@ class Workload:
             lambda controller: controller.decide_create_topics(request, iter([topic_id] * 2)),
             told,
         )
+
+    def create_offsets_topic(self, partitions: int) -> None:
+        """Ask for the topic of groups' offsets, as a broker does whom a client asks for one."""
+        options = self._world.options
+        for node in self._world.live_controllers():
+            if node.leads and node.id not in self.unreachable and not node.is_paused:
+                self.create_topic(
+                    node, OFFSETS_TOPIC, partitions, options.replicas, min_isr=options.min_isr
+                )
+                return
 
     def delete_topic(self, node: SimNode, name: str, then: Then | None = None) -> Asked:
         """Ask for a topic to go."""

@@ -17,12 +17,13 @@ from typing import Final, NamedTuple
 
 from fencepost.broker.cluster.cluster_view import endpoint_of
 from fencepost.broker.cluster.metadata_cache import MetadataCache
-from fencepost.broker.cluster.topic_creation import OFFSETS_TOPIC, AutoTopicCreation
+from fencepost.broker.cluster.topic_creation import AutoTopicCreation
 from fencepost.broker.groups.group_host import GroupHost
 from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.wire.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

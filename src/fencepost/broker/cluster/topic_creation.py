@@ -21,6 +21,7 @@ from fencepost.broker.cluster.controller_channel import ControllerChannel
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.view import topic_entries
 from fencepost.machines.image import ClusterImage
+from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -33,7 +34,6 @@ from fencepost.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = "__consumer_offsets"
 LOGGED_EVERY_MS: Final = 10_000
 IN_FLIGHT_MAX: Final = 1_000
 """Topics that are being created at a time; what is asked for beyond them is to be asked for again.

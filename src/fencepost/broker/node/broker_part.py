@@ -158,7 +158,6 @@ class BrokerPart:
     async def start(self) -> None:
         """Accept clients."""
         self._core.storage.rename_strays()
-        self.groups.start()
         self.compactor.start()
         self.listener.routes = bind_routes(self.listener.routes, self._parts())
         await self.listener.start()

@@ -10,7 +10,7 @@ directory of its disk.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from fencepost.log.config import LogConfig
@@ -25,10 +25,13 @@ from fencepost.machines.broker import (
     ReplicasPlaced,
     Start,
 )
+from fencepost.machines.group import GroupCodec, GroupConfig, GroupCoordinator, GroupMemory
 from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
 from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.cooperative import InOrder
+from fencepost.runtime.coordinator import CoordinatorKind
+from fencepost.runtime.groups import OFFSETS_TOPIC, GroupCoordinators
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Registrations
@@ -39,6 +42,7 @@ from fencepost.sim.brokers.follower_fetches import FollowerFetches
 from fencepost.sim.brokers.ports import BrokerPorts, key_of
 from fencepost.sim.brokers.requests import Reply, serve
 from fencepost.sim.brokers.storage import BrokerStorage
+from fencepost.sim.group_oracle import OffsetKey, OffsetsTold
 from fencepost.sim.node import SimNode
 from fencepost.sim.partition_oracle import ReplicaView
 from fencepost.sim.surroundings import Surroundings
@@ -47,6 +51,7 @@ from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
 CHECKPOINT_MS: Final = 5_000
+OFFSETS_COMMIT_TIMEOUT_MS: Final = 5_000
 RESTART_US: Final = 1_000_000
 ANY_TIMESTAMP: Final = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """A broker whose clock was set by an hour takes what producers send all the same."""
@@ -67,6 +72,7 @@ class SimBroker(SimNode):
     producer_ids: ProducerIds
     lifecycle: BrokerLifecycle
     registrations: Registrations
+    groups: GroupCoordinators
 
     def __init__(self, world: Surroundings, node_id: int) -> None:
         super().__init__(world, node_id)
@@ -94,6 +100,8 @@ class SimBroker(SimNode):
         self.alter_partitions = AlterPartitions(
             self.ports.driver, self.link, self.replicas, self.id, lambda: self.broker_epoch
         )
+        self.groups = GroupCoordinators(self.id, self.ports, self.metadata, _group_kind())
+        self.replicas.watchers.append(self.groups)
         self.producer_ids = ProducerIds(block_source(self.link, self.id, lambda: self.broker_epoch))
         self.lifecycle = BrokerLifecycle(
             LifecycleConfig(
@@ -126,6 +134,11 @@ class SimBroker(SimNode):
     def tell_lifecycle(self, input_: Any) -> None:
         """Step the lifecycle."""
         self.ports.driver.feed(LIFECYCLE_KEY, input_)
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as the broker knows it."""
+        return self.metadata.image
 
     @property
     def broker_epoch(self) -> int:
@@ -223,6 +236,29 @@ class SimBroker(SimNode):
         self.look_at_replica(hosted)  # the step that answers is not over
         self.world.observer.produced(self.id, key_of(hosted), base_offset, acks)
 
+    def offsets_asked(self, group_id: str) -> Callable[[Any], None]:
+        """Somebody asks for a group's offsets; to be told what the coordinator says of them."""
+        index = self.groups.partition_of(group_id)
+        hosted = (
+            ErrorCode.NOT_COORDINATOR if index is None else self.replicas.get(OFFSETS_TOPIC, index)
+        )
+        if isinstance(hosted, ErrorCode):
+            return lambda answer: None
+        from_offset = hosted.machine.high_watermark
+
+        def note(answer: Any) -> None:
+            self.look_at_replica(hosted)  # the step that answers is not over
+            to_offset = hosted.machine.high_watermark
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    key = OffsetKey(group_id, topic.name, part.partition_index)
+                    told = OffsetsTold(
+                        key_of(hosted), key, part.committed_offset, from_offset, to_offset
+                    )
+                    self.world.observer.offset_told(self.id, told)
+
+        return note
+
     # -- partitions ----------------------------------------------------------------------------
 
     def hosted(self, key: Hashable) -> HostedPartition | None:
@@ -291,6 +327,16 @@ class SimBroker(SimNode):
             f"{self.id} {role} {hosted.key} e{machine.leader_epoch}   hw {machine.high_watermark},"
             f" durable {machine.durable_offset}, end {machine.log_end_offset}{isr}"
         )
+
+
+def _group_kind() -> CoordinatorKind[GroupCoordinator]:
+    """How the coordinators of groups are run in one life of a broker."""
+    memory = GroupMemory()
+    return CoordinatorKind(
+        lambda: GroupCoordinator(GroupConfig(), memory),
+        GroupCodec(),
+        write_timeout_ms=OFFSETS_COMMIT_TIMEOUT_MS,
+    )
 
 
 def incarnation_of(broker: SimBroker) -> Uuid:

@@ -5,18 +5,36 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from fencepost.batch.header import read_header
+from fencepost.batch.records import read_batch
+from fencepost.log.disk import Buffer
 from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.group import GroupCodec
 from fencepost.machines.partition import AlterPartition
+from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.sim.group_oracle import NO_OFFSET, OffsetKey, OffsetWrite
 from fencepost.sim.partition_oracle import PartitionKey, partition_batch
 from fencepost.sim.ports import SimPorts
+from fencepost.wire.records.group import OffsetCommitKey, OffsetCommitValue
 
 
 def key_of(hosted: HostedPartition) -> PartitionKey:
     """What the observer knows a partition by."""
     return hosted.topic_id, hosted.index
+
+
+def writes_of(data: Buffer) -> tuple[OffsetWrite, ...]:
+    """What a batch of `__consumer_offsets` says of offsets."""
+    writes = []
+    for row in read_batch(data, 0, read_header(data)):
+        key, value = GroupCodec.decode(row.key or b"", row.value) or (None, None)
+        if isinstance(key, OffsetCommitKey):
+            offset = value.offset if isinstance(value, OffsetCommitValue) else NO_OFFSET
+            writes.append(OffsetWrite(OffsetKey(key.group, key.topic, key.partition), offset))
+    return tuple(writes)
 
 
 class BrokerPorts(SimPorts):
@@ -45,7 +63,10 @@ class BrokerPorts(SimPorts):
         known.on_their_way = len(work.batches)
         end_offset = self.append_to_log(key, work, wall_ms)
         for batch in work.batches:
-            observer.replica_appended(self._node.id, partition, partition_batch(batch.data))
+            appended = partition_batch(batch.data)
+            if hosted.topic == OFFSETS_TOPIC:
+                observer.oracle.groups.appended(partition, appended, writes_of(batch.data))
+            observer.replica_appended(self._node.id, partition, appended)
         known.on_their_way = 0
         return end_offset
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
+from fencepost.machines.image import ClusterImage
 from fencepost.runtime.alter_partition import AlterPartitions
+from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.registrations import Registrations
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
@@ -19,6 +21,7 @@ class BrokerProcess(Process, Protocol):
     alter_partitions: AlterPartitions
     producer_ids: ProducerIds
     registrations: Registrations
+    groups: GroupCoordinators
 
     @property
     def followers(self) -> Any:
@@ -32,6 +35,15 @@ class BrokerProcess(Process, Protocol):
 
     def produced(self, hosted: HostedPartition, base_offset: int, acks: int) -> None:
         """A batch of a producer is answered."""
+        ...
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as the broker knows it."""
+        ...
+
+    def offsets_asked(self, group_id: str) -> Callable[[Any], None]:
+        """Somebody asks for a group's offsets; to be told what the coordinator says of them."""
         ...
 
     def hosted(self, key: Hashable) -> HostedPartition | None:

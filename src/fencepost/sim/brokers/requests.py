@@ -14,6 +14,7 @@ from fencepost.batch.produced import prepare_produced
 from fencepost.log.errors import LogError
 from fencepost.machines.partition import FetchBounds, FollowerFetched, Produce, ProduceResult
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
+from fencepost.sim.brokers.group_requests import offset_commit, offset_fetch
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.fetch import (
     EpochEndOffset,
@@ -25,6 +26,8 @@ from fencepost.wire.api.fetch import (
     PartitionData,
 )
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fencepost.wire.api.offset_commit import OffsetCommitRequest
+from fencepost.wire.api.offset_fetch import OffsetFetchRequest
 from fencepost.wire.api.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -203,4 +206,6 @@ _SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
     ProduceRequest: _produce,
     FetchRequest: _fetch,
     InitProducerIdRequest: _init_producer_id,
+    OffsetCommitRequest: offset_commit,
+    OffsetFetchRequest: offset_fetch,
 }

@@ -16,6 +16,7 @@ from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
+from fencepost.sim.group_oracle import OffsetKey, OffsetsTold
 from fencepost.sim.oracle import NodeView, Oracle
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
 
@@ -132,6 +133,16 @@ class Check:
 
     def consumed(self, oracle: Oracle, key: PartitionKey, batch: PartitionBatch) -> None:
         """A consumer has read a batch."""
+
+    # -- offsets of groups ---------------------------------------------------------------------
+
+    def offset_told(self, oracle: Oracle, broker_id: int, told: OffsetsTold) -> None:
+        """A broker answers what a group's committed offset is."""
+
+    def offset_acknowledged(
+        self, oracle: Oracle, partition: PartitionKey, key: OffsetKey, offset: int
+    ) -> None:
+        """A client hears that its commit is done; `partition` is of `__consumer_offsets`."""
 
     def at_end(self, oracle: Oracle) -> None:
         """The run is over: whatever takes a look at all logs."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.sim.clients.client import Client
+from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.oracle import Violation
@@ -14,24 +16,27 @@ LEADER_ONLY = 1
 
 
 class BrokerClients:
-    """Producers first, the odd ones idempotent; then consumers."""
+    """Producers first, the odd ones idempotent; then consumers; then those that commit offsets."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
+        self.committers: list[Committer] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
                 is_idempotent = number % 2 == 0
                 acks = LEADER_ONLY if number % 4 == 3 else ALL_IN_SYNC
                 self.producers.append(Producer(world, id_, acks=acks, is_idempotent=is_idempotent))
-            else:
+            elif number < options.producers + options.consumers:
                 self.consumers.append(Consumer(world, id_))
+            else:
+                self.committers.append(Committer(world, id_))
 
     def all(self) -> list[Client]:
         """Every client."""
-        return [*self.producers, *self.consumers]
+        return [*self.producers, *self.consumers, *self.committers]
 
     def begin(self) -> None:
         """Have all of them begin."""
@@ -55,6 +60,13 @@ class BrokerClients:
             if not name.startswith("__")
         ]
 
+    def offsets_partitions(self) -> list[PartitionKey]:
+        """The partitions of `__consumer_offsets`, which no consumer reads."""
+        topic = self._world.observer.committed_image.topics_by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            return []
+        return [(topic.topic_id, index) for index in range(len(topic.partitions))]
+
     def trouble(self) -> str | None:
         """Why the brokers and their clients are not well yet; None if they are."""
         world = self._world
@@ -63,10 +75,11 @@ class BrokerClients:
             registered = image.brokers.get(id_)
             if registered is None or not registered.is_active:
                 return f"broker {id_} is not unfenced"
-        for client in self.producers:
+        busy: list[Producer | Committer] = [*self.producers, *self.committers]
+        for client in busy:
             if not client.is_idle:
                 return f"client {client.id} waits for {client.unfinished}"
-        for key in self.partitions():
+        for key in (*self.partitions(), *self.offsets_partitions()):
             wrong = self._trouble_of(key)
             if wrong is not None:
                 return f"partition {key[1]} of {image.topics_by_id[key[0]].name}: {wrong}"
@@ -86,7 +99,7 @@ class BrokerClients:
                 return f"{broker_id} has not all of {leader.end_offset} offsets"
             if view.high_watermark != leader.end_offset:
                 return f"the high watermark on {broker_id} is {view.high_watermark}"
-        for consumer in self.consumers:
+        for consumer in self.consumers if key in self.partitions() else ():
             position = consumer.positions.get(key)
             read = 0 if position is None else position.offset
             if read != leader.high_watermark:

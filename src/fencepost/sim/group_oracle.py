@@ -1,0 +1,79 @@
+"""What groups have really committed, in the order of the log, as the observer of brokers knows it.
+
+`GroupOracle` is told what the batches of `__consumer_offsets` say when a replica appends them, and
+which of them consumers may read. The order of the log is the order of commits: a commit that was on
+its way for long may stand behind a later one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey
+
+NO_OFFSET = -1
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset of what: a group, the name of a topic, a partition's number."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class OffsetWrite(NamedTuple):
+    """A record of `__consumer_offsets`. `offset` is `NO_OFFSET` where it forgets one."""
+
+    key: OffsetKey
+    offset: int
+
+
+class OffsetsTold(NamedTuple):
+    """A coordinator's answer about one offset, and what its partition's log was meanwhile.
+
+    `from_offset` is the leader's high watermark when it was asked, `to_offset` when it answered.
+    """
+
+    partition: PartitionKey
+    key: OffsetKey
+    offset: int
+    from_offset: int
+    to_offset: int
+
+
+class GroupOracle:
+    """See the module docstring."""
+
+    def __init__(self) -> None:
+        self._written: dict[tuple[PartitionKey, int], tuple[OffsetWrite, ...]] = {}
+        self._histories: dict[tuple[PartitionKey, OffsetKey], list[tuple[int, int]]] = {}
+
+    def appended(
+        self, partition: PartitionKey, batch: PartitionBatch, writes: tuple[OffsetWrite, ...]
+    ) -> None:
+        """A replica has a batch that says this. A batch is known by its checksum."""
+        self._written[partition, batch.crc] = writes
+
+    def became_visible(self, partition: PartitionKey, batch: PartitionBatch) -> None:
+        """A batch is committed; batches become so in the order of the log."""
+        for write in self._written.get((partition, batch.crc), ()):
+            history = self._histories.setdefault((partition, write.key), [])
+            history.append((batch.next_offset, write.offset))
+
+    def committed(self, partition: PartitionKey, key: OffsetKey) -> list[int]:
+        """All offsets that were committed, in the order of the log."""
+        return [offset for _, offset in self._histories.get((partition, key), ())]
+
+    def committed_between(
+        self, partition: PartitionKey, key: OffsetKey, from_offset: int, to_offset: int
+    ) -> list[int]:
+        """What the committed offset was while the log was committed to between these offsets."""
+        last = NO_OFFSET
+        between = []
+        for next_offset, offset in self._histories.get((partition, key), ()):
+            if next_offset <= from_offset:
+                last = offset
+            elif next_offset <= to_offset:
+                between.append(offset)
+        return [last, *between]
