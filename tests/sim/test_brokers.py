@@ -82,6 +82,16 @@ def test_groups_are_drawn_in_some_worlds_with_brokers_and_leave_the_others_as_th
     assert draw_options(Tape(drawn.index(having[0]))) == without, "a lane of their own"
 
 
+def test_consumers_of_small_fetches_keep_up_with_producers() -> None:
+    backlog = {"topics": 1, "produce_every_ms": 5, "consume_every_ms": 500}
+    run = Run(Tape(1), Plan(base=replace(SMALL, **backlog), draws_options=False))
+    for consumer in run.world.clients.consumers:
+        consumer.fetch_bytes = 200  # two batches at most
+    run.go()
+    turns = run.world.now_us // 500_000
+    assert all(consumer.consumed > 10 * turns for consumer in run.world.clients.consumers)
+
+
 def test_brokers_are_drawn_in_some_worlds_and_leave_the_others_as_they_are() -> None:
     drawn = {seed: draw_options(Tape(seed)) for seed in range(300)}
     having = [options for options in drawn.values() if options.brokers]
