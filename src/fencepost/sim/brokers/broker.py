@@ -330,7 +330,7 @@ class SimBroker(SimNode):
 
 
 def _group_kind() -> CoordinatorKind[GroupCoordinator]:
-    """How the coordinators of groups are run in one life of a broker."""
+    """How the coordinators of groups are run in one run of a broker."""
     memory = GroupMemory()
     return CoordinatorKind(
         lambda: GroupCoordinator(GroupConfig(), memory),

@@ -88,9 +88,9 @@ class Consumer(Client):
             topics=[FetchTopic(topic=topic, topic_id=key[0], partitions=[asked])],
         )
         self._waits = True
-        self.ask(leader, request, lambda response: self._answered(key, response))
+        self.ask(leader, request, lambda response: self._answered(key, leader, response))
 
-    def _answered(self, key: PartitionKey, response: Any) -> None:
+    def _answered(self, key: PartitionKey, leader: int, response: Any) -> None:
         self._waits = False
         if response is None or not response.responses:
             return
@@ -101,6 +101,8 @@ class Consumer(Client):
                 raise Violation("I20", f"partition {key[1]} was cut under client {self.id}: {part}")
             if self._read(key, part) and self.positions[key].offset < part.high_watermark:
                 self.fetch(key)
+        elif error is ErrorCode.OFFSET_OUT_OF_RANGE and self.is_deposed(leader, key):
+            return  # it is asked again, of whoever leads then
         elif error not in _TRY_AGAIN:
             raise Violation(
                 "I20",

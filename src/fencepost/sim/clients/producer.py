@@ -52,6 +52,8 @@ class Unfinished:
     known_offset: int
     at_us: int
     tries: int = 0
+    asked: int = -1
+    """The broker that was asked last."""
 
 
 class Producer(Client):
@@ -142,6 +144,7 @@ class Producer(Client):
             self.later(RETRY_MS, lambda: self._send(one))
             return
         one.tries += 1
+        one.asked = leader
         data = PartitionProduceData(index=one.key[1], records=bytearray(one.batch))
         request = ProduceRequest(
             acks=one.acks,
@@ -163,7 +166,8 @@ class Producer(Client):
                 self._forget(one, f"NONE at {answer.base_offset}")
                 return
             self.refused += 1
-            if error not in _RETRIABLE:
+            is_gap = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if error not in _RETRIABLE and not (is_gap and self.is_deposed(one.asked, one.key)):
                 raise Violation(
                     "I36" if self.is_idempotent else "unforeseen",
                     f"producer {self.producer_id} of client {self.id} is answered {error.name}",
