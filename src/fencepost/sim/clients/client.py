@@ -87,20 +87,20 @@ class Client:
         return leader if leader >= 0 else None
 
     def is_deposed(self, broker_id: int, key: PartitionKey) -> bool:
-        """Whether another broker knows of a later leader epoch than this one.
+        """Whether a later leader epoch than this broker's is committed.
 
         A leader that is cut off from the controller serves on, and lacks what its successor took: a
         producer's sequence has a gap there, and a consumer is out of range.
         """
-        epochs = {
-            id_: topic.partitions[key[1]].leader_epoch
-            for id_, node in self.world.brokers.items()
-            if node.is_up
-            and not node.gave_up
-            and (topic := node.metadata.image.topics_by_id.get(key[0])) is not None
-            and key[1] < len(topic.partitions)
-        }
-        return epochs.get(broker_id, -1) < max(epochs.values(), default=-1)
+        observer = self.world.observer
+        topic = observer.committed_image.topics_by_id.get(key[0])
+        if topic is None or key[1] >= len(topic.partitions):
+            return False
+        latest = topic.partitions[key[1]]
+        view = observer.oracle.partitions.views.get((broker_id, key))
+        return latest.leader != broker_id or (
+            view is not None and view.leader_epoch < latest.leader_epoch
+        )
 
     def name_of(self, key: PartitionKey) -> str | None:
         """The name of a partition's topic, as far as some broker knows it."""
