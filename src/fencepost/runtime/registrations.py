@@ -72,7 +72,9 @@ class Registrations:
         report = _LifecycleReport(machine)
 
         def watch(stepped: BrokerLifecycle) -> None:
-            if report.look(stepped):  # what waits for a broker epoch may be told now
+            before = report.broker_epoch
+            report.look(stepped)
+            if report.broker_epoch != before:  # what waits for a broker epoch may be told now
                 self._ports.driver.feed(ASSIGNMENTS_KEY, ReplicasPlaced(()))
 
         self._host(LIFECYCLE_KEY, machine, watch)
@@ -114,7 +116,8 @@ class Registrations:
 
 
 _STOPPING: Final = (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN)
-_NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+"""What is heard when no controller is active, or reached."""
 
 
 class _ErrorReport:
@@ -141,18 +144,18 @@ class _LifecycleReport(_ErrorReport):
         super().__init__()
         self._state = machine.state
         self._is_fenced = machine.is_fenced
-        self._broker_epoch = machine.broker_epoch
+        self.broker_epoch = machine.broker_epoch
+        """As of the last look."""
 
     def _level_of(self, machine: BrokerLifecycle, error: Outcome) -> int:
         """When a whole cluster stops, the last brokers find no controller, and that is in order."""
-        is_stopping = machine.state in _STOPPING and error.error in _NOBODY_LEADS
+        is_stopping = machine.state in _STOPPING and error.error in NOBODY_LEADS
         return logging.INFO if is_stopping else logging.WARNING
 
-    def look(self, machine: BrokerLifecycle) -> bool:  # type: ignore[override]
-        """After a step of the machine; whether there is a new broker epoch."""
+    def look(self, machine: BrokerLifecycle) -> None:
+        """After a step of the machine."""
         super().look(machine)
-        is_new = machine.broker_epoch != self._broker_epoch
-        if is_new:
+        if machine.broker_epoch != self.broker_epoch:
             log.info("registered with broker epoch %d", machine.broker_epoch)
         if machine.state is not self._state:
             log.info("broker state: %s", machine.state.value)
@@ -161,5 +164,4 @@ class _LifecycleReport(_ErrorReport):
         elif self._is_fenced and not machine.is_fenced:
             log.info("the controller has unfenced this broker")
         self._state, self._is_fenced = machine.state, machine.is_fenced
-        self._broker_epoch = machine.broker_epoch
-        return is_new
+        self.broker_epoch = machine.broker_epoch

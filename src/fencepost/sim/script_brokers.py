@@ -53,14 +53,18 @@ def produce(script: Script, words: list[str]) -> None:
     producer, key = _producer_of(script, words[0]), _partition_of(script, words[1])
     if producer.unfinished is not None:
         raise ScriptError(f"{words[0]} is not done with its last batch")
-    outcome = f"{words[0]} {words[1]}"
-    script.outcomes[outcome] = "waits"
+    _note_outcome(script, producer, f"{words[0]} {words[1]}")
+    script.world.guard(lambda: producer.produce(key, int((words[2:] or ["1"])[0])), None)
+
+
+def _note_outcome(script: Script, client: Producer | Committer, name: str) -> None:
+    """Keep under `name` what becomes of the next thing that the client does."""
+    script.outcomes[name] = "waits"
 
     def told(said: str) -> None:
-        script.outcomes[outcome] = said
+        script.outcomes[name] = said
 
-    producer.on_outcome = told
-    script.world.guard(lambda: producer.produce(key, int((words[2:] or ["1"])[0])), None)
+    client.on_outcome = told
 
 
 @command
@@ -90,13 +94,7 @@ def _ask_of_group(script: Script, words: list[str], what: str) -> None:
     committer, key = _committer_of(script, words[0]), _partition_of(script, words[1])
     if committer.unfinished is not None:
         raise ScriptError(f"{words[0]} is not done with its last commit")
-    outcome = f"{what} {words[0]} {words[1]}"
-    script.outcomes[outcome] = "waits"
-
-    def told(said: str) -> None:
-        script.outcomes[outcome] = said
-
-    committer.on_outcome = told
+    _note_outcome(script, committer, f"{what} {words[0]} {words[1]}")
     ask = committer.commit if what == "commit" else committer.fetch
     script.world.guard(lambda: ask(key), None)
 

@@ -38,13 +38,12 @@ from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.producer_ids import ProducerIds, block_source
+from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import ReplicaManager
-from fencepost.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_S: Final = 60.0
-_NOBODY_LEADS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 
 
 class BrokerPart:
@@ -196,7 +195,7 @@ class BrokerPart:
         try:
             await asyncio.wait_for(self.lifecycle.shut_down(), SHUTDOWN_TIMEOUT_S)
         except (RegistrationError, TimeoutError) as error:
-            if isinstance(error, RegistrationError) and error.code in _NOBODY_LEADS:
+            if isinstance(error, RegistrationError) and error.code in NOBODY_LEADS:
                 # As when a whole cluster stops: the last brokers find no majority to ask.
                 log.info("no controlled shutdown: no controller leads, or it did not answer")
             else:
