@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
+from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.image import ClusterImage, PartitionImage, TopicImage, apply_records
 from fencepost.machines.image.records import record_value
 from fencepost.wire.api.alter_partition import (
@@ -52,14 +53,17 @@ def uuid(number: int) -> Uuid:
 class Bench:
     """A controller, its log, and shorthand for requests."""
 
-    def __init__(self, controller_class: type[Controller] = Controller, **config: Any) -> None:
+    def __init__(self, rules: ControllerRules = RULES, **config: Any) -> None:
         self.config = ControllerConfig(CLUSTER_ID, broker_session_timeout_ms=SESSION_MS, **config)
         self.now_ms = 1_000
         self.log: list[Message] = []
         self.ids = (uuid(10_000 + n) for n in count())
-        self._class = controller_class
-        self.controller = controller_class.from_image(ClusterImage(), self.config, self.now_ms)
+        self._rules = rules
+        self.controller = self._made_of(ClusterImage())
         self.do(self.controller.decide_take_over())
+
+    def _made_of(self, image: ClusterImage) -> Controller:
+        return Controller.from_image(image, self.config, self.now_ms, self._rules)
 
     @property
     def image(self) -> ClusterImage:
@@ -87,7 +91,7 @@ class Bench:
 
     def fail_over(self) -> None:
         """Another controller takes over at the end of the log."""
-        self.controller = self._class.from_image(self.replayed(), self.config, self.now_ms)
+        self.controller = self._made_of(self.replayed())
 
     # -- brokers -------------------------------------------------------------------------------
 

@@ -190,7 +190,8 @@ def test_what_a_heartbeat_leads_to(
         want_fence=want_fence,
         want_shut_down=want_stop,
     )
-    assert next_control(broker, request, lambda: leads, others_know) is then
+    has_read = request.current_metadata_offset >= broker.epoch
+    assert next_control(broker, request, lambda: leads, others_know, has_read) is then
 
 
 def test_heartbeats_of_strangers_and_earlier_incarnations_are_stale() -> None:

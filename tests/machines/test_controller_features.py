@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.machines.controller import Controller
 from fencepost.machines.controller.features import METADATA_FORMATS
-from fencepost.machines.image import BrokerImage, ClusterImage
+from fencepost.machines.image import ClusterImage
+from fencepost.sim.ablations import load_ablation
 from fencepost.wire.api.controller_registration import (
     ControllerRegistrationRequest,
     Feature,
@@ -310,15 +310,8 @@ def test_a_broker_need_not_reach_the_end_of_a_busy_log() -> None:
     assert bench.controller.image.offset > epoch, "it has not read all"
 
 
-class Starving(Controller):
-    """The old mistake: a broker had to reach the end of the log to be unfenced."""
-
-    def _has_read_enough(self, broker: BrokerImage, metadata_offset: int) -> bool:
-        return metadata_offset >= self.image.offset
-
-
 def test_a_broker_that_has_to_reach_the_end_never_does() -> None:
-    bench = Bench(Starving)
+    bench = Bench(load_ablation("unfences-at-the-end").rules.controller)
     epoch = bench.register(4).broker_epoch
     for read in range(50):
         bench.do(bench.controller.decide_no_op())

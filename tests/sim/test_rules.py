@@ -1,34 +1,75 @@
-"""The rules of the quorum by name, and the ablations that take them away."""
+"""The rules that have names, and the ablations that take them away."""
 
 from __future__ import annotations
 
+import inspect
+from typing import Any, NamedTuple
+
 import pytest
 
-from fencepost.machines.quorum.rules import RULE_NAMES, QuorumRules
+from fencepost.machines.controller import rules as controller_rules
+from fencepost.machines.quorum import rules as quorum_rules
+from fencepost.runtime.metadata import rules as metadata_rules
 from fencepost.sim.ablations import ablation_names, load_ablation
+from fencepost.sim.rules import Rules
 
 from .explore_bugs import RULES_WITH_BUGS
 
 
-def overridden(rules: QuorumRules) -> set[str]:
-    """The names that a set of rules has of its own."""
-    classes = type(rules).__mro__[: -len(QuorumRules.__mro__)]
-    return {name for each in classes for name in vars(each) if not name.startswith("_")}
+class Declared(NamedTuple):
+    """A class of named rules, and where `sim.rules.Rules` has one of it."""
+
+    field: str
+    production: Any
+    names: tuple[str, ...]
+
+    def of(self, rules: Rules) -> Any:
+        """What these rules have of it."""
+        return getattr(rules, self.field)
+
+    def overridden(self, rules: Any) -> set[str]:
+        """The names that a set of rules has of its own."""
+        classes = type(rules).__mro__[: -len(type(self.production).__mro__)]
+        return {name for each in classes for name in vars(each) if not name.startswith("_")}
 
 
-def test_every_rule_has_an_ablation_or_a_bug_of_the_explorer() -> None:
-    ablated = [load_ablation(name).rules.quorum for name in ablation_names()]
-    without = set(RULE_NAMES).difference(*map(overridden, (*ablated, *RULES_WITH_BUGS)))
+DECLARED = (
+    Declared("quorum", quorum_rules.RULES, quorum_rules.RULE_NAMES),
+    Declared("metadata", metadata_rules.RULES, metadata_rules.RULE_NAMES),
+    Declared("controller", controller_rules.RULES, controller_rules.RULE_NAMES),
+)
+WITH_RULES = (
+    "fencepost.machines.quorum",
+    "fencepost.machines.controller.controller",
+    "fencepost.runtime.metadata",
+    "fencepost.runtime.controller_host",
+)
+"""Where a decision that is to be ablated gets a name first."""
+
+
+@pytest.mark.parametrize("declared", DECLARED, ids=lambda one: one.field)
+def test_every_rule_has_an_ablation_or_a_bug_of_the_explorer(declared: Declared) -> None:
+    ablated = [declared.of(load_ablation(name).rules) for name in ablation_names()]
+    if declared.field == "quorum":
+        ablated += RULES_WITH_BUGS
+    without = set(declared.names).difference(*map(declared.overridden, ablated))
     assert not without, "a rule that nothing can take away is not tested"
 
 
 @pytest.mark.parametrize("name", ablation_names())
-def test_an_ablation_of_the_quorum_overrides_declared_rules_only(name: str) -> None:
-    rules = load_ablation(name).rules.quorum
-    assert overridden(rules) <= set(RULE_NAMES)
-    assert bool(overridden(rules)) is (type(rules) is not QuorumRules)
+def test_an_ablation_overrides_declared_rules_only(name: str) -> None:
+    ablated = load_ablation(name).rules
+    for declared in DECLARED:
+        rules = declared.of(ablated)
+        overridden = declared.overridden(rules)
+        assert overridden <= set(declared.names)
+        assert bool(overridden) is (type(rules) is not type(declared.production))
+    for target, patched, _ in ablated.patches:
+        module = target.__name__ if inspect.ismodule(target) else target.__module__
+        assert not module.startswith(WITH_RULES), f"{module} has named rules: name {patched}"
 
 
-def test_every_rule_says_what_it_is_about() -> None:
-    for name in RULE_NAMES:
-        assert getattr(QuorumRules, name).__doc__, name
+@pytest.mark.parametrize("declared", DECLARED, ids=lambda one: one.field)
+def test_every_rule_says_what_it_is_about(declared: Declared) -> None:
+    for name in declared.names:
+        assert getattr(type(declared.production), name).__doc__, name

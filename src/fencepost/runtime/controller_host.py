@@ -42,6 +42,7 @@ from typing import Any, Protocol
 
 from fencepost.batch.records import build_batch
 from fencepost.machines.controller import Controller, Decision
+from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.image.records import record_value
@@ -133,12 +134,15 @@ class ControllerHost:
         make_controller: Callable[[ClusterImage], Controller],
         *,
         periods: Periods | None = None,
+        rules: ControllerRules = RULES,
     ) -> None:
         self._ports = ports
         self._metadata = metadata
         self._make_controller = make_controller
         self._periods = Periods() if periods is None else periods
+        self._rules = rules
         self._controller: Controller | None = None
+        self._left_image: ClusterImage | None = None
         self._epoch = -1
         self._next_offset = -1  # where the next record will stand, batches on their way included
         self._waiting: deque[_Waiting] = deque()  # in the order of decisions
@@ -278,7 +282,8 @@ class ControllerHost:
         while not void or void[-1] is not first:
             void.append(self._waiting.pop())
         self._in_flight, self._unwritten = [], []
-        self._revert_state()
+        if self._rules.reverts_failed_writes():
+            self._revert_state()
         for one in reversed(void):
             self._answer(one, ErrorCode.NOT_CONTROLLER if is_movable else error, None)
 
@@ -287,7 +292,7 @@ class ControllerHost:
 
         What is in the log stays there and will be committed, so the new controller waits for it.
         """
-        self._controller = None
+        self._retire_controller()
         self._rebuild_at = self._metadata.machine.end_offset
 
     def _maybe_rebuild(self) -> None:
@@ -315,7 +320,7 @@ class ControllerHost:
     def _begin(self) -> None:
         """Decide from now on, from the committed image."""
         self._rebuild_at = None
-        controller = self._fresh_controller()
+        controller = self._make_controller(self._left_image or self._metadata.image)
         reason = controller.unsupported_feature()
         if reason is not None:
             self._refuse_the_lead(reason)
@@ -336,9 +341,11 @@ class ControllerHost:
         if len(self._metadata.machine.voters) > 1:
             self._ports.driver.feed(METADATA_KEY, Resign())
 
-    def _fresh_controller(self) -> Controller:
-        """Made of what is committed; one from before may know what never came to be."""
-        return self._make_controller(self._metadata.image)
+    def _retire_controller(self) -> None:
+        """It decides no more; the next one begins from what is committed."""
+        if self._controller is not None:
+            self._left_image = self._rules.image_for_next_epoch(self._controller.image)
+            self._controller = None
 
     def _give_up(self) -> None:
         """Another controller decides: whoever waits may ask it."""
@@ -347,7 +354,7 @@ class ControllerHost:
         is_in_order = self._metadata.machine.role is Role.RESIGNED
         log.log(logging.INFO if is_in_order else logging.WARNING, "no longer the active controller")
         self._epoch = -1
-        self._controller = None
+        self._retire_controller()
         self._rebuild_at = None
         self._disarm()
         self._in_flight, self._unwritten = [], []

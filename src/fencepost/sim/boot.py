@@ -113,6 +113,7 @@ def open_node(node: Process) -> MetadataHost:
         wall_ms=node.clocks.wall_ms(),
         draw=node.draw,
         make_machine=world.rules.make_machine,
+        rules=world.rules.metadata,
         follow_with_draft=world.rules.draft_versions.get(node.id, NOT_SPOKEN),
     )
     _watch_replacing(node, host)

@@ -127,8 +127,10 @@ class SimNode:
     def begin_parts(self) -> None:
         """Make what a node has besides its metadata log: here a controller."""
         if self.world.options.has_controller:
-            host_class = self.world.rules.controller_host
-            self.controller = host_class(self.ports, self.metadata, self._make_controller)
+            rules = self.world.rules.controller
+            self.controller = ControllerHost(
+                self.ports, self.metadata, self._make_controller, rules=rules
+            )
 
     @property
     def _has_an_excuse(self) -> bool:
@@ -318,7 +320,8 @@ class SimNode:
             default_replication_factor=1,
             broker_session_timeout_ms=self.world.options.session_timeout_ms,
         )
-        return self.world.rules.controller.from_image(image, config, self.clocks.now_ms())
+        rules = self.world.rules.controller
+        return Controller.from_image(image, config, self.clocks.now_ms(), rules)
 
     # -- what it says --------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The rules a world is played by: the product's own, unless an ablation replaces one.
 
-Of the quorum every rule has a name (`fencepost.machines.quorum.rules`), and an ablation is another
-set of the same names.
+The rules of the quorum, the metadata log and the active controller have names
+(`machines/quorum/rules.py`, `runtime/metadata/rules.py`, `machines/controller/rules.py`), and an
+ablation is another set of the same names.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fencepost.machines.controller import Controller
+from fencepost.machines.controller.rules import RULES as CONTROLLER_RULES, ControllerRules
 from fencepost.machines.quorum import MachineMaker, QuorumMachine
-from fencepost.machines.quorum.rules import RULES, QuorumRules
-from fencepost.runtime.controller_host import ControllerHost
+from fencepost.machines.quorum.rules import RULES as QUORUM_RULES, QuorumRules
+from fencepost.runtime.metadata.rules import RULES as METADATA_RULES, MetadataRules
 
 
 @dataclass(frozen=True)
 class Rules:
     """`patches` are (class or module, name, replacement), in force while the world is played.
 
-    They are for rules that no class of a node's parts holds, such as the order in which a file is
-    synced and renamed.
+    They are for rules that have no name yet, such as the order in which a file is synced and
+    renamed.
     """
 
-    quorum: QuorumRules = RULES
+    quorum: QuorumRules = QUORUM_RULES
     machine: MachineMaker = QuorumMachine
-    controller_host: type[ControllerHost] = ControllerHost
-    controller: type[Controller] = Controller
+    metadata: MetadataRules = METADATA_RULES
+    controller: ControllerRules = CONTROLLER_RULES
     patches: tuple[tuple[Any, str, Any], ...] = ()
     draft_versions: Mapping[int, int] = field(default_factory=dict)
     """The nodes that follow with the draft FetchQuorumRecords, and with which version of it."""

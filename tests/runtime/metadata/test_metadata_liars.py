@@ -275,7 +275,7 @@ def test_what_nobody_has_foreseen_is_told_and_no_end(caplog, monkeypatch):
         raise RecursionError("unforeseen")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fencepost.runtime.metadata.snapshot_fetching.load_snapshot", fail)
+        patched.setattr("fencepost.runtime.metadata.rules.load_snapshot", fail)
         run_background_work(follower)
     assert "unforeseen" in refused(caplog)[0]
     assert any(one.exc_info for one in caplog.records)

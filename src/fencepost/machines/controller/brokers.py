@@ -186,20 +186,18 @@ def next_control(
     request: BrokerHeartbeatRequest,
     leads_partitions: Callable[[], bool],
     others_know: bool,
-    has_read_it: bool | None = None,
+    has_read_it: bool,
 ) -> BrokerControl:
     """What the broker is allowed to do after this heartbeat; see the table.
 
     `leads_partitions` is asked only if it matters: it looks at every partition there is, and a
     broker that stops sends many heartbeats.
-    `has_read_it`: whether it has read its registration, if its offset is not to say.
+    `has_read_it`: whether it has read enough of the metadata to be unfenced.
     """
     now = control_of(broker)
     if now is BrokerControl.FENCED:
         if request.want_shut_down:
             return BrokerControl.SHUTDOWN_NOW
-        if has_read_it is None:
-            has_read_it = request.current_metadata_offset >= broker.epoch
         if not request.want_fence and has_read_it and not broker.in_controlled_shutdown:
             return BrokerControl.UNFENCED
         return BrokerControl.FENCED

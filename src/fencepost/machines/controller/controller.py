@@ -46,8 +46,9 @@ from fencepost.machines.controller.config import (
 )
 from fencepost.machines.controller.decision import Decision, Refused
 from fencepost.machines.controller.names import CollidingNames
+from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.controller.sessions import Sessions
-from fencepost.machines.image import BrokerImage, ClusterImage, apply_records
+from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -99,17 +100,30 @@ _UNCLEAN = "unclean.leader.election.enable"
 class Controller:
     """Decides over a cluster; see the module docstring. `image` is what it decides on."""
 
-    def __init__(self, image: ClusterImage, config: ControllerConfig, now_ms: int) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        config: ControllerConfig,
+        now_ms: int,
+        rules: ControllerRules = RULES,
+    ) -> None:
         self.image = image
+        self._rules = rules
         self._config = config
         self._sessions = Sessions(config.broker_session_timeout_ms, now_ms)
         self._shutdown_offsets: dict[int, int] = {}
         self._names: CollidingNames | None = None  # until somebody needs them
 
     @classmethod
-    def from_image(cls, image: ClusterImage, config: ControllerConfig, now_ms: int) -> Controller:
+    def from_image(
+        cls,
+        image: ClusterImage,
+        config: ControllerConfig,
+        now_ms: int,
+        rules: ControllerRules = RULES,
+    ) -> Controller:
         """A controller that takes over at the end of a committed log."""
-        return cls(image, config, now_ms)
+        return cls(image, config, now_ms, rules)
 
     @property
     def next_offset(self) -> int:
@@ -253,7 +267,7 @@ class Controller:
             request,
             leads_partitions=lambda: brokers.leads_partitions(image, broker.broker_id),
             others_know=broker.in_controlled_shutdown and self._others_know(broker.broker_id),
-            has_read_it=self._has_read_enough(broker, offset),
+            has_read_it=self._rules.has_read_enough(broker.epoch, offset, image.offset),
         )
         allowed = self._is_unclean_allowed
         records = brokers.control_records(image, broker, control, allowed)
@@ -267,14 +281,6 @@ class Controller:
             should_shut_down=control is BrokerControl.SHUTDOWN_NOW,
         )
         return Decision(records, reply)
-
-    def _has_read_enough(self, broker: BrokerImage, metadata_offset: int) -> bool:
-        """Whether a fenced broker that has read so far may be unfenced.
-
-        It has to know of its own registration, no more: one that had to reach the end of the log
-        might never do so while others write to it (KAFKA-13959).
-        """
-        return metadata_offset >= broker.epoch
 
     def decide_assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> Decision:
         """Note in which directories a broker keeps its replicas; reply the API's response."""

@@ -28,6 +28,7 @@ from fencepost.log.snapshots.store import list_snapshots
 from fencepost.machines.probes import probe
 from fencepost.machines.quorum.log_damage import Action, Found, Owner, decide, find_damage
 from fencepost.machines.quorum.voters import VoterSet
+from fencepost.runtime.metadata.rules import RULES, MetadataRules
 from fencepost.wire.records.control import VotersRecord
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class MetadataFiles:
     node_id: int
     static: VoterSet
     is_observer: bool
+    rules: MetadataRules = RULES
 
     @property
     def directory(self) -> str:
@@ -99,7 +101,7 @@ def _carry_out(error: DurableDataLostError, truncated_at: int | None, files: Met
         raise DurableDataLostError(error.path, reason, error.position) from error
     if action is Action.REFUSE or error.sound_end is None:
         raise error
-    if action is Action.ACKNOWLEDGE_AND_TRUNCATE:
+    if action is Action.ACKNOWLEDGE_AND_TRUNCATE and files.rules.keeps_acknowledged_end():
         assert stored is not None, "or the node would have been refused"
         _write_acknowledged_end(stored, error.sound_end, files)
     probe("metadata.damage.cut")

@@ -36,7 +36,7 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost.batch.errors import BatchError
-from fencepost.batch.header import check_crc, iter_headers
+from fencepost.batch.header import iter_headers
 from fencepost.log.errors import OffsetOutOfRange, describe
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import SnapshotError, SnapshotStore
@@ -52,6 +52,7 @@ from fencepost.machines.quorum.inputs import (
     SnapshotBounds,
 )
 from fencepost.runtime.metadata.replay import Replay, newer_snapshot, no_collections
+from fencepost.runtime.metadata.rules import RULES, MetadataRules
 from fencepost.runtime.metadata.snapshot_fetching import SnapshotKeeper
 from fencepost.runtime.metadata.snapshot_generation import SnapshotRules, SnapshotTaker, header_at
 from fencepost.runtime.ports import MachinePorts
@@ -86,7 +87,8 @@ class MetadataHost:
         write_state: Callable[[QuorumState], None],
         *,
         write_starts: Callable[[], None],
-        rules: SnapshotRules,
+        snapshot_rules: SnapshotRules,
+        rules: MetadataRules = RULES,
         bootstrap_records: Sequence[Message] = (),
         draw: Callable[[int], int] = random.randrange,
     ) -> None:
@@ -100,6 +102,7 @@ class MetadataHost:
         """What the first active controller is to write, as formatting left it; none: defaults."""
         self._ports = ports
         self._write_state = write_state
+        self._rules = rules
         self._draw = draw
         self._keeper = SnapshotKeeper(
             ports,
@@ -110,8 +113,9 @@ class MetadataHost:
             image_now=lambda: self.image,
             on_disk_failed=lambda reason: ports.driver.disk_failed(METADATA_KEY, reason),
             write_starts=write_starts,
+            rules=rules,
         )
-        self._taker = SnapshotTaker(ports, store, rules, self._feed)
+        self._taker = SnapshotTaker(ports, store, snapshot_rules, self._feed, rules.snapshot_id_of)
         self._on_image: list[OnImage] = []
         self._on_step: list[Callable[[], None]] = []
         self._applied = 0
@@ -282,7 +286,7 @@ class MetadataHost:
             view = memoryview(buffer)
             for position, header in iter_headers(view):
                 is_next = header.base_offset <= expected
-                if not is_next or not check_crc(view, position, header):
+                if not is_next or not self._rules.is_intact(view, position, header):
                     probe("metadata.damage.served")
                     damaged_at = header.base_offset if is_next else expected
                     log.error("CRC mismatch at offset %d of the metadata log", damaged_at)

@@ -29,7 +29,6 @@ from fencepost.log.names import partition_dir
 from fencepost.log.partition_log import PartitionLog
 from fencepost.log.quorum_state import QuorumStateFile, StoredQuorumState
 from fencepost.log.snapshots import BOOTSTRAP_FILE, BOOTSTRAP_ID, SnapshotStore
-from fencepost.log.snapshots.opening import open_snapshots
 from fencepost.machines.quorum import (
     DraftAdapter,
     MachineMaker,
@@ -45,6 +44,7 @@ from fencepost.machines.quorum.voters import VoterSet
 from fencepost.runtime.metadata.damage import MetadataFiles, open_despite_damage
 from fencepost.runtime.metadata.host import METADATA_TOPIC, MetadataHost
 from fencepost.runtime.metadata.replay import missing_batch, snapshot_records
+from fencepost.runtime.metadata.rules import RULES, MetadataRules
 from fencepost.runtime.metadata.snapshot_generation import SnapshotRules, history_of
 from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.errors import WireError
@@ -77,6 +77,7 @@ def open_metadata(
     wall_ms: int,
     draw: Callable[[int], int] = random.randrange,
     make_machine: MachineMaker = QuorumMachine,
+    rules: MetadataRules = RULES,
     accept_loss: bool = False,
     follow_with_draft: int = NOT_SPOKEN,
 ) -> MetadataHost:
@@ -90,11 +91,11 @@ def open_metadata(
     directory = f"{log_dir.path}/{partition_dir(METADATA_TOPIC, 0)}"
     state_file = QuorumStateFile(log_dir.disk, directory)
     is_observer = accept_loss or not config.can_become_voter
-    files = MetadataFiles(log_dir, METADATA_TOPIC, state_file, node_id, static, is_observer)
+    files = MetadataFiles(log_dir, METADATA_TOPIC, state_file, node_id, static, is_observer, rules)
     log_dir.keep_durable_end(METADATA_TOPIC, 0)
     _check_log_is_there(files)
     metadata_log, store, history = open_despite_damage(
-        lambda: _open_files(log_dir, static, settings.log, wall_ms, accept_loss), files
+        lambda: _open_files(files, settings.log, wall_ms, accept_loss), files
     )
     # A vote that is written into a directory which a power cut may take would be forgotten with it.
     log_dir.begin_durable_end(metadata_log)
@@ -120,25 +121,26 @@ def open_metadata(
         DraftAdapter(machine, view, follow_with_draft),
         write_state,
         write_starts=log_dir.checkpoint_start_offsets,
-        rules=settings.snapshots,
+        snapshot_rules=settings.snapshots,
+        rules=rules,
         bootstrap_records=read_bootstrap(log_dir, store),
         draw=draw,
     )
 
 
 def _open_files(
-    log_dir: LogDir, static: VoterSet, config: LogConfig, wall_ms: int, accept_loss: bool
+    files: MetadataFiles, config: LogConfig, wall_ms: int, accept_loss: bool
 ) -> tuple[PartitionLog, SnapshotStore, VoterHistory]:
     """The log, durable to its end, its snapshots, and the voters that they tell of.
 
     DurableDataLostError for damage that must be cut off, other LogError, OSError.
     """
     what = METADATA_TOPIC, 0, Uuid.METADATA_TOPIC_ID, config
-    opened = log_dir.create(*what, wall_ms=wall_ms, accept_loss=accept_loss, is_gapless=True)
-    store = open_snapshots(opened)
+    opened = files.log_dir.create(*what, wall_ms=wall_ms, accept_loss=accept_loss, is_gapless=True)
+    store = files.rules.open_snapshots(opened)
     if opened.recovery_point < opened.end_offset:
         opened.flush()
-    return opened, store, read_history(static, opened, store)
+    return opened, store, read_history(files.static, opened, store)
 
 
 def _check_log_is_there(files: MetadataFiles) -> None:

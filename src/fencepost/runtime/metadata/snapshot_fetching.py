@@ -41,7 +41,7 @@ from fencepost.machines.probes import probe
 from fencepost.machines.quorum.inputs import SnapshotInstalled, SnapshotRefused
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voters import VoterSet
-from fencepost.runtime.metadata.replay import load_snapshot
+from fencepost.runtime.metadata.rules import MetadataRules
 from fencepost.runtime.metadata.snapshot_generation import history_of
 from fencepost.runtime.ports import MachinePorts
 from fencepost.wire.errors import WireError
@@ -72,7 +72,13 @@ class _Loading:
     `before` is the image that its own will take the place of.
     """
 
-    def __init__(self, fetched: FetchedSnapshot, static: VoterSet, before: ClusterImage) -> None:
+    def __init__(
+        self,
+        fetched: FetchedSnapshot,
+        static: VoterSet,
+        before: ClusterImage,
+        rules: MetadataRules,
+    ) -> None:
         self.fetched = fetched
         self.header: SnapshotHeader
         self.image: ClusterImage
@@ -80,6 +86,7 @@ class _Loading:
         self.history: VoterHistory
         self._static = static
         self._before = before
+        self._rules = rules
 
     def run(self) -> None:
         """Read everything that it says: nothing is left that could be wrong later.
@@ -89,7 +96,7 @@ class _Loading:
         self.header = self.fetched.seal(self._check)
 
     def _check(self, file: File, path: str) -> SnapshotHeader:
-        header, self.image = load_snapshot(file, path)
+        header, self.image = self._rules.load_snapshot(file, path)
         self.delta = diff(self._before, self.image)
         self.history = history_of(self._static, self.fetched.snapshot_id, header)
         return header
@@ -114,6 +121,7 @@ class SnapshotKeeper:
         image_now: Callable[[], ClusterImage],
         on_disk_failed: Callable[[str], None],
         write_starts: Callable[[], None],
+        rules: MetadataRules,
     ) -> None:
         self._ports = ports
         self._log = metadata_log
@@ -123,6 +131,7 @@ class SnapshotKeeper:
         self._image_now = image_now
         self._on_disk_failed = on_disk_failed
         self._write_starts = write_starts
+        self._rules = rules
         self._loaded: tuple[SnapshotId, Loaded] | None = None
         self._unlooked = False  # whether the beginning of what is fetched has not been looked at
         self._turned_down: SnapshotId | None = None  # what is fetched is not kept any more
@@ -186,7 +195,7 @@ class SnapshotKeeper:
         except SnapshotError as error:
             self._refuse(snapshot_id, error)
             return
-        loading = _Loading(fetched, self._static, self._image_now())
+        loading = _Loading(fetched, self._static, self._image_now(), self._rules)
         self._ports.run_in_background(
             loading.run, lambda error: self._looked_through(work, loading, error)
         )
@@ -260,7 +269,8 @@ class SnapshotKeeper:
             return loaded[1]
         file = self._store.open(snapshot_id)
         try:
-            return Loaded(load_snapshot(file, self._store.path(snapshot_id))[1])
+            path = self._store.path(snapshot_id)
+            return Loaded(self._rules.load_snapshot(file, path)[1])
         finally:
             file.close()
 

@@ -56,11 +56,13 @@ class SnapshotTaker:
         store: SnapshotStore,
         rules: SnapshotRules,
         on_taken: Callable[[SnapshotTaken], None],
+        snapshot_id_of: Callable[[ClusterImage], SnapshotId],
     ) -> None:
         self._ports = ports
         self._store = store
         self._rules = rules
         self._on_taken = on_taken
+        self._snapshot_id_of = snapshot_id_of
         self._bytes = 0
         self._latest: tuple[ClusterImage, SnapshotHeader] | None = None
         self._timer: ArmedTimer | None = None
@@ -114,7 +116,7 @@ class SnapshotTaker:
         if self._is_writing or self._is_closed or self._latest is None:
             return
         image, header = self._latest
-        snapshot_id = snapshot_id_of(image)
+        snapshot_id = self._snapshot_id_of(image)
         if image.pending is not None or snapshot_id.end_offset <= 0:
             return
         if self._is_there(snapshot_id):
@@ -163,11 +165,6 @@ class SnapshotTaker:
         if latest is None or latest < snapshot_id:
             return False
         return latest > snapshot_id or not self._store.is_corrupt(latest)
-
-
-def snapshot_id_of(image: ClusterImage) -> SnapshotId:
-    """What a snapshot of this image is called: its end is not in it (KAFKA-14618)."""
-    return SnapshotId(image.offset + 1, image.epoch)
 
 
 def _report(snapshot_id: SnapshotId, error: Exception) -> None:

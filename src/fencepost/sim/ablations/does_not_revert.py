@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from fencepost.runtime.controller_host import ControllerHost
+from fencepost.machines.controller.rules import ControllerRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class DoesNotRevert(ControllerHost):
+class DoesNotRevert(ControllerRules):
     """Tells its callers, and goes on as if they had got what they asked for."""
 
-    def _revert_state(self) -> None:
-        pass
+    def reverts_failed_writes(self) -> bool:
+        return False
 
 
 ABLATION = Ablation(
     "a failed write leaves the controller ahead of the log",
-    Rules(controller_host=DoesNotRevert),
+    Rules(controller=DoesNotRevert()),
     scenarios=("S57",),
     is_found_by_search=False,
 )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from fencepost.runtime.metadata import damage as metadata_damage
+from fencepost.runtime.metadata.rules import MetadataRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-def _write_nothing(*_: object) -> None:
+class ForgetsTheAcknowledgedEnd(MetadataRules):
     """Others may have counted on more than this log; it is forgotten."""
+
+    def keeps_acknowledged_end(self) -> bool:
+        return False
 
 
 ABLATION = Ablation(
     "what a voter had told others to hold, and has lost to damage, does not bind its vote",
-    Rules(patches=((metadata_damage, "_write_acknowledged_end", _write_nothing),)),
+    Rules(metadata=ForgetsTheAcknowledgedEnd()),
     scenarios=("S53", "S93"),
     is_found_by_search=False,
 )

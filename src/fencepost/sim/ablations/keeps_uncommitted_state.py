@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from fencepost.machines.controller import Controller
-from fencepost.runtime.controller_host import ControllerHost
+from fencepost.machines.controller.rules import ControllerRules
+from fencepost.machines.image import ClusterImage
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-class KeepsUncommittedState(ControllerHost):
-    """Keeps the controller of its first epoch."""
+class KeepsUncommittedState(ControllerRules):
+    """Leads again with the image that it had."""
 
-    _kept: Controller | None = None
-
-    def _fresh_controller(self) -> Controller:
-        if self._kept is None:
-            self._kept = super()._fresh_controller()
-        return self._kept
+    def image_for_next_epoch(self, image: ClusterImage) -> ClusterImage:
+        return image
 
 
 ABLATION = Ablation(
     "a controller decides on records that were never committed",
-    Rules(controller_host=KeepsUncommittedState),
+    Rules(controller=KeepsUncommittedState()),
     scenarios=("S57",),
     faults=("partition",),
 )

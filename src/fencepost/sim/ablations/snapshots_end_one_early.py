@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from fencepost.log.snapshots import SnapshotId
 from fencepost.machines.image import ClusterImage
-from fencepost.runtime.metadata import snapshot_generation as snapshotting
+from fencepost.runtime.metadata.rules import MetadataRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
 
-def _last_offset_in(image: ClusterImage) -> SnapshotId:
-    return SnapshotId(image.offset, image.epoch)
+class SnapshotsEndOneEarly(MetadataRules):
+    """Names a snapshot after the last offset in it."""
+
+    def snapshot_id_of(self, image: ClusterImage) -> SnapshotId:
+        return SnapshotId(image.offset, image.epoch)
 
 
 ABLATION = Ablation(
     "a snapshot is taken for the log below its last record",
-    Rules(patches=((snapshotting, "snapshot_id_of", _last_offset_in),)),
+    Rules(metadata=SnapshotsEndOneEarly()),
     scenarios=(),
 )

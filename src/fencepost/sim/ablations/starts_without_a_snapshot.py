@@ -6,7 +6,7 @@ from fencepost.log.partition_log import PartitionLog
 from fencepost.log.snapshots import SnapshotStore
 from fencepost.machines.quorum.rules import QuorumRules
 from fencepost.machines.quorum.view import LogView
-from fencepost.runtime.metadata import log as metadata_log
+from fencepost.runtime.metadata.rules import MetadataRules
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
@@ -18,15 +18,18 @@ class StartsWithoutASnapshot(QuorumRules):
         return None
 
 
-def _open_whatever_is_there(partition_log: PartitionLog) -> SnapshotStore:
-    return SnapshotStore(partition_log.disk, partition_log.directory)
+class OpensWhateverIsThere(MetadataRules):
+    """Does not look through the snapshots before it starts."""
+
+    def open_snapshots(self, partition_log: PartitionLog) -> SnapshotStore:
+        return SnapshotStore(partition_log.disk, partition_log.directory)
 
 
 ABLATION = Ablation(
     "a node runs with an image that lacks what was before its log",
     Rules(
         quorum=StartsWithoutASnapshot(),
-        patches=((metadata_log, "open_snapshots", _open_whatever_is_there),),
+        metadata=OpensWhateverIsThere(),
     ),
     scenarios=("S43",),
     is_found_by_search=False,
