@@ -106,6 +106,26 @@ def test_a_fetch_that_cannot_be_changes_nothing(fetcher: FollowerFetched) -> Non
     assert leader.machine.high_watermark == 0 and proposals(leader) == []
 
 
+@pytest.mark.parametrize("registered", [102, 500])
+def test_a_former_incarnation_changes_nothing(registered: int) -> None:
+    """KAFKA-15221: its fetch may come late, when a younger one has fetched or is registered."""
+    leader = Leader((1, 2), isr=(1,))
+    leader.produce()
+    leader.flush()
+    if registered == 102:
+        leader.feed(FollowerFetched(2, 0, 103))
+    else:
+        leader.feed(BrokersChanged({1: 101, 2: registered}))
+    before = leader.machine.follower_state(2).offset
+    leader.fetched(2, 1)
+    assert leader.machine.follower_state(2).offset == before
+    assert proposals(leader) == []
+    asked = leader.machine.check_fetch(fetch_offset=1, replica_id=2, broker_epoch=102)
+    assert asked is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader.feed(FollowerFetched(2, 1))
+    assert leader.machine.follower_state(2).offset == 1, "one of before KIP-903 names no epoch"
+
+
 # Expansion
 
 
@@ -175,10 +195,10 @@ def test_a_proposal_names_every_member_as_it_fetched_not_as_it_is_registered_now
     leader = Leader((1, 2, 3))
     leader.fetched(2, 0)
     leader.fetched(3, 0)
-    leader.feed(BrokersChanged({1: 101, 2: 102, 3: 500}))
     leader.produce()
     leader.world.advance(3 * LAG_MS // 4)
     leader.fetched(3, 1)
+    leader.feed(BrokersChanged({1: 101, 2: 102, 3: 500}))
     leader.world.advance(LAG_MS)
     asked = [message.new_isr for _, _, message in leader.world.take_sent()]
     assert asked and set(asked) == {((1, 101), (3, 103))}

@@ -110,8 +110,11 @@ class StillTimers:
         self._armed: list[tuple[int, StillTimer]] = []
 
     def after(self, delay_ms: int, callback: Callable[[], None]) -> StillTimer:
-        timer = StillTimer(callback)
-        self._armed.append((self.now_ms + delay_ms, timer))
+        return self.at(self.now_ms + delay_ms, callback)
+
+    def at(self, deadline_ms: int, callback: Callable[[], None]) -> StillTimer:
+        timer = StillTimer(callback, deadline_ms)
+        self._armed.append((deadline_ms, timer))
         return timer
 
     def advance(self, by_ms: int) -> None:
@@ -120,8 +123,9 @@ class StillTimers:
         due = [timer for at_ms, timer in self._armed if at_ms <= self.now_ms]
         self._armed = [entry for entry in self._armed if entry[0] > self.now_ms]
         for timer in due:
-            if timer.callback is not None:
-                timer.callback()
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                callback()
 
 
 @dataclass(eq=False)
@@ -129,6 +133,11 @@ class StillTimer:
     """A timer of `StillTimers`."""
 
     callback: Callable[[], None] | None
+    deadline_ms: int = 0
+
+    @property
+    def armed(self) -> bool:
+        return self.callback is not None
 
     def cancel(self) -> None:
         self.callback = None

@@ -15,6 +15,7 @@ from typing import Any
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker.net.registry import Parts
+from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage
@@ -40,10 +41,12 @@ from fencepost.machines.partition import (
     Produce,
     ProduceResult,
 )
+from fencepost.runtime.clock import Clocks
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
 
-from .harness import StillNode, topic, topic_id
+from .harness import StillNode, StillTimers, topic, topic_id
 
 NOW_MS = 1_700_000_000_000
 BROKER_ID = 1
@@ -52,13 +55,16 @@ BROKER_ID = 1
 class PromptPorts:
     """`machines.driver.Ports` with a disk that takes no time; messages and timers go nowhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, timers: StillTimers) -> None:
         self.driver = Driver(self)
+        self.timers = timers
         self.logs: dict[Hashable, PartitionLog] = {}
+        self.sent: list[Any] = []
         self.on_failed: Callable[[Hashable, str], None] = lambda key, reason: None
+        self.on_stepped: Callable[[Hashable], None] = lambda key: None
 
     def now_ms(self) -> int:
-        return 0
+        return self.timers.now_ms
 
     def wall_ms(self) -> int:
         return NOW_MS
@@ -90,7 +96,7 @@ class PromptPorts:
         self.logs[key].advance_start_offset(work.start_offset)
 
     def send(self, key: Hashable, to: Any, message: Any) -> None:
-        pass
+        self.sent.append(message)
 
     def reply(self, token: Any, value: Any) -> None:
         token(value)
@@ -99,7 +105,7 @@ class PromptPorts:
         pass
 
     def stepped(self, key: Hashable, machine: Machine) -> None:
-        pass
+        self.on_stepped(key)
 
     def failed(self, key: Hashable, reason: str) -> None:
         self.on_failed(key, reason)
@@ -123,6 +129,10 @@ class Replicas:
         if known is not None and 0 <= index < len(known.partitions):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def by_id(self, id_: Uuid, index: int) -> HostedPartition | ErrorCode:
+        known = self._node.image.topics_by_id.get(id_)
+        return ErrorCode.UNKNOWN_TOPIC_ID if known is None else self.get(known.name, index)
 
     def all(self) -> Iterable[HostedPartition]:
         return list(self.hosted.values())
@@ -150,8 +160,10 @@ class PartitionNode(StillNode):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ports = PromptPorts()
+        self.ports = PromptPorts(self.timers)
         self.ports.on_failed = self._disk_failed
+        self.ports.on_stepped = self._stepped
+        self.fetches = FetchHost(self.timers, self.ports.now_ms, 10)
         self.replicas = Replicas(self)
         self.storage = Directories([DataDir(str(self.directory))])
 
@@ -163,11 +175,18 @@ class PartitionNode(StillNode):
     def parts(self) -> Parts:
         return {
             **super().parts,
+            Clocks: self.ports,
             Driver: self.driver,
             Decompression: self.decompression,
+            FetchHost: self.fetches,
             ReplicaManager: self.replicas,
             Storage: self.storage,
         }
+
+    def _stepped(self, key: Hashable) -> None:
+        for hosted in self.replicas.all():
+            if hosted.key == key:
+                self.fetches.moved(hosted)
 
     def _disk_failed(self, key: Hashable, reason: str) -> None:
         for hosted in self.replicas.all():
@@ -206,11 +225,16 @@ class PartitionNode(StillNode):
         return hosted
 
     def lead(
-        self, hosted: HostedPartition, epoch: int, replicas: Iterable[int] = (BROKER_ID,)
+        self,
+        hosted: HostedPartition,
+        epoch: int,
+        replicas: Iterable[int] = (BROKER_ID,),
+        isr: Iterable[int] | None = None,
     ) -> None:
-        """The partition is led here, in this epoch."""
+        """The partition is led here, in this epoch; all replicas are in sync unless said."""
         ids = tuple(replicas)
-        order = BecomeLeader(epoch, epoch, ids, ids, {id_: id_ * 10 for id_ in ids})
+        in_sync = ids if isr is None else tuple(isr)
+        order = BecomeLeader(epoch, epoch, ids, in_sync, {id_: id_ * 10 for id_ in ids})
         self.driver.feed(hosted.key, order)
 
     def follow(self, hosted: HostedPartition, epoch: int, leader_id: int = 2) -> None:

@@ -7,6 +7,9 @@ They are read when the connection is ready to send them (`reply_in_pieces`), nev
 more of them than the memory budget has left besides answers that clients have not taken yet. A
 partition that a request names twice counts once, as named last.
 
+A follower's fetch tells the partition how far the follower has come, when it arrives and before it
+is answered or waits; it may read up to the log's end, and what it waits for is the log's end too.
+
 Version rules: topics go by id from v13; up to v5 KAFKA_STORAGE_ERROR is told as
 NOT_LEADER_OR_FOLLOWER; before v10 topics stored as zstd are UNSUPPORTED_COMPRESSION_TYPE; before
 v11 only leaders serve consumers; from v12 errors 6 and 74 carry the current leader, from v16 with
@@ -28,6 +31,7 @@ from fencepost.broker.replicas.delayed_fetch import FetchHost, SessionKey
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.reading import ReadResult
+from fencepost.machines.driver import Driver
 from fencepost.machines.fetch import (
     NO_WAIT,
     FetchContext,
@@ -41,7 +45,9 @@ from fencepost.machines.fetch import (
     look_at,
 )
 from fencepost.machines.partition import Isolation
+from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.fetching import look_on_arrival
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.fetch import (
@@ -53,6 +59,7 @@ from fencepost.wire.api.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    ReplicaState,
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -83,6 +90,7 @@ class _Parts(NamedTuple):
     metadata: MetadataCache
     replicas: ReplicaManager
     storage: Storage
+    driver: Driver
 
 
 @handles(FetchRequest, versions="4-18")
@@ -96,6 +104,7 @@ def handle(
     metadata: MetadataCache,
     replicas: ReplicaManager,
     storage: Storage,
+    driver: Driver,
 ) -> Pieces:
     """Answer with records, or wait for them."""
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
@@ -103,9 +112,9 @@ def handle(
         return None
     version = context.api_version
     by_id = version >= TOPIC_IDS_FROM
-    replica_id = (
-        request.replica_state.replica_id if version >= REPLICA_STATE_FROM else request.replica_id
-    )
+    replica = request.replica_state
+    if version < REPLICA_STATE_FROM:
+        replica = ReplicaState(replica_id=request.replica_id, replica_epoch=ANY_BROKER_EPOCH)
     context.add_buffered(PARTITION_BYTES * sum(len(topic.partitions) for topic in request.topics))
     wanted = yield from _wanted(request, by_id)
     session = fetches.sessions.begin(
@@ -117,15 +126,15 @@ def handle(
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ],
-        is_follower=replica_id >= 0,
+        is_follower=replica.replica_id >= 0,
         uses_topic_ids=by_id,
         now_ms=clocks.now_ms(),
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=int(session))
     context.add_buffered(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
-    parts = _Parts(clocks, config, fetches, metadata, replicas, storage)
-    return (yield from _Fetch(parts, context, request, session, replica_id).begin())
+    parts = _Parts(clocks, config, fetches, metadata, replicas, storage, driver)
+    return (yield from _Fetch(parts, context, request, session, replica).begin())
 
 
 def _wanted(
@@ -161,7 +170,7 @@ class _Fetch:
         context: RequestContext,
         request: FetchRequest,
         session: FetchContext[SessionKey],
-        replica_id: int,
+        replica: ReplicaState,
     ) -> None:
         version = context.api_version
         max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
@@ -173,10 +182,11 @@ class _Fetch:
             min_bytes=min(request.min_bytes, max_bytes),
             max_bytes=max_bytes,
             deadline_ms=parts.clocks.now_ms() + request.max_wait_ms if waits else NO_WAIT,
-            replica_id=replica_id,
+            replica_id=replica.replica_id,
             isolation=request.isolation_level,
             leader_only=version < FOLLOWERS_SERVE_FROM,
             knows_zstd=version >= ZSTD_FROM,
+            broker_epoch=replica.replica_epoch,
         )
         self._parked: PendingFetch[str] | None = None
         self._looks: list[_Look] | None = None
@@ -215,24 +225,28 @@ class _Fetch:
     # -- looking ---------------------------------------------------------------------------
 
     def _look(self) -> Generator[None, None, list[_Look]]:
+        """Look at all partitions, on arrival: followers' fetches count now, and once."""
         looks = []
+        driver, terms = self._parts.driver, self._terms
         for wanted in self._session.partitions:
-            looks.append(self._look_at(wanted))
+            hosted = self._find(wanted)
+            looks.append(
+                look_on_arrival(driver, hosted, wanted, terms)
+                if terms.is_replica
+                else look_at(hosted, wanted, terms)
+            )
             if len(looks) % PARTITIONS_PER_PIECE == 0:
                 yield
         return looks
 
-    def _look_at(self, wanted: FetchWanted[SessionKey]) -> _Look:
-        """Find the partition and ask its machine."""
+    def _find(self, wanted: FetchWanted[SessionKey]) -> HostedPartition | ErrorCode:
         topic, index = wanted.key
         replicas = self._parts.replicas
         if self._context.api_version >= TOPIC_IDS_FROM:
             assert isinstance(topic, Uuid)
-            hosted = replicas.by_id(topic, index)
-        else:
-            assert isinstance(topic, str)
-            hosted = replicas.get(topic, index)
-        return look_at(hosted, wanted, self._terms)
+            return replicas.by_id(topic, index)
+        assert isinstance(topic, str)
+        return replicas.get(topic, index)
 
     # -- answering -------------------------------------------------------------------------
 
@@ -246,7 +260,11 @@ class _Fetch:
         for position, wanted in enumerate(self._session.partitions):
             if position % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
                 yield
-            one = self._look_at(wanted) if looked_at is None else looked_at[position]
+            one = (
+                look_at(self._find(wanted), wanted, self._terms)
+                if looked_at is None
+                else looked_at[position]
+            )
             looks.append(one)
             part, size_bytes = self._read_partition(one, budget)
             budget.spend(size_bytes)

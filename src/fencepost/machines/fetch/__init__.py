@@ -7,6 +7,7 @@ from fencepost.machines.fetch.answering import (
     ReadBudget,
     bytes_to_wait_with,
     look_at,
+    progress_told_by,
 )
 from fencepost.machines.fetch.sessions import (
     FetchContext,
@@ -31,4 +32,5 @@ __all__ = [
     "ReadBudget",
     "bytes_to_wait_with",
     "look_at",
+    "progress_told_by",
 ]

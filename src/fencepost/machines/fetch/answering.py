@@ -55,7 +55,8 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.machines.fetch.sessions import FetchWanted
-from fencepost.machines.partition import FetchBounds, Isolation
+from fencepost.machines.partition import FetchBounds, FollowerFetched, Isolation
+from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.wire.errors import ErrorCode
 
 CONSUMER: Final = -1
@@ -74,6 +75,8 @@ class FetchTerms(NamedTuple):
     leader_only: bool = False
     """Whether only leaders serve consumers (before KIP-392)."""
     knows_zstd: bool = True
+    broker_epoch: int = ANY_BROKER_EPOCH
+    """The registration under which a replica fetches (KIP-903); -1 before Fetch v15."""
 
     @property
     def is_replica(self) -> bool:
@@ -104,6 +107,7 @@ class FetchedPartition(Protocol):
         current_leader_epoch: int,
         last_fetched_epoch: int,
         replica_id: int,
+        broker_epoch: int,
         isolation: int,
         leader_only: bool,
     ) -> FetchBounds | ErrorCode:
@@ -202,6 +206,7 @@ def look_at(
         current_leader_epoch=wanted.current_leader_epoch,
         last_fetched_epoch=wanted.last_fetched_epoch,
         replica_id=terms.replica_id,
+        broker_epoch=terms.broker_epoch,
         isolation=terms.isolation,
         leader_only=terms.leader_only,
     )
@@ -210,6 +215,25 @@ def look_at(
     if not terms.knows_zstd and partition.log.config.compression_type == "zstd":
         return Look(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, partition)
     return Look(wanted, ErrorCode.NONE, partition, bounds)
+
+
+def progress_told_by(look: Look[Partition, Key], terms: FetchTerms) -> FollowerFetched | None:
+    """What a fetch tells the partition of its follower; None if it tells nothing.
+
+    To be fed once, when the fetch arrives and before it is answered or waits: not again when it is
+    looked at later, for the follower has not fetched again. One that is refused, or whose log
+    diverges, tells nothing.
+    """
+    if look.bounds is None or look.bounds.diverging is not None or not terms.is_replica:
+        return None
+    wanted = look.wanted
+    return FollowerFetched(
+        terms.replica_id,
+        wanted.fetch_offset,
+        terms.broker_epoch,
+        wanted.current_leader_epoch,
+        wanted.log_start_offset,
+    )
 
 
 def available_bytes(look: Look[Partition, Key], terms: FetchTerms) -> int | None:

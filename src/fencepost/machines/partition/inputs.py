@@ -138,12 +138,14 @@ class FollowerFetched(NamedTuple):
 
     To be fed for fetches that `check_fetch` found in order and not diverging. `leader_epoch` is
     the one the follower named (-1: none): what an older epoch's follower holds proves nothing.
+    `log_start_offset` is where its log starts; -1: it did not say.
     """
 
     replica_id: int
     fetch_offset: int
     broker_epoch: int = ANY_BROKER_EPOCH
     leader_epoch: int = -1
+    log_start_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

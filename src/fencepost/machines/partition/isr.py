@@ -123,6 +123,17 @@ class LeaderState:
         """Other brokers may enter the in-sync set from now on."""
         self._eligible = eligible
 
+    def is_of_former_incarnation(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a fetch comes from a former incarnation of the broker (KIP-903, KAFKA-15221).
+
+        A younger one has fetched, or is registered. What the older one has may be gone with it.
+        """
+        if broker_epoch == ANY_BROKER_EPOCH:
+            return False
+        return broker_epoch < self.followers[
+            broker_id
+        ].broker_epoch or broker_epoch < self._eligible.get(broker_id, ANY_BROKER_EPOCH)
+
     @property
     def maximal_isr(self) -> frozenset[int]:
         """Everybody whom the controller may have in the in-sync set by now."""

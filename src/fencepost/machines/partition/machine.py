@@ -279,10 +279,14 @@ class Partition(PartitionQueries):
         log_end = self._log.end_offset
         if follower is None or fetch.fetch_offset > log_end:
             return []
+        if leader.is_of_former_incarnation(fetch.replica_id, fetch.broker_epoch):
+            return []
+        has_come_further = follower.offset != fetch.fetch_offset
         follower.fetched(fetch.fetch_offset, fetch.broker_epoch, log_end, now_ms)
         effects: list[Effect] = []
         self._ask(leader.propose_expansion(fetch.replica_id, self.high_watermark), effects, now_ms)
-        self._maybe_advance(effects, now_ms)
+        if has_come_further:
+            self._maybe_advance(effects, now_ms)
         return effects
 
     def _ask(self, proposal: AlterPartition | None, effects: list[Effect], now_ms: int) -> None:

@@ -38,7 +38,7 @@ from fencepost.machines.partition.inputs import (
     ListedOffset,
     TimestampLookup,
 )
-from fencepost.machines.partition.isr import LeaderState
+from fencepost.machines.partition.isr import FollowerState, LeaderState
 from fencepost.wire.errors import ErrorCode
 
 ANY_LEADER_EPOCH: Final = -1
@@ -145,6 +145,11 @@ class PartitionQueries:
     def replica_count(self) -> int:
         """How many replicas a leader knows the partition to have; 1 elsewhere."""
         return len(self._leader_state.followers) + 1 if self._leader_state is not None else 1
+
+    def follower_state(self, broker_id: int) -> FollowerState | None:
+        """What a leader knows of a follower; None elsewhere, and of others."""
+        leader = self._leader_state
+        return leader.followers.get(broker_id) if leader is not None else None
 
     def check_fetch(
         self,
@@ -258,12 +263,12 @@ class PartitionQueries:
     def _check_follower(
         self, replica_id: int, broker_epoch: int, current_leader_epoch: int
     ) -> ErrorCode | None:
-        assert self._leader_state is not None
-        follower = self._leader_state.followers.get(replica_id)
-        if follower is None:
+        leader = self._leader_state
+        assert leader is not None
+        if replica_id not in leader.followers:
             if current_leader_epoch != ANY_LEADER_EPOCH:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if broker_epoch != ANY_BROKER_EPOCH and broker_epoch < follower.broker_epoch:
+        if leader.is_of_former_incarnation(replica_id, broker_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return None
