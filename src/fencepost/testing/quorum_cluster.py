@@ -69,7 +69,11 @@ class QuorumCluster(ProcessCluster):
         if controllers < 1 or brokers < 0:
             raise ValueError(f"{controllers} controllers and {brokers} brokers are no cluster")
         super().__init__(directory)
-        self._config = {"group.initial.rebalance.delay.ms": 0} if config is None else dict(config)
+        holders = brokers + (controllers if combined else 0)
+        self._config: dict[str, Any] = {
+            "offsets.topic.replication.factor": max(1, min(3, holders)),
+            **({"group.initial.rebalance.delay.ms": 0} if config is None else config),
+        }
         self._controller_config = dict(controller_config or {})
         self._static_voters = static_voters
         self._combined = combined

@@ -84,7 +84,6 @@ def test_a_kafka_sample_file_is_taken(tmp_path):
         ("controller.quorum.bootstrap.servers", "a:99999", "HOST:PORT"),
         ("fencepost.draft.fetch.quorum.records.api.key", "53", "1000 to 32767"),
         ("log.dirs", "/a,/a", "different values"),
-        ("default.replication.factor", "3", "one replica"),
         ("log.cleanup.policy", "shred", "compact"),
         ("ssl.keystore.location", "/x", "TLS is not offered"),
         ("sasl.enabled.mechanisms", "PLAIN", "SASL is not offered"),
@@ -398,3 +397,15 @@ def test_a_file_of_the_largest_size_is_read(tmp_path):
     text = b"num.partitions=3\n#"
     path.write_bytes(text + b"x" * (1024 * 1024 - len(text)))
     assert BrokerConfig.load(path, {}).get("num.partitions") == 3
+
+
+def test_group_offsets_have_three_replicas_except_on_a_node_without_a_quorum():
+    key = "offsets.topic.replication.factor"
+    quorum = {
+        "process.roles": "broker",
+        "controller.quorum.voters": "9@127.0.0.1:9",
+        "controller.listener.names": "CONTROLLER",
+    }
+    assert BrokerConfig.load(None, {}).get(key) == 1
+    assert BrokerConfig.load(None, {key: "2"}).get(key) == 2
+    assert BrokerConfig.load(None, quorum).get(key) == 3

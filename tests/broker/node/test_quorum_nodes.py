@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 from fencepost.client.connection import Connection
-from fencepost.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from fencepost.wire.api.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fencepost.wire.api.describe_cluster import DescribeClusterRequest
 from fencepost.wire.api.incremental_alter_configs import (
@@ -24,6 +29,7 @@ from fencepost.wire.api.init_producer_id import InitProducerIdRequest
 from fencepost.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from fencepost.wire.errors import ErrorCode
 
 from .quorum_node_fixtures import Nodes, create
 
@@ -80,12 +86,36 @@ def test_configs_change_through_any_broker(cluster: Nodes) -> None:
         )
 
 
-def test_more_replicas_than_one_are_refused(cluster: Nodes) -> None:
+def test_topics_have_as_many_replicas_as_they_ask_for_and_there_are_brokers(
+    cluster: Nodes,
+) -> None:
     with cluster.client(4) as client:
-        asked = CreatableTopic(name="two", num_partitions=1, replication_factor=2)
-        (topic,) = client.request(CreateTopicsRequest(topics=[asked])).topics
-        assert topic.error_code == 38
-        assert "replication factor 2 is more than 1" in topic.error_message
+        asked = [
+            CreatableTopic(name="two", num_partitions=2, replication_factor=2),
+            CreatableTopic(name="three", num_partitions=1, replication_factor=3),
+            CreatableTopic(
+                name="placed",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[5, 4])],
+            ),
+        ]
+        two, three, placed = client.request(CreateTopicsRequest(topics=asked)).topics
+        assert (two.error_code, two.replication_factor) == (0, 2)
+        assert (three.error_code, placed.error_code) == (ErrorCode.INVALID_REPLICATION_FACTOR, 0)
+        assert "there are 2" in three.error_message
+        wanted = CreatePartitionsTopic(name="two", count=4, assignments=None)
+        more = CreatePartitionsRequest(topics=[wanted], timeout_ms=30_000)
+        assert [t.error_code for t in client.request(more).results] == [0]
+
+    def replicas(name: str) -> list[tuple[int, ...]]:
+        topic = cluster.nodes[4].image.topics_by_name.get(name)
+        return [] if topic is None else [one.replicas for one in topic.partitions]
+
+    cluster.wait_until(lambda: len(replicas("two")) == 4)
+    assert {tuple(sorted(each)) for each in replicas("two")} == {(4, 5)}
+    assert {each[0] for each in replicas("two")} == {4, 5}, "leaders are spread"
+    assert replicas("placed") == [(5, 4)]
 
 
 def test_topics_are_created_when_they_are_asked_for(cluster: Nodes) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fencepost.broker.config.endpoints import (
     WILDCARDS,
@@ -42,6 +42,8 @@ CONFIG_FILE_MAX_BYTES = 1024 * 1024
 PROTOCOLS_KEY = "listener.security.protocol.map"
 DRAFT_KEYS = "fencepost.draft.fetch.quorum.records"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
+SINGLE_NODE_DEFAULTS: Final = {"offsets.topic.replication.factor": 1}
+"""Defaults of a node that is started without a quorum: there is nobody for further replicas."""
 
 
 class BrokerConfig:
@@ -110,6 +112,12 @@ class BrokerConfig:
         key = ALIASES.get(key, key)
         if key in self.explicit:
             return self.explicit[key]
+        return self.default(key)
+
+    def default(self, key: str) -> Any:
+        """The typed value that `key` has on this node if nobody sets it; KeyError likewise."""
+        if key in SINGLE_NODE_DEFAULTS and self._is_single_node:
+            return SINGLE_NODE_DEFAULTS[key]
         return BROKER_CONFIGS[key].default
 
     def is_set(self, key: str) -> bool:
@@ -129,6 +137,11 @@ class BrokerConfig:
     def is_controller(self) -> bool:
         """Whether this node may vote and decide."""
         return self.quorum.is_controller
+
+    @property
+    def _is_single_node(self) -> bool:
+        """Whether nothing is configured of a quorum: no other node can join this one."""
+        return self.quorum.is_lone and not self.quorum.voters.ids
 
     @property
     def formats_itself(self) -> bool:
@@ -283,9 +296,6 @@ def check_pairs(get: Callable[[str], Any]) -> None:
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
         raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")
-    for key in ("default.replication.factor", "offsets.topic.replication.factor"):
-        if get(key) > 1:
-            raise ConfigError(key, get(key), "1: one node can hold one replica")
 
 
 CONNECTION_KEYS = (

@@ -175,7 +175,7 @@ def _broker_stack(config: BrokerConfig, image: ClusterImage, keys: list[str]) ->
             text = BROKER_CONFIGS[key].format(config.get(key))
             stack.append(ConfigValue(key, text, ConfigSource.STATIC))
     for key in keys:
-        default = BROKER_CONFIGS[key].format(BROKER_CONFIGS[key].default)
+        default = BROKER_CONFIGS[key].format(config.default(key))
         if default is not None:
             stack.append(ConfigValue(key, default, ConfigSource.DEFAULT))
     return stack

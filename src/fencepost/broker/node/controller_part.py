@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Final
 
 from fencepost.broker.cluster.broker_lifecycle import registered_listeners, supported_features
 from fencepost.broker.cluster.controller_service import ControllerService
@@ -35,9 +34,6 @@ from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.wire.types import Uuid
 
 log = logging.getLogger(__name__)
-
-MAX_REPLICATION_FACTOR: Final = 1
-"""Replicas of a partition: brokers do not copy from each other yet."""
 
 
 class ControllerPart:
@@ -174,7 +170,6 @@ class ControllerPart:
             ControllerConfig(
                 cluster_id=core.cluster_id,
                 node_id=core.config.node_id,
-                max_replication_factor=MAX_REPLICATION_FACTOR,
                 num_partitions=get("num.partitions"),
                 default_replication_factor=get("default.replication.factor"),
                 broker_session_timeout_ms=get("broker.session.timeout.ms"),

@@ -39,14 +39,12 @@ class ControllerConfig:
     resource types (client metrics, groups), by type; resources of a type without a table are
     refused. Broker configs are checked by the broker that a request comes in at; their table says
     which of them are lists.
-    `max_replication_factor` is how many replicas a partition may have, None for as many as there
-    are brokers. `node_id` is that of the controller's node, whose features are
+    `node_id` is that of the controller's node, whose features are
     `supported_features`.
     """
 
     cluster_id: str
     node_id: int = -1
-    max_replication_factor: int | None = None
     num_partitions: int = 1
     default_replication_factor: int = 1
     broker_session_timeout_ms: int = 9_000

@@ -162,7 +162,6 @@ class TopicMaker:
                 )
             check_assignment(self._image, assignment.broker_ids, replication_factor)
             replication_factor = len(assignment.broker_ids)
-            check_factor(self._config, replication_factor)
             by_index[index] = list(assignment.broker_ids)
         if sorted(by_index) != list(range(len(by_index))):
             raise Refused(
@@ -186,7 +185,6 @@ class TopicMaker:
         factor = topic.replication_factor
         if factor < 0:
             factor = config.default_replication_factor
-        check_factor(config, factor)
         return place_replicas(self._image.brokers.values(), partitions, factor, self._start)
 
 
@@ -194,17 +192,6 @@ def _failed(name: str, refused: Refused) -> create_topics.CreatableTopicResult:
     return create_topics.CreatableTopicResult(
         name=name, error_code=refused.error, error_message=refused.message
     )
-
-
-def check_factor(config: ControllerConfig, replication_factor: int) -> None:
-    """Refuse more replicas than the nodes of this cluster can keep."""
-    most = config.max_replication_factor
-    if most is not None and replication_factor > most:
-        raise Refused(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} is more than {most}: brokers of this version "
-            "do not replicate partitions from each other",
-        )
 
 
 def check_assignment(

@@ -114,7 +114,6 @@ DIFFERENT_DEFAULTS: Final[dict[str, DifferentDefault]] = {
     "log.dir": DifferentDefault("/tmp/kafka-logs", "data outlives a restart of the machine"),
     "max.connections": DifferentDefault("2147483647", "a bound"),
     "node.id": DifferentDefault(None, _WITHOUT_A_FILE),
-    "offsets.topic.replication.factor": DifferentDefault("3", "one node holds one replica"),
     "process.roles": DifferentDefault(None, _WITHOUT_A_FILE),
     "socket.listen.backlog.size": DifferentDefault(
         "50", "hundreds of clients that come back at once are not made to wait"

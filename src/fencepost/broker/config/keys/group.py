@@ -20,7 +20,13 @@ from fencepost.machines.group.memory import DEFAULT_GROUP_BYTES_MAX, DEFAULT_NOD
 
 _GROUPS = (
     honoured("offsets.topic.num.partitions", INT, 50, at_least(1), "Of __consumer_offsets."),
-    honoured("offsets.topic.replication.factor", SHORT, 1, at_least(1), "Of __consumer_offsets."),
+    honoured(
+        "offsets.topic.replication.factor",
+        SHORT,
+        3,
+        at_least(1),
+        "Of __consumer_offsets; 1 by default on a node without a quorum.",
+    ),
     honoured(
         "offsets.topic.segment.bytes", INT, 104_857_600, at_least(1), "Of __consumer_offsets."
     ),
