@@ -53,17 +53,23 @@ def uuid(number: int) -> Uuid:
 class Bench:
     """A controller, its log, and shorthand for requests."""
 
-    def __init__(self, rules: ControllerRules = RULES, **config: Any) -> None:
+    def __init__(
+        self,
+        rules: ControllerRules = RULES,
+        controller_class: type[Controller] = Controller,
+        **config: Any,
+    ) -> None:
         self.config = ControllerConfig(CLUSTER_ID, broker_session_timeout_ms=SESSION_MS, **config)
         self.now_ms = 1_000
         self.log: list[Message] = []
         self.ids = (uuid(10_000 + n) for n in count())
         self._rules = rules
+        self._class = controller_class
         self.controller = self._made_of(ClusterImage())
         self.do(self.controller.decide_take_over())
 
     def _made_of(self, image: ClusterImage) -> Controller:
-        return Controller.from_image(image, self.config, self.now_ms, self._rules)
+        return self._class.from_image(image, self.config, self.now_ms, self._rules)
 
     @property
     def image(self) -> ClusterImage:

@@ -484,7 +484,7 @@ def test_a_broker_that_lost_its_disk_is_not_taken_for_the_one_before(
     controller_class: type[Controller],
 ) -> None:
     """S10, KIP-903: the leader saw 2 in sync; 2 died, lost its disk, and registered anew."""
-    bench = Bench(controller_class)
+    bench = Bench(controller_class=controller_class)
     bench.brokers(1, 2)
     bench.create("t", assignments=[(0, [1, 2])])
     bench.fence(2)
