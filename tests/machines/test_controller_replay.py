@@ -195,7 +195,7 @@ class Forgets(Controller):
 
 
 def test_the_property_notices_a_live_state_of_its_own() -> None:
-    bench = Bench(Forgets)
+    bench = Bench(controller_class=Forgets)
     bench.brokers(1)
     bench.create("t")
     assert bench.replayed() != bench.image
