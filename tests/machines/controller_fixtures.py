@@ -173,10 +173,16 @@ class Bench:
 
     def alter_partition(self, name: str, isr: list[tuple[int, int]], **changes: Any) -> Any:
         """Ask for an ISR of (broker, broker epoch) as the leader would; the partition's answer."""
-        partition = self.partition(name)
+        return self.alter_partition_at(name, 0, isr, **changes)
+
+    def alter_partition_at(
+        self, name: str, index: int, isr: list[tuple[int, int]], **changes: Any
+    ) -> Any:
+        """`alter_partition` of any partition of the topic."""
+        partition = self.partition(name, index)
         sender = changes.pop("sender", partition.leader)
         values: dict[str, Any] = {
-            "partition_index": 0,
+            "partition_index": index,
             "leader_epoch": partition.leader_epoch,
             "partition_epoch": partition.partition_epoch,
             "new_isr_with_epochs": [

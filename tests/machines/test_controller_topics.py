@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from fencepost.machines.controller import Controller, Refused, config as limits
 from fencepost.machines.controller.configs import SET
-from fencepost.machines.controller.partitions import Election, Target, propose_change
+from fencepost.machines.controller.partition_change import Election, Target, propose_change
 from fencepost.machines.controller.placement import place_replicas
 from fencepost.machines.image import (
     RESOURCE_BROKER,

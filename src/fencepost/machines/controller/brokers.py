@@ -28,7 +28,11 @@ from enum import Enum
 
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE
 from fencepost.machines.controller.decision import Refused
-from fencepost.machines.controller.partitions import changes_with_broker, changes_without_broker
+from fencepost.machines.controller.partitions import (
+    TopicPolicies,
+    changes_with_broker,
+    changes_without_broker,
+)
 from fencepost.machines.controller.registration_limits import reason_it_is_too_large
 from fencepost.machines.image import DIRECTORY_MIGRATING, BrokerImage, ClusterImage
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
@@ -43,8 +47,6 @@ from fencepost.wire.records.metadata import (
     UnregisterBrokerRecord,
 )
 from fencepost.wire.types import Uuid
-
-IsUncleanAllowed = Callable[[str], bool]
 
 _FENCE = 1
 _UNFENCE = -1
@@ -133,7 +135,7 @@ def registration_records(
     image: ClusterImage,
     request: BrokerRegistrationRequest,
     next_offset: int,
-    is_unclean_allowed: IsUncleanAllowed,
+    policies: TopicPolicies,
 ) -> tuple[list[Message], int]:
     """The records of a checked registration, and the broker's epoch.
 
@@ -171,7 +173,7 @@ def registration_records(
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
     else:
-        records += changes_without_broker(image, request.broker_id, is_unclean_allowed)
+        records += changes_without_broker(image, request.broker_id, policies)
         record.broker_epoch = next_offset + len(records)
         record.fenced = True
     records.append(record)
@@ -217,30 +219,30 @@ def control_records(
     image: ClusterImage,
     broker: BrokerImage,
     control: BrokerControl,
-    is_unclean_allowed: IsUncleanAllowed,
+    policies: TopicPolicies,
 ) -> list[Message]:
     """The records that bring a broker there from where it is."""
     now = control_of(broker)
     if control is now:
         return []
     if control is BrokerControl.UNFENCED:
-        return unfence_records(image, broker, is_unclean_allowed)
+        return unfence_records(image, broker, policies)
     if control is BrokerControl.SHUTTING_DOWN:
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
-        moved = changes_without_broker(image, broker.broker_id, is_unclean_allowed)
+        moved = changes_without_broker(image, broker.broker_id, policies)
         return [change, *moved]
     if now is BrokerControl.FENCED:
         return []
-    return fence_records(image, broker, is_unclean_allowed)
+    return fence_records(image, broker, policies)
 
 
 def fence_records(
-    image: ClusterImage, broker: BrokerImage, is_unclean_allowed: IsUncleanAllowed
+    image: ClusterImage, broker: BrokerImage, policies: TopicPolicies
 ) -> list[Message]:
     """Take everything from the broker, then fence it."""
-    moved = changes_without_broker(image, broker.broker_id, is_unclean_allowed)
+    moved = changes_without_broker(image, broker.broker_id, policies)
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE
     )
@@ -248,13 +250,13 @@ def fence_records(
 
 
 def unfence_records(
-    image: ClusterImage, broker: BrokerImage, is_unclean_allowed: IsUncleanAllowed
+    image: ClusterImage, broker: BrokerImage, policies: TopicPolicies
 ) -> list[Message]:
     """Unfence the broker, then elect leaders where there is none."""
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE
     )
-    elected = changes_with_broker(image, broker.broker_id, is_unclean_allowed)
+    elected = changes_with_broker(image, broker.broker_id, policies)
     return [change, *elected]
 
 
@@ -262,7 +264,7 @@ def offline_directory_records(
     image: ClusterImage,
     broker: BrokerImage,
     offline: list[Uuid],
-    is_unclean_allowed: IsUncleanAllowed,
+    policies: TopicPolicies,
 ) -> list[Message]:
     """Give up the replicas in directories that have failed since the broker registered.
 
@@ -274,7 +276,7 @@ def offline_directory_records(
     if not lost:
         return []
     records: list[Message] = list(
-        changes_without_broker(image, broker.broker_id, is_unclean_allowed, in_directories=lost)
+        changes_without_broker(image, broker.broker_id, policies, in_directories=lost)
     )
     online = [directory for directory in broker.log_dirs if directory not in lost]
     if online:
@@ -287,10 +289,10 @@ def offline_directory_records(
 
 
 def unregister_records(
-    image: ClusterImage, broker: BrokerImage, is_unclean_allowed: IsUncleanAllowed
+    image: ClusterImage, broker: BrokerImage, policies: TopicPolicies
 ) -> list[Message]:
     """Take everything from the broker, then forget it."""
-    moved = changes_without_broker(image, broker.broker_id, is_unclean_allowed)
+    moved = changes_without_broker(image, broker.broker_id, policies)
     gone = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch)
     return [*moved, gone]
 

@@ -18,7 +18,8 @@ shell, and so does the time.
 
 Requests and replies are the wire's messages. Rules and error codes are Kafka's; the parts are
 `brokers.py` (registration, heartbeats, fencing), `directories.py` (where replicas are),
-`topics.py`, `partitions.py` (elections, AlterPartition), `configs.py`.
+`topics.py`, `partitions.py` (who leads when brokers come and go), `partition_change.py` (what one
+change comes to), `alter_partition.py`, `reassignments.py`, `elections.py`, `configs.py`.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fencepost.log.config import TOPIC_CONFIGS
-from fencepost.log.configdef import ConfigError
 from fencepost.machines.controller import (
+    alter_partition,
     brokers,
     configs,
     controllers,
     directories,
+    elections,
     features,
-    partitions,
+    reassignments,
     topics,
 )
 from fencepost.machines.controller.brokers import BrokerControl
@@ -48,6 +49,7 @@ from fencepost.machines.controller.decision import Decision, Refused
 from fencepost.machines.controller.names import CollidingNames
 from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.controller.sessions import Sessions
+from fencepost.machines.controller.topic_policies import PoliciesInForce
 from fencepost.machines.image import ClusterImage, apply_records
 from fencepost.wire.api.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -55,6 +57,7 @@ from fencepost.wire.api.allocate_producer_ids import (
 )
 from fencepost.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from fencepost.wire.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from fencepost.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -71,10 +74,12 @@ from fencepost.wire.api.controller_registration import (
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from fencepost.wire.api.elect_leaders import ElectLeadersRequest
 from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.wire.api.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -94,7 +99,6 @@ from fencepost.wire.records.metadata import (
 from fencepost.wire.types import Uuid
 
 _PRODUCER_ID_MAX = (1 << 63) - 1
-_UNCLEAN = "unclean.leader.election.enable"
 
 
 class Controller:
@@ -228,9 +232,7 @@ class Controller:
         except Refused as refused:
             return Decision([], BrokerRegistrationResponse(error_code=refused.error))
         start = self.next_offset if next_offset is None else next_offset
-        records, epoch = brokers.registration_records(
-            self.image, request, start, self._is_unclean_allowed
-        )
+        records, epoch = brokers.registration_records(self.image, request, start, self._policies)
         return Decision(records, BrokerRegistrationResponse(broker_epoch=epoch))
 
     def _check_identity(self, request: BrokerRegistrationRequest, now_ms: int) -> None:
@@ -269,12 +271,12 @@ class Controller:
             others_know=broker.in_controlled_shutdown and self._others_know(broker.broker_id),
             has_read_it=self._rules.has_read_enough(broker.epoch, offset, image.offset),
         )
-        allowed = self._is_unclean_allowed
-        records = brokers.control_records(image, broker, control, allowed)
+        policies = self._policies
+        records = brokers.control_records(image, broker, control, policies)
         if request.offline_log_dirs:
             after = apply_records(image, records)
             lost = request.offline_log_dirs
-            records += brokers.offline_directory_records(after, broker, lost, allowed)
+            records += brokers.offline_directory_records(after, broker, lost, policies)
         reply = BrokerHeartbeatResponse(
             is_caught_up=offset >= broker.epoch,
             is_fenced=control in (BrokerControl.FENCED, BrokerControl.SHUTDOWN_NOW),
@@ -291,7 +293,7 @@ class Controller:
         if not self.image.has_directories:
             error = ErrorCode.UNSUPPORTED_VERSION
             return Decision([], AssignReplicasToDirsResponse(error_code=error))
-        reply, records = directories.assign(self.image, request, self._is_unclean_allowed)
+        reply, records = directories.assign(self.image, request, self._policies)
         return Decision([*records], reply)
 
     def _others_know(self, broker_id: int) -> bool:
@@ -321,7 +323,7 @@ class Controller:
         if now_ms < deadline_ms:
             return Decision([], None)
         broker = self.image.brokers[broker_id]
-        records = brokers.fence_records(self.image, broker, self._is_unclean_allowed)
+        records = brokers.fence_records(self.image, broker, self._policies)
         return Decision(records, broker_id)
 
     def next_session_deadline_ms(self) -> int | None:
@@ -353,7 +355,7 @@ class Controller:
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             return Decision([], ErrorCode.BROKER_ID_NOT_REGISTERED)
-        records = brokers.unregister_records(self.image, broker, self._is_unclean_allowed)
+        records = brokers.unregister_records(self.image, broker, self._policies)
         return Decision(records, ErrorCode.NONE)
 
     def decide_unregister(self, request: UnregisterBrokerRequest) -> Decision:
@@ -413,18 +415,43 @@ class Controller:
             brokers.check_broker_epoch(self.image, request.broker_id, request.broker_epoch)
         except Refused as refused:
             return Decision([], AlterPartitionResponse(error_code=refused.error))
-        reply, records = partitions.decide_alter_partition(
-            self.image, request, self._is_unclean_allowed
-        )
-        return Decision(list(records), reply)
+        reply, records = alter_partition.decide_alter_partition(self.image, request, self._policies)
+        return Decision([*records], reply)
+
+    def decide_alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Decision:
+        """Begin moves, or call them off; reply AlterPartitionReassignmentsResponse."""
+        reply, records = reassignments.alter_reassignments(self.image, request, self._policies)
+        return Decision([*records], reply)
+
+    def decide_list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> Decision:
+        """Tell what moves; reply ListPartitionReassignmentsResponse."""
+        return Decision([], reassignments.list_reassignments(self.image, request))
+
+    def decide_elect_leaders(self, request: ElectLeadersRequest) -> Decision:
+        """Elect leaders as somebody asks; reply ElectLeadersResponse."""
+        reply, records = elections.elect_leaders(self.image, request, self._policies)
+        return Decision([*records], reply)
+
+    def decide_preferred_elections(self) -> Decision:
+        """Give leadership back to preferred replicas that may lead again; reply: how many.
+
+        As many as `ELECTIONS_PER_ROUND` say that there may be more to do.
+        """
+        records = elections.preferred_elections(self.image, self._policies)
+        return Decision([*records], len(records))
 
     def decide_unclean_elections(self) -> Decision:
         """Elect leaders at the price of data where topics allow it; reply: how many.
 
-        To be asked after `unclean.leader.election.enable` has changed, and now and then.
+        To be asked after `unclean.leader.election.enable` has changed, and now and then. As many as
+        `ELECTIONS_PER_ROUND` say that there may be more to do.
         """
-        records = partitions.unclean_elections(self.image, self._is_unclean_allowed)
-        return Decision(list(records), len(records))
+        records = elections.unclean_elections(self.image, self._policies)
+        return Decision([*records], len(records))
 
     def decide_allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Decision:
         """Give a broker the next block of producer ids; reply AllocateProducerIdsResponse."""
@@ -446,22 +473,10 @@ class Controller:
         )
         return Decision([record], reply)
 
-    # -- configs that the controller itself heeds ----------------------------------------------
-
-    def _is_unclean_allowed(self, topic: str) -> bool:
-        """Whether the topic would rather lose data than be without a leader."""
-        image = self.image
-        own_node = image.broker_configs(self._config.node_id)
-        text = None
-        for configs_ in (image.topic_configs(topic), own_node, image.broker_configs()):
-            text = configs_.get(_UNCLEAN) if text is None else text
-        definition = TOPIC_CONFIGS[_UNCLEAN]
-        if text is not None:
-            try:
-                return bool(definition.parse(text))
-            except ConfigError:
-                return False
-        return bool(definition.from_broker(self._config.topic_defaults))
+    @property
+    def _policies(self) -> PoliciesInForce:
+        """What the configs in force say of topics."""
+        return PoliciesInForce(self.image, self._config)
 
 
 def _first_records(bootstrap: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:

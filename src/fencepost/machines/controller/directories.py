@@ -7,16 +7,16 @@ among those the broker has online takes the replica out of its ISR, as if it had
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
+from fencepost.machines.controller.partition_change import Target
 from fencepost.machines.controller.partitions import (
-    Election,
-    Target,
+    TopicPolicies,
+    election_for,
     leadership,
-    propose_change,
+    propose,
 )
-from fencepost.machines.image import ClusterImage, PartitionImage, TopicImage
+from fencepost.machines.image import ClusterImage, TopicImage
 from fencepost.wire.api import assign_replicas_to_dirs as wire
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import PartitionChangeRecord
@@ -26,15 +26,13 @@ from fencepost.wire.types import Uuid
 def assign(
     image: ClusterImage,
     request: wire.AssignReplicasToDirsRequest,
-    is_unclean_allowed: Callable[[str], bool],
+    policies: TopicPolicies,
 ) -> tuple[wire.AssignReplicasToDirsResponse, list[PartitionChangeRecord]]:
     """The answer to a request whose sender's epoch is right, and the records."""
     records: list[PartitionChangeRecord] = []
 
     def answer(directory: Uuid, topic_id: Uuid, index: int) -> wire.PartitionDataResponse:
-        error, record = _assign_one(
-            image, request.broker_id, directory, topic_id, index, is_unclean_allowed
-        )
+        error, record = _assign_one(image, request.broker_id, directory, topic_id, index, policies)
         if record is not None:
             records.append(record)
         return wire.PartitionDataResponse(partition_index=index, error_code=error)
@@ -66,7 +64,7 @@ def _assign_one(
     directory: Uuid,
     topic_id: Uuid,
     index: int,
-    is_unclean_allowed: Callable[[str], bool],
+    policies: TopicPolicies,
 ) -> tuple[ErrorCode, PartitionChangeRecord | None]:
     topic = image.topics_by_id.get(topic_id)
     if topic is None:
@@ -78,31 +76,28 @@ def _assign_one(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
     if partition.directory_of(broker_id) == directory:
         return ErrorCode.NONE, None
-    directories = tuple(
-        directory if replica == broker_id else known
-        for replica, known in zip(partition.replicas, partition.directories, strict=True)
-    )
-    moved = replace(partition, directories=directories)
-    record = _elect(image, broker_id, topic, index, moved, is_unclean_allowed)
-    record.directories = list(directories)
+    record = _moved(image, broker_id, topic, index, directory, policies)
     return ErrorCode.NONE, record
 
 
-def _elect(
+def _moved(
     image: ClusterImage,
     broker_id: int,
     topic: TopicImage,
     index: int,
-    partition: PartitionImage,
-    is_unclean_allowed: Callable[[str], bool],
-) -> PartitionChangeRecord:
-    """What else changes: a lost directory loses the leader, one that is found may bring it back."""
-    target = Target(
-        election=Election.UNCLEAN if is_unclean_allowed(topic.name) else Election.ONLINE
-    )
-    if not image.brokers[broker_id].has_online_directory(partition.directory_of(broker_id)):
+    directory: Uuid,
+    policies: TopicPolicies,
+) -> PartitionChangeRecord | None:
+    """Where the replica is now, and what else changes: a lost directory loses the leader, one that
+    is found may bring it back."""
+    partition = topic.partitions[index]
+    target = Target(election=election_for(topic, policies), directories={broker_id: directory})
+    if not image.brokers[broker_id].has_online_directory(directory):
         rest = tuple(id_ for id_ in partition.isr if id_ != broker_id)
         target = replace(target, isr=rest)
-    may_lead = leadership(image.brokers, partition)
-    record = propose_change(topic.topic_id, index, partition, target, may_lead, image)
-    return record or PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index)
+    directories = tuple(
+        directory if replica == broker_id else known
+        for replica, known in zip(partition.replicas, partition.directories, strict=True)
+    )
+    may_lead = leadership(image.brokers, replace(partition, directories=directories))
+    return propose(image, topic, index, target, policies, may_lead)

@@ -3,7 +3,7 @@
 The aims, in this order: the replicas of a partition are on different racks; leaders and replicas
 are spread evenly over brokers; brokers that are not fenced come first. Two rules are hard: a broker
 has at most one replica of a partition, and the first replica, which will lead, is on a broker that
-is not fenced.
+is not fenced. A broker all of whose log directories are cordoned gets none (KIP-1066).
 
 Racks are taken in turn, partition by partition, and within a rack its brokers are taken in turn; a
 broker without a rack is in the rack of those without. `start` turns both wheels once at the
@@ -51,7 +51,8 @@ def place_replicas(
     """
     racks: dict[str, _Rack] = {}
     total = 0
-    for broker in sorted(brokers, key=lambda b: b.broker_id):
+    usable = (broker for broker in brokers if not broker.is_cordoned)
+    for broker in sorted(usable, key=lambda b: b.broker_id):
         rack = racks.setdefault("" if broker.rack is None else "/" + broker.rack, _Rack())
         (rack.active if broker.is_active else rack.fenced).append(broker.broker_id)
         total += 1

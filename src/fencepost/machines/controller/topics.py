@@ -195,15 +195,26 @@ def _failed(name: str, refused: Refused) -> create_topics.CreatableTopicResult:
 
 
 def check_assignment(
-    image: ClusterImage, broker_ids: Sequence[int], replication_factor: int | None
+    image: ClusterImage,
+    broker_ids: Sequence[int],
+    replication_factor: int | None,
+    present: Sequence[int] = (),
 ) -> None:
-    """Refuse a manual assignment of one partition with INVALID_REPLICA_ASSIGNMENT."""
+    """Refuse a manual assignment of one partition with INVALID_REPLICA_ASSIGNMENT.
+
+    `present` are brokers that have the partition already: cordoned directories do not take it from
+    them (KIP-1066).
+    """
     if not broker_ids:
         reason = "a partition has at least one replica"
     elif unknown := [id_ for id_ in broker_ids if id_ not in image.brokers]:
         reason = f"broker {unknown[0]} is not registered"
     elif len(set(broker_ids)) != len(broker_ids):
         reason = f"{list(broker_ids)} has a broker twice"
+    elif cordoned := [
+        id_ for id_ in broker_ids if id_ not in present and image.brokers[id_].is_cordoned
+    ]:
+        reason = f"all log directories of broker {cordoned[0]} are cordoned"
     elif replication_factor is not None and len(broker_ids) != replication_factor:
         reason = f"{len(broker_ids)} replicas, while other partitions have {replication_factor}"
     else:

@@ -90,6 +90,12 @@ class BrokerImage:
         """Whether the broker may lead and be in an ISR: neither fenced nor about to stop."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether none of the broker's directories takes new replicas (KIP-1066)."""
+        cordoned = self.cordoned_log_dirs
+        return bool(cordoned) and set(self.log_dirs) <= set(cordoned or ())
+
     def has_online_directory(self, directory: Uuid) -> bool:
         """Whether a replica in `directory` is there to be used; unknown directories count as such.
 

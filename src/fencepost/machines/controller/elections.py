@@ -1,0 +1,141 @@
+"""Elections without a broker that comes or goes: asked for, preferred, unclean (KIP-183, KIP-460).
+
+ElectLeaders, for each partition, the first that fits:
+
+| # | condition                                              | error                          |
+|---|--------------------------------------------------------|--------------------------------|
+| 1 | there is no such partition                             | UNKNOWN_TOPIC_OR_PARTITION     |
+| 2 | preferred: the first replica leads; unclean: any does  | ELECTION_NOT_NEEDED            |
+| 3 | preferred: the first replica may not lead              | PREFERRED_LEADER_NOT_AVAILABLE |
+| 4 | unclean: no replica may lead                           | ELIGIBLE_LEADERS_NOT_AVAILABLE |
+
+What somebody asks for by hand needs no permission of the topic's configs. As in Kafka, a preferred
+election of a partition without a leader may find another replica, which is no error.
+
+What the controller does by itself, now and then, it does for `ELECTIONS_PER_ROUND` partitions at a
+time and goes on at once: partitions whose preferred replica could lead and does not
+(`auto.leader.rebalance.enable`), and those without a leader whose topic allows an unclean election.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.partition_change import Election, Target
+from fencepost.machines.controller.partitions import TopicPolicies, propose
+from fencepost.machines.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from fencepost.wire.api import elect_leaders as wire
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.records.metadata import PartitionChangeRecord
+
+PREFERRED, UNCLEAN = 0, 1
+"""Types of elections, as in requests."""
+
+ELECTIONS_PER_ROUND: Final = 1_000
+"""Elections that the controller decides on by itself before it does anything else."""
+
+
+def elect_leaders(
+    image: ClusterImage, request: wire.ElectLeadersRequest, policies: TopicPolicies
+) -> tuple[wire.ElectLeadersResponse, list[PartitionChangeRecord]]:
+    """The answer to a request, and the records. A partition that is named twice is elected once."""
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        return wire.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST), []
+    is_unclean = request.election_type == UNCLEAN
+    records: list[PartitionChangeRecord] = []
+    results: list[wire.ReplicaElectionResult] = []
+    done: dict[tuple[str, int], wire.PartitionResult] = {}
+
+    def elect(name: str, index: int) -> wire.PartitionResult:
+        result = done.get((name, index))
+        if result is None:
+            result = wire.PartitionResult(partition_id=index, error_message=None)
+            try:
+                records.append(_elect(image, name, index, is_unclean, policies))
+            except Refused as refused:
+                result.error_code, result.error_message = refused.error, refused.message
+            done[name, index] = result
+        return result
+
+    if request.topic_partitions is None:
+        for topic in sorted(image.topics_by_name.values(), key=lambda one: one.name):
+            found = [elect(topic.name, index) for index in range(len(topic.partitions))]
+            told = [one for one in found if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+            if told:
+                results.append(wire.ReplicaElectionResult(topic=topic.name, partition_result=told))
+    else:
+        for asked in request.topic_partitions:
+            found = [elect(asked.topic, index) for index in asked.partitions]
+            results.append(wire.ReplicaElectionResult(topic=asked.topic, partition_result=found))
+    return wire.ElectLeadersResponse(replica_election_results=results), records
+
+
+def _elect(
+    image: ClusterImage, name: str, index: int, is_unclean: bool, policies: TopicPolicies
+) -> PartitionChangeRecord:
+    """The record of one election. Raises Refused; see the table."""
+    topic = image.topics_by_name.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+    partition = topic.partitions[index]
+    if partition.leader != NO_LEADER and (is_unclean or has_preferred_leader(partition)):
+        raise Refused(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads already")
+    election = Election.UNCLEAN if is_unclean else Election.PREFERRED
+    record = propose(image, topic, index, Target(election=election), policies)
+    if record is None and is_unclean:
+        raise Refused(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"none of brokers {list(partition.replicas)} may lead",
+        )
+    if record is None:
+        raise Refused(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"broker {partition.replicas[0]} is not in sync, or may not lead",
+        )
+    return record
+
+
+def has_preferred_leader(partition: PartitionImage) -> bool:
+    """Whether the first of the replicas leads."""
+    return partition.leader == partition.replicas[0]
+
+
+def preferred_elections(
+    image: ClusterImage, policies: TopicPolicies
+) -> list[PartitionChangeRecord]:
+    """Give leadership back to preferred replicas, one round of it."""
+
+    def propose_preferred(topic: TopicImage, index: int) -> PartitionChangeRecord | None:
+        if has_preferred_leader(topic.partitions[index]):
+            return None
+        return propose(image, topic, index, Target(election=Election.PREFERRED), policies)
+
+    return _round(image, propose_preferred)
+
+
+def unclean_elections(image: ClusterImage, policies: TopicPolicies) -> list[PartitionChangeRecord]:
+    """Elect leaders, at the price of data, where there is none and the topic allows it, one round
+    of it."""
+
+    def propose_unclean(topic: TopicImage, index: int) -> PartitionChangeRecord | None:
+        is_led = topic.partitions[index].leader != NO_LEADER
+        if is_led or not policies.is_unclean_allowed(topic.name):
+            return None
+        return propose(image, topic, index, Target(election=Election.UNCLEAN), policies)
+
+    return _round(image, propose_unclean)
+
+
+def _round(
+    image: ClusterImage, decide: Callable[[TopicImage, int], PartitionChangeRecord | None]
+) -> list[PartitionChangeRecord]:
+    """Up to ELECTIONS_PER_ROUND records, by topic name and partition."""
+    decided = (
+        decide(topic, index)
+        for topic in sorted(image.topics_by_name.values(), key=lambda one: one.name)
+        for index in range(len(topic.partitions))
+    )
+    return list(islice((record for record in decided if record), ELECTIONS_PER_ROUND))
