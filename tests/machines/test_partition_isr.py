@@ -427,14 +427,92 @@ def test_metadata_may_be_faster_than_the_answer() -> None:
     assert leader.machine.isr == {1, 2}, "an outdated answer"
 
 
-def test_a_leader_elected_uncleanly_reports_that_it_settled() -> None:
+def test_a_leader_elected_uncleanly_says_so_with_its_next_request_alone() -> None:
+    """KIP-704: nothing is sent to end the recovery; whatever is asked for next ends it."""
     leader = Leader((1, 2))
     leader.feed(BecomeLeader(2, 2, (1, 2), (1,), {1: 101, 2: 102}, RecoveryState.RECOVERING))
+    leader.world.advance(10 * LAG_MS)
+    assert leader.world.take_sent() == []
+    leader.fetched(2, 0)
     ((_, _, asked),) = leader.world.take_sent()
     assert asked.recovery_state is RecoveryState.RECOVERED
-    assert [replica.broker_id for replica in asked.new_isr] == [1]
+    assert [replica.broker_id for replica in asked.new_isr] == [1, 2]
+
+
+def test_an_answer_to_something_else_changes_nothing() -> None:
+    """What is asked for now may have been accepted, whatever became of what was asked before."""
+    leader = Leader((1, 2, 3), isr=(1,))
+    leader.fetched(2, 0)
+    ((_, _, first),) = leader.world.take_sent()
+    leader.lead(1, 2, (1, 2, 3), (1,))
+    leader.fetched(3, 0)
+    ((_, _, second),) = leader.world.take_sent()
+    assert first.new_isr != second.new_isr
+    leader.feed(AlterPartitionAnswered(ErrorCode.INELIGIBLE_REPLICA, asked=first))
+    assert leader.machine.proposal == second
+    leader.feed(AlterPartitionAnswered(0, 1, 2, (1, 2), asked=first))
+    assert leader.machine.isr == {1}
+    leader.feed(AlterPartitionAnswered(0, 1, 3, (1, 3), asked=second))
+    assert leader.machine.isr == {1, 3}
+
+
+def test_an_answer_overtakes_the_image() -> None:
+    """The image has the same partition epoch then, and says who the replicas are now."""
+    leader = Leader((1, 2, 3), isr=(1,))
+    leader.fetched(2, 0)
+    accept(leader, (1, 2), 5)
+    leader.fetched(3, 0)
+    proposals(leader)
+    proposal = leader.machine.proposal
+    assert proposal is not None and proposal.partition_epoch == 5
+    leader.lead(1, 5, (1, 2, 3), (1, 2))
+    assert leader.machine.proposal == proposal, "it is still under way"
+    leader.lead(1, 5, (1, 2), (1, 2))
+    assert leader.machine.replica_count == 2
+    leader.lead(1, 4, (1,), (1,))
+    assert leader.machine.replica_count == 2, "older than what is known"
+
+
+def test_a_leader_that_stops_adds_nobody() -> None:
+    """The controller takes no in-sync set with a broker that is about to stop."""
+    leader = Leader((1, 2), isr=(1,))
+    leader.feed(BrokersChanged({2: 102}))
     leader.fetched(2, 0)
     assert proposals(leader) == []
-    accept(leader, (1,), 3)
+    assert leader.machine.follower_state(2).offset == 0
+
+
+# A leader that was stopped itself
+
+
+def pause(leader: Leader, by_ms: int) -> None:
+    """The process does not run for a while (SIGSTOP): timers fire late, and at once."""
+    leader.world.now += by_ms
+
+
+def test_a_paused_leader_does_not_blame_its_followers_when_it_wakes() -> None:
+    """What they have sent meanwhile is still to be read."""
+    leader = Leader((1, 2, 3))
     leader.fetched(2, 0)
-    assert proposals(leader) == [(1, 2)]
+    leader.fetched(3, 0)
+    leader.produce()
+    pause(leader, 10 * LAG_MS)
+    leader.world.advance(0)
+    assert proposals(leader) == []
+    leader.fetched(2, 1)
+    for _ in range(4):
+        leader.world.advance(LAG_MS // 4)
+        leader.fetched(2, 1)
+    leader.world.advance(LAG_MS // 2)
+    assert proposals(leader)[:1] == [(1, 2)], "who stays away has as long as ever"
+
+
+def test_a_pause_excuses_nobody_who_fell_behind_before() -> None:
+    leader = Leader((1, 2))
+    leader.fetched(2, 0)
+    leader.produce()
+    leader.world.advance(LAG_MS)
+    assert proposals(leader) == []
+    pause(leader, 10 * LAG_MS)
+    leader.world.advance(0)
+    assert (1,) in proposals(leader)

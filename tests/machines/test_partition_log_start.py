@@ -8,9 +8,13 @@ from fencepost.machines.effects import DropPrefix, Persist, Reply
 from fencepost.machines.partition import (
     AdvanceLogStart,
     BecomeFollower,
+    BrokersChanged,
     DeleteRecordsResult,
     FetchBounds,
+    FollowerFetched,
+    StopReplica,
 )
+from fencepost.machines.partition.deletions import MAX_WAITING
 from fencepost.wire.errors import ErrorCode
 
 from .fakes import World
@@ -18,6 +22,11 @@ from .test_partition_produce import KEY, Leader
 from .test_partition_queries import follower, history
 
 CLIENT = "DeleteRecords"
+
+
+def follower_starts_at(leader: Leader, offset: int, replica_id: int = 2) -> None:
+    """A follower tells with a fetch where its log starts."""
+    leader.feed(FollowerFetched(replica_id, 12, 100 + replica_id, log_start_offset=offset))
 
 
 @pytest.mark.parametrize(
@@ -36,6 +45,7 @@ def test_a_leader_deletes_records_below_the_high_watermark(
     offset: int, expected: int | ErrorCode
 ) -> None:
     leader = history()
+    follower_starts_at(leader, 12)
     leader.feed(AdvanceLogStart(offset, CLIENT))
     answer = leader.world.replies[CLIENT]
     if isinstance(expected, ErrorCode):
@@ -92,6 +102,7 @@ def test_a_disk_that_refuses_answers_the_client_once_and_ends_the_replica() -> N
 
 def test_who_was_answered_is_not_answered_again_when_the_disk_fails_later() -> None:
     leader = history()
+    follower_starts_at(leader, 12)
     leader.feed(AdvanceLogStart(7, CLIENT))
     leader.world.driver.disk_failed(KEY, "EIO")  # the world refuses a second answer
     assert leader.world.replies[CLIENT].error_code is ErrorCode.NONE
@@ -104,3 +115,97 @@ def test_the_epoch_in_front_of_the_start_is_still_known() -> None:
     leader.feed(AdvanceLogStart(-1, CLIENT))
     assert list(leader.log.epochs) == [(1, 4)]
     assert isinstance(leader.world, World)
+
+
+# -- the low watermark ------------------------------------------------------------------------
+
+
+def deletes(leader: Leader, offset: int = 7, timeout_ms: int = 1_000) -> None:
+    leader.feed(AdvanceLogStart(offset, CLIENT, leader.world.now + timeout_ms))
+
+
+def test_a_deletion_is_answered_when_every_live_replica_has_deleted() -> None:
+    """KIP-107: the low watermark."""
+    leader = history()
+    deletes(leader)
+    assert leader.log.start_offset == 7, "the leader does not wait"
+    follower_starts_at(leader, 6)
+    assert CLIENT not in leader.world.replies
+    follower_starts_at(leader, 7)
+    assert leader.world.replies[CLIENT] == DeleteRecordsResult(ErrorCode.NONE, 7)
+
+
+def test_a_deletion_that_takes_too_long_is_told_how_far_it_went() -> None:
+    leader = history()
+    follower_starts_at(leader, 3)
+    deletes(leader, timeout_ms=1_000)
+    leader.world.advance(999)
+    assert CLIENT not in leader.world.replies
+    leader.world.advance(1)
+    assert leader.world.replies[CLIENT] == DeleteRecordsResult(ErrorCode.REQUEST_TIMED_OUT, 3)
+    follower_starts_at(leader, 7)  # the world refuses a second answer
+
+
+def test_a_deletion_without_time_to_wait_does_not_wait() -> None:
+    leader = history()
+    deletes(leader, timeout_ms=0)
+    assert leader.world.replies[CLIENT].error_code is ErrorCode.REQUEST_TIMED_OUT
+    assert not leader.world.timers.get((KEY, "delete-records"))
+
+
+def test_deletions_have_deadlines_of_their_own() -> None:
+    leader = history()
+    leader.feed(AdvanceLogStart(7, "late", leader.world.now + 900))
+    leader.feed(AdvanceLogStart(8, "early", leader.world.now + 300))
+    follower_starts_at(leader, 5)
+    leader.world.advance(300)
+    assert leader.world.replies.keys() >= {"early"} and "late" not in leader.world.replies
+    leader.world.advance(600)
+    assert leader.world.replies["late"].error_code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_the_replica_of_a_fenced_broker_is_not_waited_for() -> None:
+    leader = history()
+    deletes(leader)
+    leader.feed(BrokersChanged({1: 101}))
+    assert leader.world.replies[CLIENT] == DeleteRecordsResult(ErrorCode.NONE, 7)
+
+
+def test_a_replica_that_is_taken_away_is_not_waited_for() -> None:
+    leader = history()
+    deletes(leader)
+    leader.lead(5, 6, (1,), (1,))
+    assert leader.world.replies[CLIENT] == DeleteRecordsResult(ErrorCode.NONE, 7)
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (BecomeFollower(2, 6, 6, (1, 2), (1, 2)), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (StopReplica(is_deleted=True), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_a_deletion_that_waits_hears_that_leadership_has_gone(
+    end: object, error: ErrorCode
+) -> None:
+    leader = history()
+    deletes(leader)
+    leader.feed(end)
+    assert leader.world.replies[CLIENT] == DeleteRecordsResult(error, -1)
+
+
+def test_a_deletion_that_waits_hears_of_a_disk_that_fails() -> None:
+    leader = history()
+    deletes(leader)
+    leader.world.driver.disk_failed(KEY, "EIO")
+    assert leader.world.replies[CLIENT].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_so_many_deletions_wait_and_no_more() -> None:
+    leader = history()
+    for token in range(MAX_WAITING + 1):
+        leader.feed(AdvanceLogStart(7, (CLIENT, token), leader.world.now + 1_000))
+    answered = [token for token in leader.world.replies if isinstance(token, tuple)]
+    assert answered == [(CLIENT, MAX_WAITING)]
+    follower_starts_at(leader, 7)
+    assert (CLIENT, 0) in leader.world.replies

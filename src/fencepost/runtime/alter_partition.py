@@ -1,33 +1,51 @@
 """What partition machines ask of the controller: other in-sync sets (KIP-497).
 
-A machine's `AlterPartition` becomes a request to the active controller, in this process or another,
-and the answer an input of the machine. A machine asks again by its own timer when no answer comes
-or the answer says "later".
+Theory of operation
+-------------------
+A broker has one AlterPartition request in flight, with all partitions that wanted something when it
+was sent. What is asked for meanwhile waits for its answer and goes with the next. A partition has
+one place in the queue: who asks for something else has thought better of it, and what is not asked
+for any more when its turn comes is left out.
 
-With one broker in the cluster the only such request is the one that ends the recovery after an
-unclean election (KIP-704), as a directory that Kafka wrote may call for.
+An answer goes to the machine together with what was asked, so that it can tell whether it still
+asks for that. What becomes of errors:
+
+| what came                                  | then                                               |
+|--------------------------------------------|----------------------------------------------------|
+| an answer for a partition, error or not    | its machine decides (`Partition`)                  |
+| no answer for a partition                  | it is asked for again, after `RETRY_MS`            |
+| STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_ | all are asked for again, with the broker epoch of  |
+| FAILED or another error of the whole       | then, after `RETRY_MS`                             |
+| no answer at all within `TIMEOUT_MS`       | the same: with the same leader and partition epochs|
+|                                            | it is done once, if it was done already            |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from fencepost.machines.driver import Driver
 from fencepost.machines.partition import AlterPartition, AlterPartitionAnswered
-from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.ports import TimerQueue
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,
     PartitionDataRequest,
+    PartitionDataResponse,
     TopicDataRequest,
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
 
-TIMEOUT_MS = 5_000
-"""How long a request is tried; the partition then looks again whether it still wants the same."""
+TIMEOUT_MS: Final = 5_000
+"""How long one request is tried before what is asked for is looked at again."""
+RETRY_MS: Final = 50
+MAX_PARTITIONS: Final = 1_000
+"""In one request: the controller answers all of it in one turn."""
 
 
 class ControllerPort(Protocol):
@@ -46,57 +64,132 @@ class ControllerPort(Protocol):
 
 
 class AlterPartitions:
-    """Takes partitions' requests to the controller and the answers back."""
+    """Takes partitions' requests to the controller and the answers back; see the module."""
 
     def __init__(
         self,
         driver: Driver,
         channel: ControllerPort,
+        timers: TimerQueue,
         replicas: ReplicaManager,
         broker_id: int,
         broker_epoch: Callable[[], int],
     ) -> None:
         self._driver = driver
         self._channel = channel
+        self._timers = timers
         self._replicas = replicas
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._unsent: dict[Hashable, AlterPartition] = {}
+        self._in_flight: dict[Hashable, AlterPartition] = {}
+        self._keys: dict[tuple[Uuid, int], Hashable] = {}  # of what is in flight
+        self._is_held = False
+        """Whether nothing is sent for now: an answer is being given out, or a pause observed."""
+        self.expansions = 0
+        """In-sync sets that have grown since the start, as the controller says."""
+        self.shrinks = 0
+        """In-sync sets that have shrunk since the start."""
+        self.failures = 0
+        """Partitions' requests that the controller has refused since the start."""
 
     def submit(self, key: Hashable, asked: AlterPartition) -> None:
-        """Ask the controller on behalf of the partition that the driver knows as `key`."""
+        """Ask the controller on behalf of the partition that the driver knows as `key`.
+
+        Asking again for what is under way changes nothing.
+        """
+        if self._in_flight.get(key) == asked:
+            return
+        self._unsent[key] = asked
+        self._send()
+
+    def _send(self) -> None:
+        """Send what waits, unless a request is in flight."""
+        if self._in_flight or self._is_held or not self._unsent:
+            return
+        request = AlterPartitionRequest(
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=[]
+        )
+        topics: dict[Uuid, TopicDataRequest] = {}
+        while self._unsent and len(self._in_flight) < MAX_PARTITIONS:
+            key = next(iter(self._unsent))
+            asked = self._unsent.pop(key)
+            hosted = self._hosted(key)
+            if hosted is None or hosted.machine.proposal != asked:
+                continue
+            self._in_flight[key] = asked
+            self._keys[hosted.topic_id, hosted.index] = key
+            topic = topics.get(hosted.topic_id)
+            if topic is None:
+                topic = TopicDataRequest(
+                    topic_id=hosted.topic_id, topic_name=hosted.topic, partitions=[]
+                )
+                topics[hosted.topic_id] = topic
+                request.topics.append(topic)
+            topic.partitions.append(self._partition(hosted.index, asked))
+        if self._in_flight:
+            self._channel.ask(
+                request, self._answered, timeout_ms=TIMEOUT_MS, purpose="alter-partition"
+            )
+
+    def _hosted(self, key: Hashable) -> HostedPartition | None:
         topic, _, index = str(key).rpartition("-")
         hosted = self._replicas.get(topic, int(index))
-        if isinstance(hosted, ErrorCode):
-            return
-        partition = PartitionDataRequest(
-            partition_index=hosted.index,
+        return None if isinstance(hosted, ErrorCode) else hosted
+
+    def _partition(self, index: int, asked: AlterPartition) -> PartitionDataRequest:
+        return PartitionDataRequest(
+            partition_index=index,
             leader_epoch=asked.leader_epoch,
             new_isr_with_epochs=[
-                BrokerState(broker_id=replica.broker_id, broker_epoch=replica.broker_epoch)
-                for replica in asked.new_isr
+                BrokerState(
+                    broker_id=member.broker_id,
+                    broker_epoch=self._broker_epoch()
+                    if member.broker_id == self._broker_id
+                    else member.broker_epoch,
+                )
+                for member in asked.new_isr
             ],
             leader_recovery_state=int(asked.recovery_state),
             partition_epoch=asked.partition_epoch,
         )
-        request = AlterPartitionRequest(
-            broker_id=self._broker_id,
-            broker_epoch=self._broker_epoch(),
-            topics=[TopicDataRequest(topic_id=hosted.topic_id, partitions=[partition])],
-        )
 
-        def on_reply(error: ErrorCode, response: AlterPartitionResponse | None) -> None:
-            self._driver.feed(key, _answer(error, response))
+    # -- answers ---------------------------------------------------------------------------
 
-        self._channel.ask(request, on_reply, timeout_ms=TIMEOUT_MS, purpose="partitions")
+    def _answered(self, error: ErrorCode, response: AlterPartitionResponse | None) -> None:
+        asked, self._in_flight = self._in_flight, {}
+        keys, self._keys = self._keys, {}
+        self._is_held = True  # what the machines want next goes together
+        is_answered = response is not None and response.error_code == 0
+        if is_answered:
+            assert response is not None
+            for topic in response.topics:
+                for part in topic.partitions:
+                    key = keys.pop((topic.topic_id, part.partition_index), None)
+                    if key is not None:
+                        self._give(key, asked.pop(key), part)
+        for key, left in asked.items():
+            self._unsent.setdefault(key, left)
+        if is_answered and not asked:
+            self._go_on()
+        else:
+            self._timers.after(RETRY_MS, self._go_on)
 
+    def _go_on(self) -> None:
+        self._is_held = False
+        self._send()
 
-def _answer(error: ErrorCode, response: AlterPartitionResponse | None) -> AlterPartitionAnswered:
-    """The machine's input for the controller's answer about its one partition."""
-    if response is None:
-        return AlterPartitionAnswered(int(error))
-    if response.error_code:
-        return AlterPartitionAnswered(response.error_code)
-    answer = response.topics[0].partitions[0]
-    if answer.error_code:
-        return AlterPartitionAnswered(answer.error_code)
-    return AlterPartitionAnswered(0, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr))
+    def _give(self, key: Hashable, asked: AlterPartition, part: PartitionDataResponse) -> None:
+        hosted = self._hosted(key)
+        if part.error_code:
+            self.failures += 1
+            answer = AlterPartitionAnswered(part.error_code, asked=asked)
+        else:
+            in_sync = tuple(part.isr)
+            if hosted is not None:
+                self.expansions += len(in_sync) > len(hosted.machine.isr)
+                self.shrinks += len(in_sync) < len(hosted.machine.isr)
+            answer = AlterPartitionAnswered(
+                0, part.leader_epoch, part.partition_epoch, in_sync, asked
+            )
+        self._driver.feed(key, answer)

@@ -540,9 +540,10 @@ def eligible_brokers(image: ClusterImage) -> dict[int, int]:
     }
 
 
-def partition_config(config: LogConfig) -> PartitionConfig:
-    """What a partition machine has to know of its topic's configs."""
+def partition_config(config: LogConfig, replica_lag_time_max_ms: int) -> PartitionConfig:
+    """What a partition machine has to know of its topic's and its broker's configs."""
     return PartitionConfig(
+        replica_lag_time_max_ms=replica_lag_time_max_ms,
         min_insync_replicas=config.min_insync_replicas,
         log_append_time=config.is_log_append_time,
     )

@@ -265,14 +265,26 @@ def served_versions(request_class: type[Message], listener: str = "PLAINTEXT") -
     return range(route.min_version, route.max_version + 1)
 
 
-def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> RequestContext:
-    """Hand the request to its handler, by way of its bytes; the answer may come later."""
+def begin(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> Any:
+    """What the handler returns for the request, given to it by way of its bytes."""
+    return _handled(node, request, version, listener)[1]
+
+
+def _handled(
+    node: Any, request: Message, version: int, listener: str
+) -> tuple[RequestContext, Any]:
     caller = Caller(listener, node.parts)
     route = caller.routes[_key(type(request))]
     assert route.min_version <= version <= route.max_version
     arrived = type(request).decode(request.encode(version), version)
     context = RequestContext(caller, route, version, 7, "harness")
-    answer = to_its_end(route.handler(context, arrived))
+    return context, route.handler(context, arrived)
+
+
+def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> RequestContext:
+    """Hand the request to its handler, by way of its bytes; the answer may come later."""
+    context, handled = _handled(node, request, version, listener)
+    answer = to_its_end(handled)
     if answer is not None:
         context.reply(answer)
     return context

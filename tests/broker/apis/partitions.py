@@ -242,9 +242,12 @@ class PartitionNode(StillNode):
         ids = (BROKER_ID, leader_id)
         self.driver.feed(hosted.key, BecomeFollower(leader_id, epoch, epoch, ids, ids))
 
-    def follower_fetched(self, hosted: HostedPartition, replica_id: int, offset: int) -> None:
-        """A follower has everything below `offset`."""
-        self.driver.feed(hosted.key, FollowerFetched(replica_id, offset))
+    def follower_fetched(
+        self, hosted: HostedPartition, replica_id: int, offset: int, log_start_offset: int = -1
+    ) -> None:
+        """A follower has everything below `offset`, from `log_start_offset` on."""
+        fetch = FollowerFetched(replica_id, offset, log_start_offset=log_start_offset)
+        self.driver.feed(hosted.key, fetch)
 
     def produce(
         self, hosted: HostedPartition, timestamps_ms: Iterable[int], **batch: Any

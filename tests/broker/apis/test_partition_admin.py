@@ -3,6 +3,7 @@
 Where nothing is said, the answers are those Apache Kafka 4.3 gave to the same requests.
 """
 
+import itertools
 import os
 
 import pytest
@@ -16,7 +17,7 @@ from fencepost.wire.api.delete_records import (
 from fencepost.wire.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from fencepost.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
 
-from .harness import ask, broker, register, served_versions
+from .harness import ask, begin, broker, register, served_versions, to_its_end
 from .partitions import PartitionNode
 
 register("delete_records", "describe_producers", "describe_log_dirs")
@@ -76,7 +77,32 @@ def test_only_what_every_replica_has_can_be_deleted(node):
     node.produce(hosted, [1, 2, 3])
     node.follower_fetched(hosted, 2, 2)
     assert delete(node, (0, 3)) == [(0, 1, -1)]
-    assert delete(node, (0, -1)) == [(0, 0, 2)]
+    assert delete(node, (0, -1)) == [(0, 7, -1)], "the other replica has not said where it starts"
+    assert hosted.log.start_offset == 2
+    node.follower_fetched(hosted, 2, 2, log_start_offset=1)
+    assert delete(node, (0, 2)) == [(0, 7, 1)]
+    node.follower_fetched(hosted, 2, 2, log_start_offset=2)
+    assert delete(node, (0, 2)) == [(0, 0, 2)]
+
+
+def test_a_deletion_waits_for_the_other_replicas(node):
+    hosted = node.host("events", replicas=(1, 2))
+    node.produce(hosted, [1, 2, 3])
+    node.follower_fetched(hosted, 2, 3, log_start_offset=0)
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name="events", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)]
+            )
+        ],
+        timeout_ms=1_000,
+    )
+    pieces = begin(node, request, 2)
+    futures = [one for one in itertools.islice(pieces, 2) if one is not None]
+    assert not futures[0].done()
+    node.follower_fetched(hosted, 2, 3, log_start_offset=3)
+    (topic,) = to_its_end(pieces).topics
+    assert [(p.error_code, p.low_watermark) for p in topic.partitions] == [(0, 3)]
 
 
 @pytest.mark.parametrize("version", DELETE)

@@ -8,13 +8,12 @@ Per partition, in this order:
 4. an offset below -1 or above the high watermark: 1.
 
 -1 stands for the high watermark. Asking for less than is gone already changes nothing and is no
-error. The answer's low watermark is where the log starts now; with an error it is -1. A partition
-that is named twice is taken as named last.
+error. The leader's log starts at the offset at once; the answer is given when those of all live
+replicas do, or is 7 after `timeout_ms`. Its low watermark is the least of those starts; with an
+error other than 7 it is -1. A partition that is named twice is taken as named last.
 
 The new start is written down later (`log.flush.start.offset.checkpoint.interval.ms`), as in Kafka:
 a crash before that lets the log begin at its first segment again.
-
-Deviation: the low watermark is the leader's own start, since a node has no followers to wait for.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.partition import AdvanceLogStart, DeleteRecordsResult
+from fencepost.runtime.clock import Clocks
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.api.delete_records import (
     DeleteRecordsPartitionResult,
@@ -43,11 +43,13 @@ def handle(
     context: RequestContext,
     request: DeleteRecordsRequest,
     *,
+    clocks: Clocks,
     driver: Driver,
     metadata: MetadataCache,
     replicas: ReplicaManager,
 ) -> Pieces:
     """Move the start of each partition's log."""
+    deadline_ms = clocks.now_ms() + request.timeout_ms
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
@@ -63,7 +65,8 @@ def handle(
             if isinstance(hosted, ErrorCode):
                 result.set_result(DeleteRecordsResult(hosted))
             else:
-                driver.feed(hosted.key, AdvanceLogStart(offset, result.set_result))
+                wish = AdvanceLogStart(offset, result.set_result, deadline_ms)
+                driver.feed(hosted.key, wish)
             yield None
     topics = []
     for name, of_topic in results.items():

@@ -55,6 +55,7 @@ class BrokerPart:
     forwarder: Forwarder
     topic_creation: AutoTopicCreation
     lifecycle: LifecycleHandle
+    alter_partitions: AlterPartitions
     producer_ids: ProducerIds
     groups: GroupHost
     compactor: Compactor
@@ -119,13 +120,15 @@ class BrokerPart:
         self.forwarder = Forwarder(core.channel)
         self.topic_creation = AutoTopicCreation(config, core.channel, core.now_ms)
         self.lifecycle = LifecycleHandle(config, core.storage, ports.driver, core.registrations)
-        ports.to_controller = AlterPartitions(
+        self.alter_partitions = AlterPartitions(
             ports.driver,
             core.channel,
+            ports.timers,
             self.replicas,
             config.node_id,
             lambda: self.lifecycle.broker_epoch,
-        ).submit
+        )
+        ports.to_controller = self.alter_partitions.submit
         self.producer_ids = ProducerIds(
             block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         )

@@ -29,7 +29,9 @@ def topic_configs_under(config: BrokerConfig, image: ClusterImage) -> TopicConfi
             except ConfigError as error:
                 log.error("the configs of %s are not applied: %s", topic, error)
                 found = config.log_config({})
-            known = made[topic] = TopicConfig(found, partition_config(found))
+            known = made[topic] = TopicConfig(
+                found, partition_config(found, config.get("replica.lag.time.max.ms"))
+            )
         return known
 
     return of

@@ -116,12 +116,14 @@ class AdvanceLogStart(NamedTuple):
 
     With a `token` a client asks (DeleteRecords, KIP-107) and is answered `DeleteRecordsResult`:
     only a leader does it, -1 stands for the high watermark, and asking for less than is gone
-    already is no error. Without, the log's own retention asks, on leaders and followers. Nobody can
-    delete what consumers may not read yet.
+    already is no error. It is answered when the logs of all live replicas start there, or with
+    REQUEST_TIMED_OUT at `deadline_ms`, if that comes first. Without a token, the log's own
+    retention asks, on leaders and followers. Nobody can delete what consumers may not read yet.
     """
 
     offset: int
     token: Any = None
+    deadline_ms: int = 0
 
 
 class StopReplica(NamedTuple):
@@ -150,12 +152,17 @@ class FollowerFetched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionAnswered:
-    """The controller's answer to the last `AlterPartition`, or the error that came instead."""
+    """The controller's answer to an `AlterPartition`, or the error that came instead.
+
+    `asked` is what was asked for: an answer to something that the leader no longer asks for says
+    nothing about what it does. None is for the last.
+    """
 
     error_code: int
     leader_epoch: int = -1
     partition_epoch: int = -1
     isr: tuple[int, ...] = ()
+    asked: AlterPartition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +216,10 @@ class ProduceResult(NamedTuple):
 
 
 class DeleteRecordsResult(NamedTuple):
-    """Where the log starts now; -1 with an error."""
+    """The least offset at which the log of any live replica starts now.
+
+    -1 with an error, but for REQUEST_TIMED_OUT, and as long as a replica has not said.
+    """
 
     error_code: ErrorCode
     low_watermark: int = -1

@@ -17,7 +17,11 @@ what is acknowledged or shown to consumers then could be lost with fewer brokers
 
 A follower's position is the offset it asks for under the current epoch: it asks only for what lies
 behind its durable end. It is *caught up* while it asked, no longer than
-`replica.lag.time.max.ms` ago, for the leader's end offset of that moment.
+`replica.lag.time.max.ms` ago, for the leader's end offset of that moment. Time in which the leader
+itself did not run does not count: nobody could ask it (`forgive`).
+
+A leader that was elected uncleanly tells the controller that it has settled with its next request,
+whatever that is for; nothing is sent for this alone (KIP-704).
 
 Nothing here talks to anybody: `LeaderState` belongs to one leader epoch and goes with it.
 """
@@ -31,12 +35,15 @@ from fencepost.machines.partition.inputs import (
     ANY_BROKER_EPOCH,
     AlterPartition,
     BecomeLeader,
+    FollowerFetched,
     PartitionConfig,
     RecoveryState,
     ReplicaInSync,
 )
 
 UNKNOWN_OFFSET: Final = -1
+NEVER_WRITTEN: Final = -1
+"""A partition epoch before all others."""
 NEVER_MS: Final = -(1 << 62)
 """A time before all others, wherever the monotonic clock began."""
 
@@ -49,27 +56,31 @@ class FollowerState:
         "last_caught_up_ms",
         "last_fetch_leader_end",
         "last_fetch_ms",
+        "log_start_offset",
         "offset",
     )
 
     def __init__(self, caught_up_ms: int) -> None:
         self.offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = ANY_BROKER_EPOCH
         self.last_caught_up_ms = caught_up_ms
         self.last_fetch_leader_end = 0
         self.last_fetch_ms = NEVER_MS
 
-    def fetched(self, offset: int, broker_epoch: int, leader_end: int, now_ms: int) -> None:
-        """The follower asked for `offset` while the leader's log ended at `leader_end`.
+    def fetched(self, fetch: FollowerFetched, leader_end: int, now_ms: int) -> None:
+        """The follower asked for an offset while the leader's log ended at `leader_end`.
 
         Asking now for what was the end at the last fetch proves that it was caught up then.
         """
+        offset = fetch.fetch_offset
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.offset = offset
-        self.broker_epoch = broker_epoch
+        self.broker_epoch = fetch.broker_epoch
+        self.log_start_offset = fetch.log_start_offset
         self.last_fetch_leader_end = leader_end
         self.last_fetch_ms = now_ms
 
@@ -90,8 +101,6 @@ class LeaderState:
         "leader_epoch",
         "partition_epoch",
         "pending",
-        "recovery_state",
-        "replicas",
     )
 
     def __init__(
@@ -101,16 +110,22 @@ class LeaderState:
         self.leader_epoch = metadata.leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.followers: dict[int, FollowerState] = {}
-        self.pending: AlterPartition | None = None
+        self.partition_epoch = NEVER_WRITTEN
         self.follow(metadata, now_ms)
 
-    def follow(self, metadata: BecomeLeader, now_ms: int) -> None:
-        """Take over the controller's assignment and in-sync set."""
-        self.partition_epoch = metadata.partition_epoch
-        self.recovery_state = metadata.recovery_state
-        self.replicas = metadata.replicas
-        self.isr = frozenset(metadata.isr)
-        self.pending = None
+    def follow(self, metadata: BecomeLeader, now_ms: int) -> bool:
+        """Take over the controller's assignment and in-sync set; False if they are outdated.
+
+        The answer to an AlterPartition may have brought this in-sync set before. Then there is
+        nothing to learn but who the replicas are, which it does not say, and what was asked for
+        since then is still asked for.
+        """
+        if metadata.partition_epoch < self.partition_epoch:
+            return False
+        if metadata.partition_epoch > self.partition_epoch:
+            self.partition_epoch = metadata.partition_epoch
+            self.isr = frozenset(metadata.isr)
+            self.pending: AlterPartition | None = None
         self._eligible = metadata.eligible
         self.followers = {
             broker_id: self.followers.get(broker_id)
@@ -118,6 +133,7 @@ class LeaderState:
             for broker_id in metadata.replicas
             if broker_id != self._local_id
         }
+        return True
 
     def brokers_changed(self, eligible: Mapping[int, int]) -> None:
         """Other brokers may enter the in-sync set from now on."""
@@ -148,6 +164,22 @@ class LeaderState:
     def is_under_min_isr(self, config: PartitionConfig) -> bool:
         """Whether the committed in-sync set is too small to acknowledge anything."""
         return len(self.isr) < self.effective_min_isr(config)
+
+    def forgive(self, paused_ms: int) -> None:
+        """The leader itself has not run for so long: that is nobody's lag."""
+        for follower in self.followers.values():
+            if follower.last_caught_up_ms > NEVER_MS:
+                follower.last_caught_up_ms += paused_ms
+            if follower.last_fetch_ms > NEVER_MS:
+                follower.last_fetch_ms += paused_ms
+
+    def low_watermark(self, start_offset: int) -> int:
+        """The least start of the logs of all live replicas; the leader's is at `start_offset`."""
+        least = start_offset
+        for broker_id, follower in self.followers.items():
+            if follower.log_start_offset < least and broker_id in self._eligible:
+                least = follower.log_start_offset
+        return least
 
     def least_position(
         self, durable_end: int, leader_end: int, config: PartitionConfig, now_ms: int
@@ -181,6 +213,8 @@ class LeaderState:
         follower = self.followers.get(replica_id)
         if follower is None or self.pending is not None or replica_id in self.isr:
             return None
+        if self._local_id not in self._eligible:
+            return None  # it is about to stop: the controller would take no set with it
         needed = max(high_watermark, self.epoch_start_offset)
         if follower.offset < needed or not self._is_eligible(replica_id, follower):
             return None
@@ -201,17 +235,10 @@ class LeaderState:
         ]
         return self._propose(staying) if len(staying) < len(self.isr) else None
 
-    def propose_recovered(self) -> AlterPartition | None:
-        """The request that ends the recovery after an unclean election."""
-        if self.recovery_state is RecoveryState.RECOVERED or self.pending is not None:
-            return None
-        return self._propose(self.isr)
-
     def commit(self, isr: Iterable[int], partition_epoch: int) -> None:
         """The controller's answer: this is the in-sync set now."""
         self.isr = frozenset(isr)
         self.partition_epoch = partition_epoch
-        self.recovery_state = RecoveryState.RECOVERED
         self.pending = None
 
     def _propose(self, members: Iterable[int]) -> AlterPartition:

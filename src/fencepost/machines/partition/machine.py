@@ -34,7 +34,7 @@ replica: whoever waits hears why, and so does everybody after them.
 It must not know: sockets, files, clocks, how batches are encoded, who its clients are.
 
 Timers: "produce" (see `waiting`), "isr" (look for followers that fell behind), "alter-partition"
-(ask the controller again).
+(ask the controller again), "delete-records" (see `deletions`).
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from fencepost.machines.effects import (
     TimerFired,
     Truncate,
 )
+from fencepost.machines.partition.deletions import DELETIONS_TIMER, WaitingDeletions
 from fencepost.machines.partition.following import appendable
 from fencepost.machines.partition.inputs import (
     AdvanceLogStart,
@@ -135,7 +136,9 @@ class Partition(PartitionQueries):
         self.durable_offset = min(durable_offset, log.end_offset)
         self._waiting = WaitingProduces()  # acks=all, for the high watermark
         self._waiting_for_disk = WaitingProduces()  # acks=1, for `durable_offset`
-        self._isr_timer_armed = False
+        self._deletions = WaitingDeletions()  # for the low watermark
+        # When followers are looked at next, by this leader's clock; None: the timer is not armed.
+        self._isr_check_due_ms: int | None = None
         self._wall_ms = 0
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
@@ -282,11 +285,13 @@ class Partition(PartitionQueries):
         if leader.is_of_former_incarnation(fetch.replica_id, fetch.broker_epoch):
             return []
         has_come_further = follower.offset != fetch.fetch_offset
-        follower.fetched(fetch.fetch_offset, fetch.broker_epoch, log_end, now_ms)
+        follower.fetched(fetch, log_end, now_ms)
         effects: list[Effect] = []
         self._ask(leader.propose_expansion(fetch.replica_id, self.high_watermark), effects, now_ms)
         if has_come_further:
             self._maybe_advance(effects, now_ms)
+        if self._deletions:
+            self._release_deletions(effects)
         return effects
 
     def _ask(self, proposal: AlterPartition | None, effects: list[Effect], now_ms: int) -> None:
@@ -300,6 +305,8 @@ class Partition(PartitionQueries):
     ) -> list[Effect]:
         leader = self._leader_state
         if leader is None or leader.pending is None:
+            return []
+        if answer.asked is not None and answer.asked != leader.pending:
             return []
         effects: list[Effect] = []
         if answer.error_code == ErrorCode.NONE:
@@ -330,10 +337,10 @@ class Partition(PartitionQueries):
     def _maybe_watch_followers(self, effects: list[Effect], now_ms: int) -> None:
         """Followers are looked after at half the time they may lag, while there are any in sync."""
         leader = self._leader_state
-        if leader is not None and len(leader.isr) > 1 and not self._isr_timer_armed:
-            self._isr_timer_armed = True
+        if leader is not None and len(leader.isr) > 1 and self._isr_check_due_ms is None:
             interval_ms = max(self.config.replica_lag_time_max_ms // 2, 1)
-            effects.append(SetTimer(ISR_TIMER, now_ms + interval_ms))
+            self._isr_check_due_ms = now_ms + interval_ms
+            effects.append(SetTimer(ISR_TIMER, self._isr_check_due_ms))
 
     def _step_timer(self, fired: TimerFired, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -342,8 +349,11 @@ class Partition(PartitionQueries):
             return effects
         leader = self._leader_state
         if fired.name == ISR_TIMER:
-            self._isr_timer_armed = False
+            due_ms, self._isr_check_due_ms = self._isr_check_due_ms, None
             if leader is not None:
+                # A process that was stopped, or too busy to look, could not be asked either: what
+                # its followers have sent meanwhile is still to be read.
+                leader.forgive(max(0, now_ms - (now_ms if due_ms is None else due_ms)))
                 shrink = leader.propose_shrink(self._log.end_offset, self.config, now_ms)
                 self._ask(shrink, effects, now_ms)
                 # A replica that fell behind before it was added is not waited for any more.
@@ -351,6 +361,9 @@ class Partition(PartitionQueries):
                 self._maybe_watch_followers(effects, now_ms)
         elif fired.name == ALTER_PARTITION_TIMER and leader is not None:
             self._ask(leader.pending, effects, now_ms)
+        elif fired.name == DELETIONS_TIMER and leader is not None:
+            low_watermark = leader.low_watermark(self._log.start_offset)
+            self._deletions.expire(low_watermark, now_ms, effects)
         return effects
 
     def _step_brokers_changed(self, change: BrokersChanged, now_ms: int) -> list[Effect]:
@@ -358,6 +371,7 @@ class Partition(PartitionQueries):
         if self._leader_state is not None:
             self._leader_state.brokers_changed(change.eligible)
             self._maybe_advance(effects, now_ms)
+            self._release_deletions(effects)
         return effects
 
     def _step_config_changed(self, change: ConfigChanged, now_ms: int) -> list[Effect]:
@@ -375,11 +389,11 @@ class Partition(PartitionQueries):
         assert self._local_id in metadata.replicas, (self._local_id, metadata.replicas)
         effects: list[Effect] = []
         if self._leader_state is not None and metadata.leader_epoch == self.leader_epoch:
-            if metadata.partition_epoch > self._leader_state.partition_epoch:
-                self._leader_state.follow(metadata, now_ms)
-                effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
-                self._ask(self._leader_state.propose_recovered(), effects, now_ms)
+            if self._leader_state.follow(metadata, now_ms):
+                if self._leader_state.pending is None:
+                    effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
                 self._in_sync_set_changed(effects, now_ms)
+                self._release_deletions(effects)
             return effects
         if self._leader_state is not None:
             self._stop_leading(effects)
@@ -388,7 +402,6 @@ class Partition(PartitionQueries):
         self.leader_epoch = metadata.leader_epoch
         self.leader_id = self._local_id
         self._leader_state = LeaderState(self._local_id, metadata, epoch_start_offset, now_ms)
-        self._ask(self._leader_state.propose_recovered(), effects, now_ms)
         self._in_sync_set_changed(effects, now_ms)
         return effects
 
@@ -473,7 +486,7 @@ class Partition(PartitionQueries):
     # The start of the log
 
     def _step_advance_log_start(self, wanted: AdvanceLogStart, now_ms: int) -> list[Effect]:
-        offset, token = wanted
+        offset, token, deadline_ms = wanted
         error = None
         if token is not None:
             error = self._check_asker(ANY_LEADER_EPOCH, True)
@@ -488,8 +501,22 @@ class Partition(PartitionQueries):
         start_offset = max(offset, self._log.start_offset)
         effects: list[Effect] = [Persist(DropPrefix(start_offset))]
         if token is not None:
-            effects.append(Reply(token, DeleteRecordsResult(_NO_ERROR, start_offset)))
+            assert self._leader_state is not None, "only leaders are asked"
+            low_watermark = self._leader_state.low_watermark(start_offset)
+            if low_watermark >= offset:
+                effects.append(Reply(token, DeleteRecordsResult(_NO_ERROR, low_watermark)))
+            elif deadline_ms <= now_ms or self._deletions.is_full:
+                timed_out = DeleteRecordsResult(ErrorCode.REQUEST_TIMED_OUT, low_watermark)
+                effects.append(Reply(token, timed_out))
+            else:
+                self._deletions.add(offset, deadline_ms, token, effects)
         return effects
+
+    def _release_deletions(self, effects: list[Effect]) -> None:
+        if self._deletions and self._leader_state is not None:
+            self._deletions.release(
+                self._leader_state.low_watermark(self._log.start_offset), effects
+            )
 
     # The end of the replica
 
@@ -521,3 +548,4 @@ class Partition(PartitionQueries):
     def _refuse_waiting(self, error: ErrorCode, effects: list[Effect]) -> None:
         self._waiting_for_disk.refuse_all(error, effects)
         self._waiting.refuse_all(error, effects)
+        self._deletions.refuse_all(error, effects)

@@ -32,6 +32,7 @@ from fencepost.log.producers import ProducerStates
 from fencepost.machines.partition.inputs import (
     ANY_BROKER_EPOCH,
     NOT_LISTED,
+    AlterPartition,
     FetchBounds,
     FetchState,
     Isolation,
@@ -151,6 +152,11 @@ class PartitionQueries:
         leader = self._leader_state
         return leader.followers.get(broker_id) if leader is not None else None
 
+    @property
+    def proposal(self) -> AlterPartition | None:
+        """What a leader asks the controller for and has no answer to yet."""
+        return self._leader_state.pending if self._leader_state is not None else None
+
     def check_fetch(
         self,
         *,
@@ -232,7 +238,8 @@ class PartitionQueries:
         else:
             fetchable = self.high_watermark
         lags = (
-            self._leader_state is not None
+            isolation is not None
+            and self._leader_state is not None
             and self._leader_state.epoch_start_offset > self.high_watermark
         )
         if timestamp_ms == LATEST_TIMESTAMP:

@@ -98,7 +98,12 @@ class SimBroker(SimNode):
         self.replicas.on_offline = self._give_up
         self.replicas.on_gone = self._gone
         self.alter_partitions = AlterPartitions(
-            self.ports.driver, self.link, self.replicas, self.id, lambda: self.broker_epoch
+            self.ports.driver,
+            self.link,
+            self.timers,
+            self.replicas,
+            self.id,
+            lambda: self.broker_epoch,
         )
         self.groups = GroupCoordinators(self.id, self.ports, self.metadata, _group_kind())
         self.replicas.watchers.append(self.groups)

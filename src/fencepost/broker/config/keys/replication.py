@@ -11,9 +11,20 @@ from fencepost.broker.config.keys.definition import (
     LONG,
     STRING,
     BrokerConfigDef,
+    honoured,
     unused,
 )
 from fencepost.log.configdef import LONG_MAX, at_least
+
+_LEADING = (
+    honoured(
+        "replica.lag.time.max.ms",
+        LONG,
+        30_000,
+        None,
+        "A follower that lags for so long leaves the in-sync replicas.",
+    ),
+)
 
 _UNUSED = (
     unused(
@@ -69,13 +80,6 @@ _UNUSED = (
     ),
     unused("replica.fetch.wait.max.ms", INT, 500, None, "Longest wait of a follower's fetch."),
     unused(
-        "replica.lag.time.max.ms",
-        LONG,
-        30_000,
-        None,
-        "A follower that lags for so long leaves the in-sync replicas.",
-    ),
-    unused(
         "replica.selector.class",
         STRING,
         None,
@@ -113,5 +117,5 @@ _DYNAMIC_ONLY = (
     ),
 )
 
-KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_UNUSED, *_DYNAMIC_ONLY)
+KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_LEADING, *_UNUSED, *_DYNAMIC_ONLY)
 """See the module."""
