@@ -113,6 +113,17 @@ def test_a_second_broker_under_an_id_must_wait_for_the_first_ones_session() -> N
     assert bench.register(1, life=2).error_code == 0
 
 
+def test_a_broker_that_is_shutting_down_need_not_be_waited_for() -> None:
+    """KAFKA-19047: it is killed in the middle of its controlled shutdown, and comes back."""
+    bench = Bench()
+    bench.brokers(1, 2)
+    bench.create("t", assignments=[(0, [1, 2])])
+    bench.heartbeat(1, want_shut_down=True)
+    assert bench.image.brokers[1].in_controlled_shutdown
+    assert bench.register(1, life=2).error_code == 0
+    assert not bench.image.brokers[1].in_controlled_shutdown and bench.image.brokers[1].fenced
+
+
 def test_a_fenced_broker_may_come_back_at_once() -> None:
     bench = Bench()
     bench.brokers(1)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,11 @@ from fencepost.broker.cluster import peer_connection, peers
 from fencepost.broker.cluster.peer_connection import Unsupported
 from fencepost.broker.cluster.peers import MAX_CONNECTIONS, ConnectionRefused, Peers
 from fencepost.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from fencepost.wire.api.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+)
 from fencepost.wire.api.vote import (
     TopicDataRequest,
     TopicDataResponse,
@@ -39,6 +45,8 @@ class Node:
         self.connections = 0
         self.asked: list[tuple[str, int]] = []
         """Names and versions of requests."""
+        self.heard: Any = None
+        """The last of them."""
         self.release = asyncio.Event()
         self.versions = {VoteRequest.api_key: (0, 2), ApiVersionsRequest.api_key: (0, 4)}
         self.address = ("127.0.0.1", 0)
@@ -54,6 +62,7 @@ class Node:
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         header, message = decode_request(await reader.readexactly(size))
         self.asked.append((type(message).__name__, header.request_api_version))
+        self.heard = message
         return header.correlation_id, header.request_api_version, type(message)
 
     async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -167,6 +176,34 @@ def test_an_answer_may_lead_to_the_next_request_on_the_same_connection():
             )
             assert isinstance(await done, VoteResponse)
             assert peer.connections == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize(("newest", "named"), [(4, ["from-0", "from-1"]), (3, ["from-1"])])
+def test_features_from_level_0_are_named_only_to_controllers_that_take_it(newest, named):
+    """KAFKA-17492."""
+    features = [
+        Feature(name=f"from-{low}", min_supported_version=low, max_supported_version=2)
+        for low in (0, 1)
+    ]
+    request = BrokerRegistrationRequest(features=features)
+
+    async def controller(
+        made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        made.versions[BrokerRegistrationRequest.api_key] = (0, newest)
+        await made.greet(reader, writer)
+        correlation_id, version, _ = await made.read(reader)
+        writer.write(encode_response(BrokerRegistrationResponse(), version, correlation_id))
+
+    async def test() -> None:
+        async with node(controller) as peer, asking() as made:
+            done = made.loop.create_future()
+            made.send(peer.address, request, done.set_result, done.set_result, TIMEOUT_MS)
+            assert isinstance(await done, BrokerRegistrationResponse)
+            assert [one.name for one in peer.heard.features] == named
+            assert len(request.features) == 2, "for the next controller"
 
     run(test)
 

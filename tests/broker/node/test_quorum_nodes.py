@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.broker.node.node import Node
 from fencepost.client.connection import Connection
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from fencepost.wire.api.create_topics import (
@@ -202,3 +203,34 @@ def test_what_is_asked_while_the_lead_changes_is_answered(own_cluster: Nodes) ->
 def test_a_broker_that_stops_is_fenced_before_it_goes(own_cluster: Nodes) -> None:
     own_cluster.stop(5)
     own_cluster.wait_until(lambda: own_cluster.nodes[4].image.brokers[5].fenced)
+
+
+def test_a_broker_that_stops_serves_clients_until_others_lead(cluster: Nodes) -> None:
+    with cluster.client(4) as client:
+        topic = CreatableTopic(name="handed-over", num_partitions=4, replication_factor=2)
+        assert [
+            t.error_code
+            for t in client.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000)).topics
+        ] == [0]
+
+    def leaders(node: Node) -> list[int]:
+        found = node.image.topics_by_name.get("handed-over")
+        return [] if found is None else [one.leader for one in found.partitions]
+
+    staying, stopping = cluster.nodes[4], cluster.nodes[5]
+    cluster.wait_until(lambda: set(leaders(stopping)) == {4, 5})
+    served: list[bool] = []
+
+    def look() -> None:
+        """Whether clients may still connect when others lead everything."""
+        if set(leaders(stopping)) == {4} and stopping.lifecycle.machine.is_registered:
+            served.append(stopping.listener.is_open)
+
+    cluster.call(lambda: stopping.metadata.on_step(look))
+    try:
+        cluster.stop(5)
+        assert served and served[0]
+        assert leaders(staying) == [4] * 4, "without a moment in which nobody leads"
+    finally:
+        cluster.call(lambda: cluster.start(5))
+        cluster.wait_until(lambda: not cluster.nodes[4].image.brokers[5].fenced)

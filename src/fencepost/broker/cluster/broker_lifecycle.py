@@ -71,6 +71,11 @@ class LifecycleHandle:
         """The epoch of this broker's registration, or -1 before there is one."""
         return self.machine.broker_epoch
 
+    @property
+    def can_hand_over(self) -> bool:
+        """Whether there are brokers that could take over what this one leads."""
+        return self.machine.can_hand_over
+
     async def register(self, advertised: Iterable[Endpoint]) -> None:
         """Register, and read the metadata as far as the registration. RegistrationError."""
         storage = self._storage

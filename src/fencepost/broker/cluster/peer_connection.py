@@ -17,6 +17,7 @@ from fencepost.client.protocol.framing import FrameReader
 from fencepost.client.protocol.in_flight import InFlightRequests
 from fencepost.client.protocol.negotiation import negotiate
 from fencepost.client.protocol.versions import KeyedApi, ServedVersions, choose_version
+from fencepost.machines.broker.requests import for_version
 from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message
 
@@ -178,7 +179,7 @@ class PeerConnection(asyncio.Protocol):
                 if keyed is None
                 else keyed.check(self._versions)
             )
-            self._write(request.message, version, keyed)
+            self._write(for_version(request.message, version), version, keyed)
         except (UnsupportedApi, WireError) as error:
             request.fail(Unsupported(f"{self._peer}: {error}"))
             return False

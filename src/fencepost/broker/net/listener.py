@@ -110,6 +110,11 @@ class Listener:
         self._sockets.clear()
         self._sweeper = self.loop.call_later(SWEEP_EVERY_S, self._sweep)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether clients may connect."""
+        return bool(self._servers)
+
     def close_sockets(self) -> None:
         """Stop listening; connections stay."""
         for server in self._servers:

@@ -191,6 +191,11 @@ class BrokerPart:
         self.groups.close()
         self.decompression.close()
 
+    @property
+    def can_hand_over(self) -> bool:
+        """Whether a controlled shutdown has other brokers lead what this one leads."""
+        return self._core.failure is None and self.lifecycle.can_hand_over
+
     async def leave(self) -> None:
         """Shut down with the controller's consent; a broken broker just stops."""
         if self._core.failure is not None:

@@ -4,9 +4,12 @@ Order of the start: bind the sockets (a taken port is found out before any data 
 and lock the log directories, let the quorum machine begin, accept the quorum's connections if this
 is a controller; then, if it is a broker, register with the active controller, open the partitions
 the image names, and accept clients. A controller alone is started when it accepts connections,
-whether the quorum has a leader or not. The stop goes the other way: clients first, then the
-broker's controlled shutdown, then a controller that leads hands over. The clean-shutdown marker is
-left only if nothing failed.
+whether the quorum has a leader or not.
+
+Order of the stop: the broker's controlled shutdown, in which it serves clients until other brokers
+lead what it led; the clients' connections; the partitions; then a controller that leads hands over.
+Where no other broker could take over, clients go first, and the controlled shutdown follows. The
+clean-shutdown marker is left last, and only if nothing failed.
 
 A disk that refuses takes its directory offline; the others serve on. Without the directory of the
 metadata log, without any directory, or with a metadata log that makes no sense, the node ends:
@@ -176,7 +179,10 @@ class Node(NodeCore):
 
     async def stop(self) -> bool:
         """Stop in order; whether that worked out. Safe after a start that failed half-way."""
+        hands_over = self._wired and self.broker is not None and self.broker.can_hand_over
         if self.broker is not None:
+            if hands_over:
+                await self.broker.leave()
             await self.broker.listener.close()
         if self._storage is not None:
             self._storage.descriptors.patience_s = STOP_PATIENCE_S
@@ -186,7 +192,8 @@ class Node(NodeCore):
         self.housekeeping.stop()
         if self.broker is not None:
             self.broker.close()
-            await self.broker.leave()
+            if not hands_over:
+                await self.broker.leave()
         self.registrations.close()
         self.channel.close()
         if self.controller_part is not None:

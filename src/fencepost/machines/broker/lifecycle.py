@@ -203,6 +203,14 @@ class BrokerLifecycle:
             return config.shutdown_request_timeout_ms
         return config.hand_over_timeout_ms
 
+    @property
+    def can_hand_over(self) -> bool:
+        """Whether a controlled shutdown would ask other brokers to take over what this one leads.
+
+        If so, clients are to be served until it is over.
+        """
+        return self.is_registered and self._may_be_unfenced() and self._others_are_active()
+
     def _others_are_active(self) -> bool:
         """Whether there are brokers that could take over what this one leads."""
         own_id = self._own.broker_id

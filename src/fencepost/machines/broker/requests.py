@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
+from typing import Final
 
 from fencepost.machines.broker.inputs import Registration
 from fencepost.wire.api import broker_registration, controller_registration
@@ -12,7 +14,11 @@ from fencepost.wire.api.assign_replicas_to_dirs import (
     PartitionDataRequest,
     TopicDataRequest,
 )
+from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
+
+FEATURES_FROM_ZERO_SINCE: Final = 4
+"""The version of BrokerRegistration from which on features may begin at level 0 (KIP-1022)."""
 
 
 def broker_registration_request(
@@ -45,6 +51,22 @@ def broker_registration_request(
         log_dirs=sorted(set(registration.log_dirs) - lost),
         previous_broker_epoch=registration.previous_broker_epoch,
     )
+
+
+def for_version(request: Message, version: int) -> Message:
+    """The request as a controller understands it that has its API up to `version`.
+
+    In a registration before v4 a feature whose levels begin at 0 must not be named: controllers of
+    then take it for an error (KAFKA-17492). It counts as not offered.
+    """
+    if (
+        not isinstance(request, broker_registration.BrokerRegistrationRequest)
+        or version >= FEATURES_FROM_ZERO_SINCE
+    ):
+        return request
+    older = copy(request)
+    older.features = [one for one in request.features if one.min_supported_version > 0]
+    return older
 
 
 def controller_registration_request(

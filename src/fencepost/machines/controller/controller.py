@@ -245,6 +245,7 @@ class Controller:
         if (
             existing is not None
             and existing.incarnation_id != request.incarnation_id
+            and not existing.in_controlled_shutdown  # it is on its way out (KAFKA-19047)
             and self._sessions.has_session(existing, now_ms)
         ):
             raise Refused(
