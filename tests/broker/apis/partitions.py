@@ -16,6 +16,7 @@ from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker.net.registry import Parts
 from fencepost.broker.replicas.delayed_fetch import FetchHost
+from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage
@@ -164,6 +165,7 @@ class PartitionNode(StillNode):
         self.ports.on_failed = self._disk_failed
         self.ports.on_stepped = self._stepped
         self.fetches = FetchHost(self.timers, self.ports.now_ms, 10)
+        self.throttle = LeaderThrottle(self.settings, self.ports.now_ms)
         self.replicas = Replicas(self)
         self.storage = Directories([DataDir(str(self.directory))])
 
@@ -179,6 +181,7 @@ class PartitionNode(StillNode):
             Driver: self.driver,
             Decompression: self.decompression,
             FetchHost: self.fetches,
+            LeaderThrottle: self.throttle,
             ReplicaManager: self.replicas,
             Storage: self.storage,
         }

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.keys.replication import RACK_AWARE
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.partition import AlterPartition
 from fencepost.runtime.replicas import HostedPartition
@@ -51,6 +52,7 @@ def fetch(
     max_wait_ms: int = 0,
     session: tuple[int, int] = (0, -1),
     indexes: tuple[int, ...] = (0,),
+    rack_id: str = "",
     **asked: int,
 ) -> RequestContext:
     """Send a follower's fetch."""
@@ -71,6 +73,7 @@ def fetch(
         session_id=session[0],
         session_epoch=session[1],
         topics=[FetchTopic(partitions=partitions, **named)] if partitions else [],
+        rack_id=rack_id,
         **replica,
     )
     return send(node, request, version)
@@ -208,3 +211,109 @@ def test_a_follower_that_caught_up_is_proposed_with_its_broker_epoch(node: Parti
     (proposal,) = node.ports.sent
     assert isinstance(proposal, AlterPartition)
     assert proposal.new_isr == ((1, 10), (FOLLOWER, EPOCH))
+
+
+# -- throttles (KIP-73) ---------------------------------------------------------------------------
+
+
+def throttled(
+    node: PartitionNode, rate: int, replicas: str = "*", isr: tuple[int, ...] = (1,)
+) -> HostedPartition:
+    """A partition whose follower is not in sync, throttled to a rate."""
+    hosted = node.host("t", replicas=(1, 2), leader_replication_throttled_replicas=replicas)
+    node.lead(hosted, 1, (1, 2), isr=isr)
+    node.throttle.limit(rate)
+    node.produce(hosted, [1, 2, 3])
+    return hosted
+
+
+def test_a_follower_out_of_sync_gets_nothing_while_the_rate_is_exceeded(
+    node: PartitionNode,
+) -> None:
+    hosted = throttled(node, 1)
+    first = part_of(fetch(node, 0, current_leader_epoch=1))
+    assert len(first.records) > 0, "nothing is cut short"
+    held = part_of(fetch(node, 0, current_leader_epoch=1))
+    assert (held.error_code, len(held.records)) == (0, 0)
+    waiting = fetch(node, 0, current_leader_epoch=1, max_wait_ms=500)
+    assert not waiting.answered, "what is held back counts for nothing"
+    node.produce(hosted, [4])
+    assert not waiting.answered
+    node.timers.advance(500)
+    assert len(part_of(waiting).records) == 0
+    node.timers.advance(20_000)
+    assert len(part_of(fetch(node, 0, current_leader_epoch=1)).records) > 0
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "rate"),
+    [("*", (1, 2), 1), ("0:2", (1,), 1), ("", (1,), 1), ("*", (1,), 1 << 40)],
+)
+def test_others_are_not_held_back(
+    node: PartitionNode, replicas: str, isr: tuple[int, ...], rate: int
+) -> None:
+    throttled(node, rate, replicas, isr)
+    for _ in range(3):
+        assert len(part_of(fetch(node, 0, current_leader_epoch=1)).records) > 0
+
+
+def test_a_consumer_is_never_held_back(node: PartitionNode) -> None:
+    hosted = throttled(node, 1)
+    assert len(part_of(fetch(node, 0, current_leader_epoch=1)).records) > 0
+    assert node.throttle.is_exceeded()
+    assert hosted.machine.high_watermark == 3
+    assert len(part_of(fetch(node, 0, current_leader_epoch=1, replica_id=-1)).records) > 0
+
+
+# -- consumers on the nearest replica (KIP-392) ---------------------------------------------------
+
+
+def near(tmp_path: Any, selector: str = RACK_AWARE) -> PartitionNode:
+    """Broker 1 is in rack east, 2 and 3 in west; 3 is fenced."""
+    config = BrokerConfig.load(None, {"replica.selector.class": selector})
+    brokers = broker(1, rack="east"), broker(2, rack="west"), broker(3, rack="west", fenced=True)
+    node = PartitionNode(config, directory=tmp_path).learn(*brokers)
+    hosted = node.host("t", replicas=(1, 2, 3))
+    node.produce(hosted, [1, 2, 3])
+    for follower in (2, 3):
+        node.follower_fetched(hosted, follower, 3, log_start_offset=0)
+    return node
+
+
+def consume(node: PartitionNode, rack: str, version: int = 18, **asked: Any) -> PartitionData:
+    return part_of(fetch(node, 0, replica_id=-1, rack_id=rack, version=version, **asked))
+
+
+@pytest.mark.parametrize("version", range(11, 19))
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path: Any, version: int) -> None:
+    part = consume(near(tmp_path), "west", version)
+    assert (part.error_code, part.preferred_read_replica, len(part.records)) == (0, 2, 0)
+    assert part.high_watermark == 3
+
+
+@pytest.mark.parametrize("rack", ["", "east", "north"])
+def test_others_read_from_the_leader(tmp_path: Any, rack: str) -> None:
+    part = consume(near(tmp_path), rack)
+    assert (part.error_code, part.preferred_read_replica) == (0, -1)
+    assert len(part.records) > 0
+
+
+def test_without_a_selector_the_leader_serves_all(tmp_path: Any) -> None:
+    assert consume(near(tmp_path, ""), "west").preferred_read_replica == -1
+
+
+def test_a_follower_is_never_sent_elsewhere(tmp_path: Any) -> None:
+    part = part_of(fetch(near(tmp_path), 0, rack_id="west"))
+    assert (part.preferred_read_replica, len(part.records) > 0) == (-1, True)
+
+
+def test_a_follower_serves_consumers_up_to_its_own_high_watermark(tmp_path: Any) -> None:
+    node = near(tmp_path)
+    hosted = node.replicas.hosted["t", 0]
+    node.produce(hosted, [4])
+    node.follow(hosted, 1)
+    part = consume(node, "west", current_leader_epoch=1)
+    assert (part.error_code, part.high_watermark, part.preferred_read_replica) == (0, 3, -1)
+    assert len(part.records) > 0
+    old = consume(node, "", 10, current_leader_epoch=1)
+    assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

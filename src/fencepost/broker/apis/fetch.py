@@ -12,13 +12,14 @@ is answered or waits; it may read up to the log's end, and what it waits for is 
 
 Version rules: topics go by id from v13; up to v5 KAFKA_STORAGE_ERROR is told as
 NOT_LEADER_OR_FOLLOWER; before v10 topics stored as zstd are UNSUPPORTED_COMPRESSION_TYPE; before
-v11 only leaders serve consumers; from v12 errors 6 and 74 carry the current leader, from v16 with
-its address (KIP-951). Records are empty, never null.
+v11 only leaders serve consumers, and from it on they may name a replica in the consumer's rack
+(KIP-392), which serves it up to its own high watermark; from v12 errors 6 and 74 carry the current
+leader, from v16 with its address (KIP-951). Records are empty, never null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from fencepost.batch.header import measure
@@ -28,6 +29,8 @@ from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.replicas.delayed_fetch import FetchHost, SessionKey
+from fencepost.broker.replicas.read_replicas import rack_selector
+from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.log.reading import ReadResult
@@ -91,6 +94,7 @@ class _Parts(NamedTuple):
     replicas: ReplicaManager
     storage: Storage
     driver: Driver
+    throttle: LeaderThrottle
 
 
 @handles(FetchRequest, versions="4-18")
@@ -105,6 +109,7 @@ def handle(
     replicas: ReplicaManager,
     storage: Storage,
     driver: Driver,
+    throttle: LeaderThrottle,
 ) -> Pieces:
     """Answer with records, or wait for them."""
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
@@ -133,7 +138,7 @@ def handle(
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=int(session))
     context.add_buffered(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
-    parts = _Parts(clocks, config, fetches, metadata, replicas, storage, driver)
+    parts = _Parts(clocks, config, fetches, metadata, replicas, storage, driver, throttle)
     return (yield from _Fetch(parts, context, request, session, replica).begin())
 
 
@@ -159,6 +164,30 @@ def _wanted(
     return list(wanted.values())
 
 
+def _selector(
+    parts: _Parts, context: RequestContext, rack: str
+) -> Callable[[HostedPartition, int], int] | None:
+    """Who says which replica a consumer in `rack` is to read from; None: nobody."""
+    if not rack or not parts.config.get("replica.selector.class"):
+        return None
+    return rack_selector(
+        parts.metadata.image,
+        parts.config.node_id,
+        context.listener_name,
+        rack,
+        parts.clocks.now_ms(),
+    )
+
+
+def _holds_back(
+    throttle: LeaderThrottle, replica_id: int
+) -> Callable[[HostedPartition], bool] | None:
+    """Who says whether a follower is held back; None: nobody."""
+    if not throttle.is_limited:
+        return None
+    return lambda hosted: throttle.holds_back(hosted, replica_id)
+
+
 class _Fetch:
     """One fetch request until its answer."""
 
@@ -175,6 +204,7 @@ class _Fetch:
         version = context.api_version
         max_bytes = min(request.max_bytes, parts.config.get("fetch.max.bytes"))
         waits = request.max_wait_ms > 0
+        is_replica = replica.replica_id >= 0
         self._parts = parts
         self._context = context
         self._session = session
@@ -187,6 +217,8 @@ class _Fetch:
             leader_only=version < FOLLOWERS_SERVE_FROM,
             knows_zstd=version >= ZSTD_FROM,
             broker_epoch=replica.replica_epoch,
+            choose_replica=None if is_replica else _selector(parts, context, request.rack_id),
+            is_held_back=_holds_back(parts.throttle, replica.replica_id) if is_replica else None,
         )
         self._parked: PendingFetch[str] | None = None
         self._looks: list[_Look] | None = None
@@ -325,6 +357,8 @@ class _Fetch:
             code = answer_log_error(self._parts.replicas, hosted, "reading", error)
             return self._refused(index, code), 0
         part.records = data.buffers
+        if self._terms.is_replica:
+            self._parts.throttle.record(hosted, data.size_bytes)
         return part, data.size_bytes
 
     @property

@@ -38,12 +38,12 @@ class LeaderHints:
         return _Leader(partition.leader, partition.leader_epoch)
 
     def endpoints(self) -> list[NodeAddress]:
-        """Addresses of the brokers that were named and can be reached, by id."""
+        """Addresses of the brokers that were named, live and can be reached, by id."""
         found = []
         for broker_id in sorted(self._named):
             broker = self._image.brokers.get(broker_id)
             endpoint = endpoint_of(broker, self._listener_name)
-            if broker is not None and endpoint is not None:
+            if broker is not None and not broker.fenced and endpoint is not None:
                 found.append(NodeAddress(broker_id, endpoint.host, endpoint.port, broker.rack))
         return found
 

@@ -27,6 +27,7 @@ from fencepost.broker.net.registry import Parts, bind_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.delayed_fetch import FetchHost
+from fencepost.broker.replicas.throttles import FollowerThrottle, LeaderThrottle
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.log_recovery_pool import RecoveryPool
@@ -52,6 +53,8 @@ class BrokerPart:
     following: InOrder
     replicas: ReplicaManager
     fetches: FetchHost
+    leader_throttle: LeaderThrottle
+    follower_throttle: FollowerThrottle
     forwarder: Forwarder
     topic_creation: AutoTopicCreation
     lifecycle: LifecycleHandle
@@ -110,6 +113,8 @@ class BrokerPart:
             config.get("max.incremental.fetch.session.cache.slots"),
             config.get("fencepost.fetch.session.cache.max.bytes"),
         )
+        self.leader_throttle = LeaderThrottle(core.settings, core.now_ms)
+        self.follower_throttle = FollowerThrottle(core.settings, core.now_ms)
         self.replicas.on_moved = self.fetches.moved
         self.replicas.on_gone = self.fetches.gone
         self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
@@ -177,6 +182,7 @@ class BrokerPart:
             FetchHost: self.fetches,
             Forwarder: self.forwarder,
             GroupHost: self.groups,
+            LeaderThrottle: self.leader_throttle,
             MetadataCache: MetadataCache(core.metadata, core.cluster_id),
             ProducerIds: self.producer_ids,
             ReplicaManager: self.replicas,

@@ -9,6 +9,7 @@ from fencepost.machines.fetch.answering import (
     look_at,
     progress_told_by,
 )
+from fencepost.machines.fetch.read_replica import ReadReplica, choose_by_rack
 from fencepost.machines.fetch.sessions import (
     FetchContext,
     FetchOutcome,
@@ -16,10 +17,13 @@ from fencepost.machines.fetch.sessions import (
     FetchWanted,
     Finished,
 )
+from fencepost.machines.fetch.throttle import UNLIMITED, ByteRate, is_throttled
 from fencepost.machines.fetch.waiting import PendingFetch, PendingFetches
 
 __all__ = [
     "NO_WAIT",
+    "UNLIMITED",
+    "ByteRate",
     "FetchContext",
     "FetchOutcome",
     "FetchSessions",
@@ -30,7 +34,10 @@ __all__ = [
     "PendingFetch",
     "PendingFetches",
     "ReadBudget",
+    "ReadReplica",
     "bytes_to_wait_with",
+    "choose_by_rack",
+    "is_throttled",
     "look_at",
     "progress_told_by",
 ]

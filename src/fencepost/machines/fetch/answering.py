@@ -15,6 +15,7 @@ log's end for replicas. What a partition then has for the fetch (`look_at`, `ava
 | f | has batches below the upper bound                           | their bytes, no more than    |
 |   |                                                             | either limit lets through    |
 | g | has nothing below the upper bound                           | nothing                      |
+| h | is throttled, and the replica is not in sync (KIP-73)       | nothing                      |
 
 When the fetch is answered (`bytes_to_wait_with`):
 
@@ -49,9 +50,9 @@ of a higher high watermark at once (KIP-1166); its table is there.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from fencepost.log.error_codes import LOG_ERRORS
 from fencepost.machines.fetch.sessions import FetchWanted
@@ -77,6 +78,12 @@ class FetchTerms(NamedTuple):
     knows_zstd: bool = True
     broker_epoch: int = ANY_BROKER_EPOCH
     """The registration under which a replica fetches (KIP-903); -1 before Fetch v15."""
+    choose_replica: Callable[[Any, int], int] | None = None
+    """Says which replica a consumer is to read from, given the partition and the offset; -1: from
+    this one. None: nobody asks (see `read_replica`)."""
+    is_held_back: Callable[[Any], bool] | None = None
+    """Whether the throttle holds the replica back, given the partition (see `throttle`). None: no
+    rate is limited."""
 
     @property
     def is_replica(self) -> bool:
@@ -163,6 +170,7 @@ class Look(Generic[Partition, Key]):
     error: ErrorCode = ErrorCode.NONE
     partition: Partition | None = None
     bounds: FetchBounds | None = None
+    is_held_back: bool = False
 
     @property
     def is_urgent(self) -> bool:
@@ -179,6 +187,7 @@ class Look(Generic[Partition, Key]):
             and bounds.upper_bound > self.wanted.fetch_offset
             and bounds.diverging is None
             and bounds.preferred_replica < 0
+            and not self.is_held_back
         )
 
     @property
@@ -214,7 +223,14 @@ def look_at(
         return Look(wanted, bounds, partition)
     if not terms.knows_zstd and partition.log.config.compression_type == "zstd":
         return Look(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, partition)
-    return Look(wanted, ErrorCode.NONE, partition, bounds)
+    held_back = False
+    if terms.choose_replica is not None and bounds.diverging is None:
+        preferred = terms.choose_replica(partition, wanted.fetch_offset)
+        if preferred >= 0:
+            bounds = bounds._replace(preferred_replica=preferred)
+    elif terms.is_held_back is not None:
+        held_back = terms.is_held_back(partition)
+    return Look(wanted, ErrorCode.NONE, partition, bounds, held_back)
 
 
 def progress_told_by(look: Look[Partition, Key], terms: FetchTerms) -> FollowerFetched | None:

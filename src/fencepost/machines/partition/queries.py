@@ -152,6 +152,17 @@ class PartitionQueries:
         leader = self._leader_state
         return leader.followers.get(broker_id) if leader is not None else None
 
+    def in_sync_holding(self, offset: int) -> list[tuple[int, FollowerState]]:
+        """The followers that are in sync and hold `offset`, as far as a leader knows."""
+        leader = self._leader_state
+        if leader is None:
+            return []
+        return [
+            (broker_id, follower)
+            for broker_id, follower in leader.followers.items()
+            if broker_id in leader.isr and follower.log_start_offset <= offset <= follower.offset
+        ]
+
     @property
     def proposal(self) -> AlterPartition | None:
         """What a leader asks the controller for and has no answer to yet."""

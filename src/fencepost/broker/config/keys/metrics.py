@@ -13,6 +13,7 @@ from fencepost.broker.config.keys.definition import (
     STRING,
     BrokerConfigDef,
     default_only,
+    honoured,
     unused,
 )
 from fencepost.log.configdef import at_least, distinct
@@ -71,13 +72,20 @@ _QUOTAS = (
     unused("controller.quota.window.size.seconds", INT, 1, at_least(1), "Length of each of them."),
     unused("quota.window.num", INT, 11, at_least(1), "Samples of client quotas."),
     unused("quota.window.size.seconds", INT, 1, at_least(1), "Length of each of them."),
-    unused("replication.quota.window.num", INT, 11, at_least(1), "Samples of replication quotas."),
-    unused("replication.quota.window.size.seconds", INT, 1, at_least(1), "Length of each of them."),
+)
+
+_THROTTLES = (
+    honoured(
+        "replication.quota.window.num", INT, 11, at_least(1), "Samples of replication quotas."
+    ),
+    honoured(
+        "replication.quota.window.size.seconds", INT, 1, at_least(1), "Length of each of them."
+    ),
 )
 
 _REFUSED = (
     default_only("client.quota.callback.class", CLASS, None, "Java classes cannot be loaded here"),
 )
 
-KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_UNUSED, *_QUOTAS, *_REFUSED)
+KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_UNUSED, *_QUOTAS, *_THROTTLES, *_REFUSED)
 """See the module."""

@@ -14,7 +14,9 @@ from fencepost.broker.config.keys.definition import (
     honoured,
     unused,
 )
-from fencepost.log.configdef import LONG_MAX, at_least
+from fencepost.log.configdef import LONG_MAX, at_least, one_of
+
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _LEADING = (
     honoured(
@@ -23,6 +25,14 @@ _LEADING = (
         30_000,
         None,
         "A follower that lags for so long leaves the in-sync replicas.",
+    ),
+    honoured(
+        "replica.selector.class",
+        STRING,
+        None,
+        one_of("", RACK_AWARE),
+        "Class that chooses the replica a consumer reads from. There is the one that prefers those "
+        "of the consumer's rack.",
     ),
 )
 
@@ -79,19 +89,12 @@ _UNUSED = (
         "Most bytes of a follower's fetch.",
     ),
     unused("replica.fetch.wait.max.ms", INT, 500, None, "Longest wait of a follower's fetch."),
-    unused(
-        "replica.selector.class",
-        STRING,
-        None,
-        None,
-        "Class that chooses the replica a consumer reads from.",
-    ),
     unused("replica.socket.receive.buffer.bytes", INT, 65_536, None, "SO_RCVBUF of followers."),
     unused("replica.socket.timeout.ms", INT, 30_000, None, "Socket timeout of followers."),
 )
 
 _DYNAMIC_ONLY = (
-    unused(
+    honoured(
         "follower.replication.throttled.rate",
         LONG,
         LONG_MAX,
@@ -99,7 +102,7 @@ _DYNAMIC_ONLY = (
         "Bytes per second of throttled replicas, at followers.",
         CLUSTER_WIDE,
     ),
-    unused(
+    honoured(
         "leader.replication.throttled.rate",
         LONG,
         LONG_MAX,
