@@ -8,7 +8,14 @@ from typing import Any
 
 from fencepost.machines.image import BrokerImage, PartitionDelta, PartitionImage
 from fencepost.sim.checks import Check
-from fencepost.sim.group_oracle import OffsetKey, OffsetsTold, OffsetWrite
+from fencepost.sim.group_oracle import (
+    AssignmentTold,
+    GenerationWrite,
+    GroupWrite,
+    OffsetKey,
+    OffsetsTold,
+    OffsetWrite,
+)
 from fencepost.sim.oracle import Oracle
 from fencepost.sim.partition_oracle import PartitionBatch, ReplicaView
 from fencepost.wire.types import Uuid
@@ -103,6 +110,24 @@ def offsets_of(*offsets: int) -> Oracle:
 def told(offset: int, from_offset: int, to_offset: int) -> OffsetsTold:
     """A coordinator says that, whose high watermark moved so far meanwhile."""
     return OffsetsTold(KEY, READ, offset, from_offset, to_offset)
+
+
+def assign(check: Check, *assigned: tuple[str, int, set[int]]) -> None:
+    """Coordinators tell members of a group: (member, generation, partitions of t)."""
+    for member_id, generation, indexes in assigned:
+        partitions = frozenset(("t", index) for index in indexes)
+        told_ = AssignmentTold(KEY, "g", generation, member_id, partitions)
+        check.assignment_told(Oracle(), 1, told_)
+
+
+def store(check: Check, *writes: GroupWrite, sent_in: int | None = None) -> None:
+    """These become visible, a batch each; offsets are of a member of generation `sent_in`."""
+    oracle = Oracle()
+    for place, write in enumerate(writes):
+        if isinstance(write, OffsetWrite) and sent_in is not None:
+            oracle.groups.sent(write, sent_in)
+        oracle.groups.appended(KEY, batch(place), (write,))
+        check.became_visible(oracle, KEY, batch(place))
 
 
 Wrong = Callable[[Check], object]
@@ -316,6 +341,26 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "I41",
         "a commit that is acknowledged and not in the log",
         lambda check: check.offset_acknowledged(offsets_of(4), KEY, READ, 7),
+    ),
+    (
+        "I42",
+        "one partition, two owners",
+        lambda check: assign(check, ("a", 1, {0, 1}), ("b", 1, {1})),
+    ),
+    (
+        "I42",
+        "another assignment in the same generation",
+        lambda check: assign(check, ("a", 1, {0}), ("a", 1, {1})),
+    ),
+    (
+        "I43",
+        "a generation that falls",
+        lambda check: store(check, GenerationWrite("g", 2), GenerationWrite("g", 1)),
+    ),
+    (
+        "I43",
+        "a commit of an old generation",
+        lambda check: store(check, GenerationWrite("g", 2), OffsetWrite(READ, 7), sent_in=1),
     ),
     (
         "I50",

@@ -68,6 +68,24 @@ def test_offsets_of_groups_are_committed_and_told() -> None:
     assert known == {one.group_id for one in committers}
 
 
+def test_members_of_a_group_share_partitions_and_commit() -> None:
+    run = Run(Tape(1), Plan(base=replace(SMALL, members=3), draws_options=False))
+    run.go()
+    members = run.world.clients.members
+    assert all(one.joined > 1 and one.committed > 3 for one in members)
+    owned = [partition for one in members for partition in one.owned]
+    assert len(owned) == len(set(owned))
+    assert owned, "all topics were there before the last generation"
+
+
+def test_members_are_drawn_in_some_worlds_with_brokers() -> None:
+    drawn = [draw_options(Tape(seed)) for seed in range(300)]
+    assert {options.members for options in drawn if not options.brokers} == {0}
+    having = [options for options in drawn if options.members]
+    assert 20 < len(having) < 50, "about every third world of those with brokers"
+    assert {options.members for options in having} == {2, 3}
+
+
 def test_groups_are_drawn_in_some_worlds_with_brokers_and_leave_the_others_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -120,7 +138,7 @@ def test_a_world_with_brokers_is_what_its_seed_says_whatever_the_hash_seed() -> 
 
 
 def test_messages_of_brokers_and_clients_travel_at_drawn_versions() -> None:
-    assert run_small(on_wire=True, committers=2).violation is None
+    assert run_small(on_wire=True, committers=2, members=2).violation is None
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fencepost.machines.controller import rules as controller_rules
+from fencepost.machines.group import rules as group_rules
 from fencepost.machines.quorum import rules as quorum_rules
 from fencepost.runtime.metadata import rules as metadata_rules
 from fencepost.sim.ablations import ablation_names, load_ablation
@@ -37,12 +38,14 @@ DECLARED = (
     Declared("quorum", quorum_rules.RULES, quorum_rules.RULE_NAMES),
     Declared("metadata", metadata_rules.RULES, metadata_rules.RULE_NAMES),
     Declared("controller", controller_rules.RULES, controller_rules.RULE_NAMES),
+    Declared("groups", group_rules.RULES, group_rules.RULE_NAMES),
 )
 WITH_RULES = (
     "fencepost.machines.quorum",
     "fencepost.machines.controller.controller",
     "fencepost.runtime.metadata",
     "fencepost.runtime.controller_host",
+    "fencepost.machines.group",
 )
 """Where a decision that is to be ablated gets a name first."""
 

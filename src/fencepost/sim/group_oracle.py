@@ -29,6 +29,30 @@ class OffsetWrite(NamedTuple):
     offset: int
 
 
+class GenerationWrite(NamedTuple):
+    """A record of `__consumer_offsets` that stores a group. `generation` is None where it forgets
+    the group, which may begin again then."""
+
+    group_id: str
+    generation: int | None
+
+
+GroupWrite = OffsetWrite | GenerationWrite
+
+
+class AssignmentTold(NamedTuple):
+    """A coordinator's answer to the SyncGroup of a member of `generation`: what it is to read.
+
+    `partition` is that of `__consumer_offsets`; what is assigned are (topic, number).
+    """
+
+    partition: PartitionKey
+    group_id: str
+    generation: int
+    member_id: str
+    assigned: frozenset[tuple[str, int]]
+
+
 class OffsetsTold(NamedTuple):
     """A coordinator's answer about one offset, and what its partition's log was meanwhile.
 
@@ -46,20 +70,34 @@ class GroupOracle:
     """See the module docstring."""
 
     def __init__(self) -> None:
-        self._written: dict[tuple[PartitionKey, int], tuple[OffsetWrite, ...]] = {}
+        self._written: dict[tuple[PartitionKey, int], tuple[GroupWrite, ...]] = {}
         self._histories: dict[tuple[PartitionKey, OffsetKey], list[tuple[int, int]]] = {}
+        self._sent: dict[OffsetWrite, int] = {}
+
+    def sent(self, write: OffsetWrite, generation: int) -> None:
+        """A member of this generation commits an offset, which nobody else ever commits."""
+        self._sent[write] = generation
+
+    def generation_of(self, write: OffsetWrite) -> int | None:
+        """The generation of the member that commits an offset; None if it was no member."""
+        return self._sent.get(write)
 
     def appended(
-        self, partition: PartitionKey, batch: PartitionBatch, writes: tuple[OffsetWrite, ...]
+        self, partition: PartitionKey, batch: PartitionBatch, writes: tuple[GroupWrite, ...]
     ) -> None:
         """A replica has a batch that says this. A batch is known by its checksum."""
         self._written[partition, batch.crc] = writes
 
+    def writes_in(self, partition: PartitionKey, batch: PartitionBatch) -> tuple[GroupWrite, ...]:
+        """What a batch says, in its order."""
+        return self._written.get((partition, batch.crc), ())
+
     def became_visible(self, partition: PartitionKey, batch: PartitionBatch) -> None:
         """A batch is committed; batches become so in the order of the log."""
-        for write in self._written.get((partition, batch.crc), ()):
-            history = self._histories.setdefault((partition, write.key), [])
-            history.append((batch.next_offset, write.offset))
+        for write in self.writes_in(partition, batch):
+            if isinstance(write, OffsetWrite):
+                history = self._histories.setdefault((partition, write.key), [])
+                history.append((batch.next_offset, write.offset))
 
     def committed(self, partition: PartitionKey, key: OffsetKey) -> list[int]:
         """All offsets that were committed, in the order of the log."""

@@ -7,7 +7,7 @@ from typing import Any
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import ClusterImage, diff
 from fencepost.sim.checks import Check, load_checks
-from fencepost.sim.group_oracle import OffsetKey, OffsetsTold
+from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
 from fencepost.sim.trace import Trace
@@ -193,6 +193,12 @@ class Observer:
         """A client hears that its commit of an offset is done."""
         for check in self.checks:
             check.offset_acknowledged(self.oracle, partition, key, offset)
+
+    def assignment_told(self, broker_id: int, told: AssignmentTold) -> None:
+        """A coordinator's answer to a SyncGroup leaves."""
+        self._trace.note(f"{told.member_id} of {told.group_id} {told.generation}")
+        for check in self.checks:
+            check.assignment_told(self.oracle, broker_id, told)
 
     def at_end(self) -> None:
         """The run is over."""

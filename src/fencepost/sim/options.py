@@ -14,6 +14,8 @@ WIRE_ONE_IN = 10
 """One seed in so many sends every message through the codec."""
 BROKERS_ONE_IN = 3
 """One seed in so many has simulated brokers."""
+MEMBERS_ONE_IN = 3
+"""One seed with brokers in so many has members of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Options:
 
     With `brokers` simulated brokers there are up to `topics` topics at a time, whose partitions
     have `replicas` replicas and want `min_isr` of them in sync; `producers` and `consumers` use
-    them, and `committers` commit offsets of groups for them.
+    them, `committers` commit offsets of groups for them, and `members` are those of one group.
     """
 
     voters: int = 3
@@ -64,9 +66,11 @@ class Options:
     consumers: int = 2
     topics: int = 4
     committers: int = 0
+    members: int = 0
     produce_every_ms: int = 150
     consume_every_ms: int = 100
     commit_every_ms: int = 200
+    member_every_ms: int = 300
     session_timeout_ms: int = 9_000
     heartbeat_ms: int = 1_000
     replica_lag_ms: int = 3_000
@@ -84,8 +88,8 @@ class Options:
 
     @property
     def client_ids(self) -> tuple[int, ...]:
-        """Ids of the clients of brokers: producers first, then consumers, then committers."""
-        clients = self.producers + self.consumers + self.committers
+        """Ids of the clients of brokers: producers first, then consumers, committers, members."""
+        clients = self.producers + self.consumers + self.committers + self.members
         count = clients if self.brokers else 0
         return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
 
@@ -102,6 +106,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     voters = (3, 5, 3, 4, 2, 1)[_weighted(lane.pick(100), (60, 15, 10, 7, 5, 3))]
     base = base if base.brokers else _draw_brokers(tape, base)
     base = _draw_groups(tape, base) if base.brokers and not base.committers else base
+    base = _draw_members(tape, base) if base.brokers and not base.members else base
     return replace(
         base,
         voters=voters,
@@ -166,6 +171,14 @@ def _draw_groups(tape: Tape, base: Options) -> Options:
     if lane.pick(2) == 0:
         return base
     return replace(base, committers=1 + lane.pick(3), commit_every_ms=(200, 50)[lane.pick(2)])
+
+
+def _draw_members(tape: Tape, base: Options) -> Options:
+    """Members of a group in every third world with brokers, in a lane of their own."""
+    lane = tape.lane("options.members")
+    if lane.pick(MEMBERS_ONE_IN) != MEMBERS_ONE_IN - 1:
+        return base
+    return replace(base, members=2 + lane.pick(2))
 
 
 def _weighted(drawn: int, weights: tuple[int, ...]) -> int:

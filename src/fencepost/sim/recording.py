@@ -31,9 +31,10 @@ MAY_BE_ZERO = (
     "producers",
     "consumers",
     "committers",
+    "members",
     "topics",
 )
-CLIENTS = ("producers", "consumers", "committers", "topics")
+CLIENTS = ("producers", "consumers", "committers", "members", "topics")
 NODES = ("voters", "observers", "brokers", "replicas", "min_isr", *CLIENTS)
 """Options that count nodes, or what is at most as many."""
 

@@ -2,14 +2,18 @@
 
 A scenario has brokers 101, 102, ... if its first command says `brokers=N`. Its producers are p1,
 p2, ..., by turns idempotent and not, and c1 is its consumer. With `committers=N` there are g1, g2,
-..., which commit offsets of groups.
+..., which commit offsets of groups, and with
+`members=N` there are m1, m2, ..., the members of one group.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fencepost.sim.brokers.broker import SimBroker
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
+from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
@@ -57,7 +61,7 @@ def produce(script: Script, words: list[str]) -> None:
     script.world.guard(lambda: producer.produce(key, int((words[2:] or ["1"])[0])), None)
 
 
-def _note_outcome(script: Script, client: Producer | Committer, name: str) -> None:
+def _note_outcome(script: Script, client: Producer | Committer | Member, name: str) -> None:
     """Keep under `name` what becomes of the next thing that the client does."""
     script.outcomes[name] = "waits"
 
@@ -97,6 +101,44 @@ def _ask_of_group(script: Script, words: list[str], what: str) -> None:
     _note_outcome(script, committer, f"{what} {words[0]} {words[1]}")
     ask = committer.commit if what == "commit" else committer.fetch
     script.world.guard(lambda: ask(key), None)
+
+
+@command
+def join(script: Script, words: list[str]) -> None:
+    """`join M`: member M joins its group, or takes part in a rebalance, and asks for what it is
+    assigned; see `outcomes`."""
+    _do_as_member(script, words, "join", lambda member: member.join())
+
+
+@command
+def heartbeat(script: Script, words: list[str]) -> None:
+    """`heartbeat M`: member M says that it is there, and hears whether to join; see `outcomes`."""
+    _do_as_member(script, words, "heartbeat", lambda member: member.heartbeat())
+
+
+@command
+def leave(script: Script, words: list[str]) -> None:
+    """`leave M`: member M leaves its group; see `outcomes`."""
+    _do_as_member(script, words, "leave", lambda member: member.leave())
+
+
+@command
+def commit_as(script: Script, words: list[str]) -> None:
+    """`commit-as M TOPIC-N`: member M commits an offset for the partition, whoever owns it now, in
+    the generation that it believes in; see `outcomes`."""
+    name, _, index = words[1].rpartition("-")
+    _partition_of(script, words[1])
+    _do_as_member(
+        script, words, f"commit-as {words[1]}", lambda member: member.commit((name, int(index)))
+    )
+
+
+def _do_as_member(
+    script: Script, words: list[str], what: str, do: Callable[[Member], None]
+) -> None:
+    member = _member_of(script, words[0])
+    _note_outcome(script, member, f"{words[0]} {what}")
+    script.world.guard(lambda: do(member), None)
 
 
 @command
@@ -166,6 +208,13 @@ def _committer_of(script: Script, word: str) -> Committer:
         return script.world.clients.committers[int(word.removeprefix("g")) - 1]
     except (ValueError, IndexError):
         raise ScriptError(f"{word} commits nothing; g1, g2, ... do if committers=N") from None
+
+
+def _member_of(script: Script, word: str) -> Member:
+    try:
+        return script.world.clients.members[int(word.removeprefix("m")) - 1]
+    except (ValueError, IndexError):
+        raise ScriptError(f"{word} is no member; m1, m2, ... are if members=N") from None
 
 
 def _partition_of(script: Script, word: str) -> PartitionKey:

@@ -31,8 +31,9 @@ _JUMP_MOST_MS = 10**13
 def voters(script: Script, words: list[str]) -> None:
     """`voters N [observers=M] [dynamic] [controller] [fetch_max_bytes=B] [snapshot_bytes=B]
     [segment_bytes=B] [retention_bytes=B] [fetch_snapshot_max_bytes=B] [brokers=B]
-    [committers=N]`: the world; first. `controller` has controllers decide and write, too; `brokers`
-    are 101 and so on, `committers` commit offsets of groups for them."""
+    [committers=N] [members=N]`: the world; first. `controller` has controllers decide and write,
+    too; `brokers` are 101 and so on, `committers` commit offsets of groups for them, and `members`
+    are those of one group."""
     given = options_of(words[1:])
     has_controller = given.pop("controller", "0") != "0"
     is_dynamic = given.pop("dynamic", "0") != "0"

@@ -17,12 +17,15 @@ from fencepost.wire.message import Message
 _BROKER_FLOORS: dict[str, int] = {
     "AlterPartitionRequest": 3,
     "BrokerRegistrationRequest": 4,
+    "JoinGroupRequest": 4,
+    "LeaveGroupRequest": 3,
     "OffsetCommitRequest": 2,
     "OffsetFetchRequest": 8,
     "ProduceRequest": 3,
+    "SyncGroupRequest": 5,
 }
-"""The lowest versions of brokers: those with broker epochs, log directories, batches and several
-groups."""
+"""The lowest versions of brokers: those with broker epochs, log directories, batches, several
+groups, member ids that must be asked for, and protocols that are named."""
 _STATIC_FLOORS: dict[str, int] = {**_BROKER_FLOORS, "FetchRequest": 15}
 _DYNAMIC_FLOORS: dict[str, int] = {
     **_BROKER_FLOORS,

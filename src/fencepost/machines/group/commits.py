@@ -94,9 +94,8 @@ class Commits:
         decision.reply(token, response)
         return decision
 
-    @staticmethod
     def _refuse_commit(
-        group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int
+        self, group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int
     ) -> ErrorCode | None:
         generation = request.generation_id_or_member_epoch
         if group is None:
@@ -111,7 +110,7 @@ class Commits:
             error = group.validate_member(request.member_id, request.group_instance_id)
             if error is not None:
                 return error
-            if generation != group.generation:
+            if not self._shard.rules.may_commit(generation, group.generation):
                 return ErrorCode.ILLEGAL_GENERATION
         elif group.state is not GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -35,6 +35,7 @@ from fencepost.machines.group.membership import Caller, Membership
 from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.model import ClassicGroup, GroupState
 from fencepost.machines.group.records import GroupRecord
+from fencepost.machines.group.rules import RULES, GroupRules
 from fencepost.machines.group.shard import EXPIRY_TIMER, Decision, Shard
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.join_group import JoinGroupRequest
@@ -57,10 +58,13 @@ class GroupCoordinator:
     """See the module."""
 
     def __init__(
-        self, config: GroupConfig | None = None, memory: GroupMemory | None = None
+        self,
+        config: GroupConfig | None = None,
+        memory: GroupMemory | None = None,
+        rules: GroupRules = RULES,
     ) -> None:
         """`memory` is shared by the coordinators of a node."""
-        self._shard = Shard(config or GroupConfig(), memory or GroupMemory())
+        self._shard = Shard(config or GroupConfig(), memory or GroupMemory(), rules)
         self.undo_log = self._shard.undo_log
         self._membership = Membership(self._shard)
         self._commits = Commits(self._shard)

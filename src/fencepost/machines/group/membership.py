@@ -368,9 +368,8 @@ class Membership:
             decision.reply(caller.token, assigned(group, member.assignment))
         return decision
 
-    @staticmethod
     def _refuse_sync(
-        group: ClassicGroup | None, request: SyncGroupRequest, api_version: int
+        self, group: ClassicGroup | None, request: SyncGroupRequest, api_version: int
     ) -> ErrorCode | None:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -382,7 +381,7 @@ class Membership:
         error = group.validate_member(request.member_id, request.group_instance_id)
         if error is not None:
             return error
-        if request.generation_id != group.generation:
+        if not self._shard.rules.may_sync(request.generation_id, group.generation):
             return ErrorCode.ILLEGAL_GENERATION
         for said, known in zip(protocol, (group.protocol_type, group.protocol), strict=True):
             if said is not None and said != known:

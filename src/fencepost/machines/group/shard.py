@@ -15,6 +15,7 @@ from fencepost.machines.group.memory import GroupMemory
 from fencepost.machines.group.model import ClassicGroup
 from fencepost.machines.group.offsets import OffsetStore
 from fencepost.machines.group.records import GroupRecord
+from fencepost.machines.group.rules import RULES, GroupRules
 
 Decision = CoordinatorDecision[GroupRecord]
 """A decision about groups. Its changes are drafts of groups."""
@@ -43,9 +44,10 @@ def sync_timer(group_id: str) -> TimerName:
 class Shard:
     """The groups and offsets of one partition of `__consumer_offsets`."""
 
-    def __init__(self, config: GroupConfig, memory: GroupMemory) -> None:
+    def __init__(self, config: GroupConfig, memory: GroupMemory, rules: GroupRules = RULES) -> None:
         """`memory` is what all groups of the node take together; its shards share it."""
         self.config = config
+        self.rules = rules
         self.memory = memory
         self.undo_log = UndoLog()
         self.groups: dict[str, ClassicGroup] = {}

@@ -19,6 +19,6 @@ def release(self: Any) -> None:
 ABLATION = Ablation(
     "a client hears that an offset is committed that the next coordinator does not know",
     Rules(patches=((Coordinator, "_release", release),)),
-    scenarios=("S79",),
+    scenarios=("S79", "S84"),
     in_brokers=True,
 )

@@ -26,6 +26,7 @@ from fencepost.machines.broker import (
     Start,
 )
 from fencepost.machines.group import GroupCodec, GroupConfig, GroupCoordinator, GroupMemory
+from fencepost.machines.group.rules import GroupRules
 from fencepost.machines.image import ClusterImage, FeatureRange, ImageDelta, ListenerImage, diff
 from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
@@ -42,10 +43,12 @@ from fencepost.sim.brokers.follower_fetches import FollowerFetches
 from fencepost.sim.brokers.ports import BrokerPorts, key_of
 from fencepost.sim.brokers.requests import Reply, serve
 from fencepost.sim.brokers.storage import BrokerStorage
-from fencepost.sim.group_oracle import OffsetKey, OffsetsTold
+from fencepost.sim.clients.member import assigned_in
+from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.node import SimNode
 from fencepost.sim.partition_oracle import ReplicaView
 from fencepost.sim.surroundings import Surroundings
+from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
@@ -55,6 +58,7 @@ OFFSETS_COMMIT_TIMEOUT_MS: Final = 5_000
 RESTART_US: Final = 1_000_000
 ANY_TIMESTAMP: Final = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """A broker whose clock was set by an hour takes what producers send all the same."""
+GROUPS: Final = GroupConfig(min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300)
 FEATURES: Final = (FeatureRange("metadata.version", 7, 30), FeatureRange("kraft.version", 0, 1))
 
 
@@ -81,6 +85,7 @@ class SimBroker(SimNode):
         self.is_stopping = False
         self._follows = False
         self._by_key: dict[Hashable, HostedPartition] = {}
+        self._members = 0
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -105,7 +110,9 @@ class SimBroker(SimNode):
             self.id,
             lambda: self.broker_epoch,
         )
-        self.groups = GroupCoordinators(self.id, self.ports, self.metadata, _group_kind())
+        self.groups = GroupCoordinators(
+            self.id, self.ports, self.metadata, _group_kind(self.world.rules.groups)
+        )
         self.replicas.watchers.append(self.groups)
         self.producer_ids = ProducerIds(block_source(self.link, self.id, lambda: self.broker_epoch))
         self.lifecycle = BrokerLifecycle(
@@ -264,6 +271,30 @@ class SimBroker(SimNode):
 
         return note
 
+    def assignment_asked(self, request: SyncGroupRequest) -> Callable[[Any], None]:
+        """A member asks for its assignment; to be told what the coordinator says of it."""
+        index = self.groups.partition_of(request.group_id)
+        topic = self.image.topics_by_name.get(OFFSETS_TOPIC)
+        if index is None or topic is None:
+            return lambda answer: None
+
+        def note(answer: Any) -> None:
+            told = AssignmentTold(
+                (topic.topic_id, index),
+                request.group_id,
+                request.generation_id,
+                request.member_id,
+                frozenset(assigned_in(answer.assignment)),
+            )
+            self.world.observer.assignment_told(self.id, told)
+
+        return note
+
+    def new_member_suffix(self) -> str:
+        """What makes the id of a new member of a group unique."""
+        self._members += 1
+        return f"{self.id}-{self.life}-{self._members}"
+
     # -- partitions ----------------------------------------------------------------------------
 
     def hosted(self, key: Hashable) -> HostedPartition | None:
@@ -334,11 +365,11 @@ class SimBroker(SimNode):
         )
 
 
-def _group_kind() -> CoordinatorKind[GroupCoordinator]:
+def _group_kind(rules: GroupRules) -> CoordinatorKind[GroupCoordinator]:
     """How the coordinators of groups are run in one run of a broker."""
     memory = GroupMemory()
     return CoordinatorKind(
-        lambda: GroupCoordinator(GroupConfig(), memory),
+        lambda: GroupCoordinator(GROUPS, memory, rules),
         GroupCodec(),
         write_timeout_ms=OFFSETS_COMMIT_TIMEOUT_MS,
     )

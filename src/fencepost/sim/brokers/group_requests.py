@@ -1,4 +1,4 @@
-"""What a simulated broker answers about the offsets of groups: its coordinators' answers.
+"""What a simulated broker answers about groups and their offsets: its coordinators' answers.
 
 Topics are known by their ids, or by their names where the version has no ids. A request about a
 topic that the broker does not know is refused as a whole.
@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fencepost.machines.group import Decision, GroupCoordinator
+from fencepost.machines.group import Caller, Decision, GroupCoordinator
 from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fencepost.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from fencepost.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fencepost.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -22,6 +25,7 @@ from fencepost.wire.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from fencepost.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -100,3 +104,68 @@ def offset_fetch(broker: BrokerProcess, request: OffsetFetchRequest, reply: Repl
         )
     else:
         told(ErrorCode.UNKNOWN_TOPIC_ID, None)
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+
+def join_group(broker: BrokerProcess, request: JoinGroupRequest, reply: Reply) -> None:
+    """Have the group's coordinator let a member in; the answer may take a rebalance."""
+    unique = broker.new_member_suffix()
+
+    def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
+        version = JoinGroupRequest.max_version
+        caller = Caller(token, version, "member", "/simulated", unique)
+        return coordinator.decide_join_group(request, caller, broker.clocks.wall_ms())
+
+    def told(error: ErrorCode, response: JoinGroupResponse | None) -> None:
+        if response is None:
+            response = JoinGroupResponse(error_code=int(error), member_id=request.member_id)
+        reply(response)
+
+    broker.groups.submit(request.group_id, decide, told)
+
+
+def sync_group(broker: BrokerProcess, request: SyncGroupRequest, reply: Reply) -> None:
+    """Hand in and hear the assignment; the observer hears it, too."""
+    note = broker.assignment_asked(request)
+
+    def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
+        caller = Caller(token, SyncGroupRequest.max_version)
+        return coordinator.decide_sync_group(request, caller, broker.clocks.wall_ms())
+
+    def told(error: ErrorCode, response: SyncGroupResponse | None) -> None:
+        if response is None:
+            response = SyncGroupResponse(error_code=int(error))
+        elif response.error_code == ErrorCode.NONE:
+            note(response)
+        reply(response)
+
+    broker.groups.submit(request.group_id, decide, told)
+
+
+def heartbeat(broker: BrokerProcess, request: HeartbeatRequest, reply: Reply) -> None:
+    """A member is there. While its coordinator loads nobody is missed."""
+
+    def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
+        return coordinator.decide_heartbeat(request, Caller(token, HeartbeatRequest.max_version))
+
+    def told(error: ErrorCode, response: HeartbeatResponse | None) -> None:
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error = ErrorCode.NONE
+        reply(HeartbeatResponse(error_code=int(error)) if response is None else response)
+
+    broker.groups.submit(request.group_id, decide, told)
+
+
+def leave_group(broker: BrokerProcess, request: LeaveGroupRequest, reply: Reply) -> None:
+    """Members leave."""
+
+    def decide(coordinator: GroupCoordinator, token: Any) -> Decision:
+        caller = Caller(token, LeaveGroupRequest.max_version)
+        return coordinator.decide_leave_group(request, caller, broker.clocks.wall_ms())
+
+    def told(error: ErrorCode, response: LeaveGroupResponse | None) -> None:
+        reply(LeaveGroupResponse(error_code=int(error)) if response is None else response)
+
+    broker.groups.submit(request.group_id, decide, told)

@@ -15,10 +15,21 @@ from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.brokers.process import BrokerProcess
-from fencepost.sim.group_oracle import NO_OFFSET, OffsetKey, OffsetWrite
+from fencepost.sim.group_oracle import (
+    NO_OFFSET,
+    GenerationWrite,
+    GroupWrite,
+    OffsetKey,
+    OffsetWrite,
+)
 from fencepost.sim.partition_oracle import PartitionKey, partition_batch
 from fencepost.sim.ports import SimPorts
-from fencepost.wire.records.group import OffsetCommitKey, OffsetCommitValue
+from fencepost.wire.records.group import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 
 
 def key_of(hosted: HostedPartition) -> PartitionKey:
@@ -26,14 +37,17 @@ def key_of(hosted: HostedPartition) -> PartitionKey:
     return hosted.topic_id, hosted.index
 
 
-def writes_of(data: Buffer) -> tuple[OffsetWrite, ...]:
-    """What a batch of `__consumer_offsets` says of offsets."""
-    writes = []
+def writes_of(data: Buffer) -> tuple[GroupWrite, ...]:
+    """What a batch of `__consumer_offsets` says of groups and their offsets."""
+    writes: list[GroupWrite] = []
     for row in read_batch(data, 0, read_header(data)):
         key, value = GroupCodec.decode(row.key or b"", row.value) or (None, None)
         if isinstance(key, OffsetCommitKey):
             offset = value.offset if isinstance(value, OffsetCommitValue) else NO_OFFSET
             writes.append(OffsetWrite(OffsetKey(key.group, key.topic, key.partition), offset))
+        elif isinstance(key, GroupMetadataKey):
+            generation = value.generation if isinstance(value, GroupMetadataValue) else None
+            writes.append(GenerationWrite(key.group, generation))
     return tuple(writes)
 
 

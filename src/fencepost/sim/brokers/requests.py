@@ -14,7 +14,14 @@ from fencepost.batch.produced import prepare_produced
 from fencepost.log.errors import LogError
 from fencepost.machines.partition import FetchBounds, FollowerFetched, Produce, ProduceResult
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
-from fencepost.sim.brokers.group_requests import offset_commit, offset_fetch
+from fencepost.sim.brokers.group_requests import (
+    heartbeat,
+    join_group,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.fetch import (
     EpochEndOffset,
@@ -25,7 +32,10 @@ from fencepost.wire.api.fetch import (
     FetchTopic,
     PartitionData,
 )
+from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fencepost.wire.api.join_group import JoinGroupRequest
+from fencepost.wire.api.leave_group import LeaveGroupRequest
 from fencepost.wire.api.offset_commit import OffsetCommitRequest
 from fencepost.wire.api.offset_fetch import OffsetFetchRequest
 from fencepost.wire.api.produce import (
@@ -36,6 +46,7 @@ from fencepost.wire.api.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
@@ -208,4 +219,8 @@ _SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
     InitProducerIdRequest: _init_producer_id,
     OffsetCommitRequest: offset_commit,
     OffsetFetchRequest: offset_fetch,
+    JoinGroupRequest: join_group,
+    SyncGroupRequest: sync_group,
+    HeartbeatRequest: heartbeat,
+    LeaveGroupRequest: leave_group,
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
-from fencepost.sim.group_oracle import OffsetKey, OffsetsTold
+from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.oracle import NodeView, Oracle
 from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
 
@@ -143,6 +143,9 @@ class Check:
         self, oracle: Oracle, partition: PartitionKey, key: OffsetKey, offset: int
     ) -> None:
         """A client hears that its commit is done; `partition` is of `__consumer_offsets`."""
+
+    def assignment_told(self, oracle: Oracle, broker_id: int, told: AssignmentTold) -> None:
+        """A broker answers what a member of a group is assigned."""
 
     def at_end(self, oracle: Oracle) -> None:
         """The run is over: whatever takes a look at all logs."""

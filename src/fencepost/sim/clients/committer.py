@@ -12,18 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fencepost.machines.group import partition_for
-from fencepost.runtime.groups import OFFSETS_TOPIC
-from fencepost.sim.clients.client import Client
+from fencepost.sim.clients.coordinated import RETRIABLE, GroupClient
 from fencepost.sim.group_oracle import OffsetKey
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.surroundings import Surroundings
-from fencepost.wire.api.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from fencepost.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -35,15 +28,6 @@ RETRY_MS: Final = 300
 GIVES_UP_ONE_IN: Final = 4
 """Of commits that were refused, or not answered."""
 
-_RETRIABLE: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    }
-)
-
 
 @dataclass(slots=True)
 class Asked:
@@ -54,12 +38,11 @@ class Asked:
     offset: int | None
 
 
-class Committer(Client):
+class Committer(GroupClient):
     """See the module docstring."""
 
     def __init__(self, world: Surroundings, client_id: int) -> None:
-        super().__init__(world, client_id)
-        self.group_id = f"g{client_id}"
+        super().__init__(world, client_id, f"g{client_id}")
         self.unfinished: Asked | None = None
         self.committed = 0
         self.fetched = 0
@@ -95,14 +78,6 @@ class Committer(Client):
             self.fetch(key)
         else:
             self.commit(key)
-
-    def offsets_partition(self) -> PartitionKey | None:
-        """The partition that its group lives in; None if it knows of none."""
-        image = self.image()
-        topic = None if image is None else image.topics_by_name.get(OFFSETS_TOPIC)
-        if topic is None:
-            return None
-        return topic.topic_id, partition_for(self.group_id, len(topic.partitions))
 
     # -- one commit or fetch -----------------------------------------------------------------
 
@@ -141,18 +116,9 @@ class Committer(Client):
         request = (
             self._fetch_request(one)
             if one.offset is None
-            else self._commit_request(one, one.offset)
+            else self.commit_request(one.key, one.topic, one.offset)
         )
         self.ask(broker_id, request, lambda response: self._answered(one, partition, response))
-
-    def _commit_request(self, one: Asked, offset: int) -> OffsetCommitRequest:
-        partition = OffsetCommitRequestPartition(
-            partition_index=one.key[1], committed_offset=offset, committed_metadata=""
-        )
-        topic = OffsetCommitRequestTopic(
-            name=one.topic, topic_id=one.key[0], partitions=[partition]
-        )
-        return OffsetCommitRequest(group_id=self.group_id, topics=[topic])
 
     def _fetch_request(self, one: Asked) -> OffsetFetchRequest:
         topic = OffsetFetchRequestTopics(
@@ -178,7 +144,7 @@ class Committer(Client):
                 self.world.observer.offset_acknowledged(partition, key, one.offset)
                 self._forget(one, "NONE")
             return
-        if error is not None and error not in _RETRIABLE:
+        if error is not None and error not in RETRIABLE:
             raise Violation("unforeseen", f"group {self.group_id} is answered {error.name}")
         self.on_outcome("no answer" if error is None else error.name)
         if one.offset is not None and self.lane.pick(GIVES_UP_ONE_IN) == GIVES_UP_ONE_IN - 1:

@@ -6,6 +6,7 @@ from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.sim.clients.client import Client
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
+from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey
@@ -16,13 +17,15 @@ LEADER_ONLY = 1
 
 
 class BrokerClients:
-    """Producers first, the odd ones idempotent; then consumers; then those that commit offsets."""
+    """Producers first, the odd ones idempotent; then consumers; then those that commit offsets
+    without a group's members, then the members of a group."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.committers: list[Committer] = []
+        self.members: list[Member] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
@@ -31,12 +34,14 @@ class BrokerClients:
                 self.producers.append(Producer(world, id_, acks=acks, is_idempotent=is_idempotent))
             elif number < options.producers + options.consumers:
                 self.consumers.append(Consumer(world, id_))
-            else:
+            elif len(self.committers) < options.committers:
                 self.committers.append(Committer(world, id_))
+            else:
+                self.members.append(Member(world, id_))
 
     def all(self) -> list[Client]:
         """Every client."""
-        return [*self.producers, *self.consumers, *self.committers]
+        return [*self.producers, *self.consumers, *self.committers, *self.members]
 
     def begin(self) -> None:
         """Have all of them begin."""
@@ -75,10 +80,14 @@ class BrokerClients:
             registered = image.brokers.get(id_)
             if registered is None or not registered.is_active:
                 return f"broker {id_} is not unfenced"
-        busy: list[Producer | Committer] = [*self.producers, *self.committers]
+        busy: list[Producer | Committer | Member]
+        busy = [*self.producers, *self.committers, *self.members]
         for client in busy:
             if not client.is_idle:
                 return f"client {client.id} waits for {client.unfinished}"
+        generations = {member.generation for member in self.members}
+        if len(generations) > 1:
+            return f"members believe in generations {sorted(generations)}"
         for key in (*self.partitions(), *self.offsets_partitions()):
             wrong = self._trouble_of(key)
             if wrong is not None:

@@ -1,0 +1,57 @@
+"""A client of a group's coordinator: whom it asks, and which answers say to ask again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.machines.group import partition_for
+from fencepost.runtime.groups import OFFSETS_TOPIC
+from fencepost.sim.clients.client import Client
+from fencepost.sim.partition_oracle import PartitionKey
+from fencepost.sim.surroundings import Surroundings
+from fencepost.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fencepost.wire.errors import ErrorCode
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+
+class GroupClient(Client):
+    """A client that speaks for a group."""
+
+    def __init__(self, world: Surroundings, client_id: int, group_id: str) -> None:
+        super().__init__(world, client_id)
+        self.group_id = group_id
+
+    def offsets_partition(self) -> PartitionKey | None:
+        """The partition that its group lives in; None if it knows of none."""
+        image = self.image()
+        topic = None if image is None else image.topics_by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            return None
+        return topic.topic_id, partition_for(self.group_id, len(topic.partitions))
+
+    def commit_request(
+        self, key: PartitionKey, topic: str, offset: int, member_id: str = "", generation: int = -1
+    ) -> OffsetCommitRequest:
+        """Commit an offset of one partition; as a member, if it is one."""
+        partition = OffsetCommitRequestPartition(
+            partition_index=key[1], committed_offset=offset, committed_metadata=""
+        )
+        named = OffsetCommitRequestTopic(name=topic, topic_id=key[0], partitions=[partition])
+        return OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            topics=[named],
+        )
