@@ -34,7 +34,7 @@ from fencepost.wire.types import Uuid
 from .metadata.metadata_world import MetadataWorld
 
 SESSION_MS = 9_000
-QUIET = Periods(unclean_election_ms=0, max_idle_ms=0)
+QUIET = Periods(unclean_election_ms=0, preferred_election_ms=0, max_idle_ms=0)
 
 
 class ControllerWorld(MetadataWorld):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.batch.records import build_batch, read_records
-from fencepost.machines.controller import Controller, ControllerConfig, Decision
+from fencepost.machines.controller import Controller, ControllerConfig, Decision, elections
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime import controller_host
 from fencepost.runtime.controller_host import ControllerHost, Periods
@@ -410,7 +410,7 @@ def test_a_deposed_controller_fences_nobody() -> None:
 
 
 def test_an_idle_log_of_several_voters_goes_on() -> None:
-    world = leader(periods=Periods(unclean_election_ms=0, max_idle_ms=500))
+    world = leader(periods=Periods(unclean_election_ms=0, preferred_election_ms=0, max_idle_ms=500))
     before = len(records_of(world))
     world.timers.advance(499)
     assert len(records_of(world)) == before
@@ -425,14 +425,16 @@ def test_an_idle_log_of_several_voters_goes_on() -> None:
 
 
 def test_a_lone_voters_log_rests() -> None:
-    world = lone(periods=Periods(unclean_election_ms=0, max_idle_ms=500))
+    world = lone(periods=Periods(unclean_election_ms=0, preferred_election_ms=0, max_idle_ms=500))
     before = len(records_of(world))
     world.timers.advance(5_000)
     assert len(records_of(world)) == before
 
 
 def test_partitions_get_unclean_leaders_now_and_then() -> None:
-    world = lone(periods=Periods(unclean_election_ms=60_000, max_idle_ms=0))
+    world = lone(
+        periods=Periods(unclean_election_ms=60_000, preferred_election_ms=0, max_idle_ms=0)
+    )
     epoch = world.with_broker()
     assert world.create("t").topic_error == 0
     topic = world.host.image.topics_by_name["t"]
@@ -455,6 +457,45 @@ def test_partitions_get_unclean_leaders_now_and_then() -> None:
         world.beat(epoch)
         world.timers.advance(SESSION_MS - 10)
     assert world.host.image.topics_by_name["t"].partitions[0].leader == 9
+
+
+def test_leadership_goes_back_to_preferred_replicas_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In rounds, each as soon as the one before is committed."""
+    monkeypatch.setattr(controller_host, "ELECTIONS_PER_ROUND", 2)
+    monkeypatch.setattr(elections, "ELECTIONS_PER_ROUND", 2)
+    world = lone(
+        periods=Periods(unclean_election_ms=0, preferred_election_ms=60_000, max_idle_ms=0)
+    )
+    epoch = world.with_broker()
+    names = ["t0", "t1", "t2", "t3", "t4"]
+    for name in names:
+        assert world.create(name).topic_error == 0
+    world.write(
+        [
+            records.PartitionChangeRecord(
+                partition_id=0,
+                topic_id=world.host.image.topics_by_name[name].topic_id,
+                isr=[77, 9],
+                leader=77,
+                replicas=[9, 77],
+            )
+            for name in names
+        ]
+    )
+    world.restart()
+    leaders = set()
+    for _ in range(7):
+        leaders |= leaders_of(world, names)
+        world.beat(epoch)
+        world.timers.advance(SESSION_MS - 10)
+    assert (leaders, leaders_of(world, names)) == ({77}, {9})
+
+
+def leaders_of(world: ControllerWorld, names: list[str]) -> set[int]:
+    topics = world.host.image.topics_by_name
+    return {topics[name].partitions[0].leader for name in names}
 
 
 # -- too much ------------------------------------------------------------------------------------

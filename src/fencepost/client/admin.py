@@ -1,4 +1,6 @@
-"""Managing a cluster: topics, partitions, configs, records, brokers; groups are in `groups`.
+"""Managing a cluster: topics, partitions, configs, records, brokers.
+
+Groups are in `groups`; reassignments, elections and log directories in `replicas`.
 
 Every method is one request, sent to the broker that can carry it out and retried as `Cluster`
 retries; a refusal is a BrokerError with the broker's own words. A request whose answer was lost is
@@ -15,6 +17,7 @@ from fencepost.client.errors import BrokerError, ClientError, DeadlineExceeded
 from fencepost.client.groups import GroupAdmin
 from fencepost.client.leaders import Answered, Asked, ask_leaders, by_topic
 from fencepost.client.metadata import Node, TopicInfo, TopicPartition
+from fencepost.client.replicas import ReplicaAdmin
 from fencepost.client.retry import Deadline
 from fencepost.wire.api.create_partitions import (
     CreatePartitionsAssignment,
@@ -110,7 +113,7 @@ class ClusterDescription:
     fenced: frozenset[int]
 
 
-class Admin(GroupAdmin):
+class Admin(GroupAdmin, ReplicaAdmin):
     """Administration through a Cluster, which it does not own."""
 
     # -- topics ----------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from typing import Any, Protocol
 
 from fencepost.batch.records import build_batch
 from fencepost.machines.controller import Controller, Decision
+from fencepost.machines.controller.elections import ELECTIONS_PER_ROUND
 from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import ClusterImage
@@ -103,12 +104,14 @@ class HostPorts(Protocol):
 class Periods:
     """How often an active controller acts by itself, in milliseconds; 0 is never.
 
-    `unclean_election_ms` is Kafka's `unclean.leader.election.interval.ms`, `max_idle_ms` its
-    `metadata.max.idle.interval.ms`; a lone voter has no followers to show anything, and writes no
-    NoOpRecords.
+    `unclean_election_ms` is Kafka's `unclean.leader.election.interval.ms`, `preferred_election_ms`
+    its `leader.imbalance.check.interval.seconds`, or 0 without `auto.leader.rebalance.enable`,
+    `max_idle_ms` its `metadata.max.idle.interval.ms`; a lone voter has no followers to show
+    anything, and writes no NoOpRecords.
     """
 
     unclean_election_ms: int = 300_000
+    preferred_election_ms: int = 300_000
     max_idle_ms: int = 500
 
 
@@ -153,6 +156,7 @@ class ControllerHost:
         self._timer: Armed | None = None
         self._written_ms = 0
         self._next_unclean_ms = 0
+        self._next_preferred_ms = 0
         self.on_unfit: Callable[[str], None] = lambda reason: None
         """Told why this node leads the quorum and cannot be the active controller."""
         metadata.on_step(self._stepped)
@@ -329,6 +333,7 @@ class ControllerHost:
         log.info("active controller of epoch %d", self._epoch)
         self._written_ms = self._ports.now_ms()
         self._next_unclean_ms = self._written_ms + self._periods.unclean_election_ms
+        self._next_preferred_ms = self._written_ms + self._periods.preferred_election_ms
         first = self._metadata.bootstrap_records
         self.submit(lambda c: c.decide_take_over(first), _ignore)
         self._arm()
@@ -377,6 +382,8 @@ class ControllerHost:
         deadlines = [controller.next_session_look_ms(self._ports.now_ms())]
         if self._periods.unclean_election_ms > 0:
             deadlines.append(self._next_unclean_ms)
+        if self._periods.preferred_election_ms > 0:
+            deadlines.append(self._next_preferred_ms)
         if self._writes_when_idle:
             deadlines.append(self._written_ms + self._periods.max_idle_ms)
         self._timer = self._ports.timers.at(min(deadlines), self._act)
@@ -399,10 +406,22 @@ class ControllerHost:
         self.submit(lambda c: c.decide_session_expiry(now_ms), _note_fenced)
         if self._periods.unclean_election_ms > 0 and now_ms >= self._next_unclean_ms:
             self._next_unclean_ms = now_ms + self._periods.unclean_election_ms
-            self.submit(lambda c: c.decide_unclean_elections(), _ignore)
+            self._elect_in_rounds(lambda c: c.decide_unclean_elections())
+        if self._periods.preferred_election_ms > 0 and now_ms >= self._next_preferred_ms:
+            self._next_preferred_ms = now_ms + self._periods.preferred_election_ms
+            self._elect_in_rounds(lambda c: c.decide_preferred_elections())
         if self._writes_when_idle and now_ms - self._written_ms >= self._periods.max_idle_ms:
             self.submit(lambda c: c.decide_no_op(), _ignore)
         self._arm()
+
+    def _elect_in_rounds(self, decide: Decide) -> None:
+        """Decide on elections, and when those are committed, on the rest of them."""
+
+        def on_reply(error: ErrorCode, elected: int | None) -> None:
+            if error is ErrorCode.NONE and elected and elected >= ELECTIONS_PER_ROUND:
+                self.submit(decide, on_reply)
+
+        self.submit(decide, on_reply)
 
     def _answer(self, waiting: _Waiting, error: ErrorCode, reply: Any) -> None:
         try:

@@ -13,6 +13,11 @@ from fencepost.broker.cluster.controller_channel import ControllerChannel, says_
 from fencepost.machines.quorum.voters import Endpoint
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from fencepost.wire.api.create_topics import CreatableTopicResult, CreateTopicsResponse
+from fencepost.wire.api.elect_leaders import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
 
@@ -300,3 +305,8 @@ def test_a_refusal_is_seen_in_every_item() -> None:
     assert not says_not_controller(CreateTopicsResponse(topics=[fine]))
     assert says_not_controller(REFUSED)
     assert not says_not_controller(None)
+    for error in (0, int(ErrorCode.NOT_CONTROLLER)):
+        partition = PartitionResult(partition_id=0, error_code=error, error_message=None)
+        topic = ReplicaElectionResult(topic="t", partition_result=[partition])
+        election = ElectLeadersResponse(replica_election_results=[topic])
+        assert says_not_controller(election) is (error != 0), "v0 has no error at the top"

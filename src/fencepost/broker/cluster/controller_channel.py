@@ -329,4 +329,7 @@ def says_not_controller(response: Message | None) -> bool:
         for item in getattr(response, name, None) or ():
             if getattr(item, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
                 return True
+    for topic in getattr(response, "replica_election_results", None) or ():  # ElectLeaders v0
+        if any(one.error_code == ErrorCode.NOT_CONTROLLER for one in topic.partition_result):
+            return True
     return False

@@ -18,11 +18,14 @@ from fencepost.machines.quorum import AppendOutcome
 from fencepost.runtime.controller_decisions import OF_NODES, Make
 from fencepost.wire.api.add_raft_voter import AddRaftVoterRequest
 from fencepost.wire.api.alter_configs import AlterConfigsRequest
+from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from fencepost.wire.api.create_partitions import CreatePartitionsRequest
 from fencepost.wire.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from fencepost.wire.api.delete_topics import DeleteTopicsRequest
 from fencepost.wire.api.describe_quorum import DescribeQuorumRequest
+from fencepost.wire.api.elect_leaders import ElectLeadersRequest
 from fencepost.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
+from fencepost.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fencepost.wire.api.remove_raft_voter import RemoveRaftVoterRequest
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -55,7 +58,14 @@ _WHY_NOT = {
 """Why the quorum refuses another level of kraft.version."""
 
 
-TIMED = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
+TIMED = (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    CreatePartitionsRequest,
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+)
 """The requests whose `timeout_ms` Kafka's controllers heed."""
 
 
@@ -271,6 +281,13 @@ _DECISIONS: dict[type[Message], Make] = {
     CreatePartitionsRequest: lambda c, request, _: c.decide_create_partitions(
         request, placement_start()
     ),
+    AlterPartitionReassignmentsRequest: lambda c, request, _: (
+        c.decide_alter_partition_reassignments(request)
+    ),
+    ListPartitionReassignmentsRequest: lambda c, request, _: c.decide_list_partition_reassignments(
+        request
+    ),
+    ElectLeadersRequest: lambda c, request, _: c.decide_elect_leaders(request),
     AlterConfigsRequest: lambda c, request, _: c.decide_alter_configs(request),
     IncrementalAlterConfigsRequest: lambda c, request, _: c.decide_incremental_alter_configs(
         request
@@ -282,6 +299,8 @@ OF_USERS: frozenset[type[Message]] = frozenset(
         CreateTopicsRequest,
         DeleteTopicsRequest,
         CreatePartitionsRequest,
+        AlterPartitionReassignmentsRequest,
+        ElectLeadersRequest,
         AlterConfigsRequest,
         IncrementalAlterConfigsRequest,
     }

@@ -76,6 +76,9 @@ class ControllerPart:
             self._make_controller,
             periods=Periods(
                 unclean_election_ms=get("unclean.leader.election.interval.ms"),
+                preferred_election_ms=get("leader.imbalance.check.interval.seconds") * 1_000
+                if get("auto.leader.rebalance.enable")
+                else 0,
                 max_idle_ms=get("metadata.max.idle.interval.ms"),
             ),
         )

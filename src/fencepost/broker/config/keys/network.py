@@ -93,6 +93,13 @@ _SOCKETS = (
         at_least(-1),
         "Connections on which nothing happens for so long are closed; -1: never.",
     ),
+    honoured(
+        "max.request.partition.size.limit",
+        INT,
+        2000,
+        at_least(1),
+        "Most partitions in one DescribeTopicPartitions answer.",
+    ),
 )
 
 _UNUSED = (
@@ -131,13 +138,6 @@ _UNUSED = (
         None,
         None,
         "Listener that brokers use among themselves.",
-    ),
-    unused(
-        "max.request.partition.size.limit",
-        INT,
-        2000,
-        at_least(1),
-        "Most partitions in one DescribeTopicPartitions answer, which is not served.",
     ),
     unused(
         "num.io.threads",

@@ -36,21 +36,24 @@ _LEADING = (
     ),
 )
 
-_UNUSED = (
-    unused(
+_BALANCING = (
+    honoured(
         "auto.leader.rebalance.enable",
         BOOLEAN,
         True,
         None,
-        "Whether leadership moves back to preferred replicas.",
+        "Whether the active controller moves leadership back to preferred replicas.",
     ),
-    unused(
+    honoured(
         "leader.imbalance.check.interval.seconds",
         LONG,
         300,
         at_least(1),
-        "How often it is checked whether leaders are the preferred replicas.",
+        "How often it does, for every partition whose preferred replica may lead and does not.",
     ),
+)
+
+_UNUSED = (
     unused(
         "num.replica.alter.log.dirs.threads",
         INT,
@@ -120,5 +123,5 @@ _DYNAMIC_ONLY = (
     ),
 )
 
-KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_LEADING, *_UNUSED, *_DYNAMIC_ONLY)
+KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_LEADING, *_BALANCING, *_UNUSED, *_DYNAMIC_ONLY)
 """See the module."""

@@ -1,0 +1,44 @@
+"""AlterPartitionReassignments (key 45) v0-1: move partitions to other brokers (KIP-455, KIP-860).
+
+The rules are the controller's (`machines.controller.reassignments`). The answer comes when the
+moves are recorded; ListPartitionReassignments tells when they are over. A controller that is not
+the active one answers 41; when `timeout_ms` is over the answer is 7.
+"""
+
+from __future__ import annotations
+
+from fencepost.broker.cluster.controller_requests import decide_here, take_to_controller
+from fencepost.broker.cluster.controller_service import ControllerService
+from fencepost.broker.cluster.forwarding import Forwarder
+from fencepost.broker.net.registry import BROKER, CONTROLLER, WHOLE_REQUEST_ELEMENTS_MAX, handles
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+
+
+@handles(
+    AlterPartitionReassignmentsRequest,
+    versions="0-1",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(BROKER,),
+)
+def handle(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest, *, forwarder: Forwarder
+) -> None:
+    """Have the active controller decide."""
+    take_to_controller(forwarder, context, request)
+
+
+@handles(
+    AlterPartitionReassignmentsRequest,
+    versions="0-1",
+    max_elements=WHOLE_REQUEST_ELEMENTS_MAX,
+    listeners=(CONTROLLER,),
+)
+def handle_here(
+    context: RequestContext,
+    request: AlterPartitionReassignmentsRequest,
+    *,
+    controller: ControllerService,
+) -> None:
+    """Let the controller decide; answer when that is committed."""
+    decide_here(controller, context, request)
