@@ -176,13 +176,15 @@ class ConfigChanged:
 class Fetched:
     """For a follower: what its leader answered to a fetch at `fetch_offset` under `leader_epoch`.
 
-    `batches` are whole, with their final offsets.
+    `batches` are whole, with their final offsets; `leader_log_start_offset` is -1 where the leader
+    does not say.
     """
 
     leader_epoch: int
     fetch_offset: int
     batches: Sequence[RecordBatch]
     leader_high_watermark: int
+    leader_log_start_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

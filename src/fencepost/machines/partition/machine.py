@@ -136,6 +136,8 @@ class Partition(PartitionQueries):
         self.durable_offset = min(durable_offset, log.end_offset)
         self._waiting = WaitingProduces()  # acks=all, for the high watermark
         self._waiting_for_disk = WaitingProduces()  # acks=1, for `durable_offset`
+        self.answers_taken = 0
+        """How many answers of leaders it was given, whatever came of them."""
         self._deletions = WaitingDeletions()  # for the low watermark
         # When followers are looked at next, by this leader's clock; None: the timer is not armed.
         self._isr_check_due_ms: int | None = None
@@ -436,6 +438,7 @@ class Partition(PartitionQueries):
         return self._log.end_offset, -1 if latest is None else latest
 
     def _step_fetched(self, answer: Fetched, now_ms: int) -> list[Effect]:
+        self.answers_taken += 1
         if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
             return []
         batches = appendable(self._log, answer)
@@ -449,9 +452,14 @@ class Partition(PartitionQueries):
         known = min(answer.leader_high_watermark, end_offset)
         if known > self.high_watermark:
             self._raise_high_watermark(known)
+        # In this order: nothing is deleted above the high watermark.
+        log_start = min(answer.leader_log_start_offset, self.high_watermark)
+        if log_start > self._log.start_offset:
+            effects.append(Persist(DropPrefix(log_start)))
         return effects
 
     def _step_diverged(self, answer: Diverged, now_ms: int) -> list[Effect]:
+        self.answers_taken += 1
         if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
             return []
         log = self._log
@@ -460,6 +468,7 @@ class Partition(PartitionQueries):
         return self._truncate(max(target, log.start_offset), start_over=False)
 
     def _step_out_of_range(self, answer: FetchedOutOfRange, now_ms: int) -> list[Effect]:
+        self.answers_taken += 1
         if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
             return []
         end_offset = self._log.end_offset

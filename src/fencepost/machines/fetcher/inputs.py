@@ -1,0 +1,134 @@
+"""What a fetcher is told, and what it asks for. All plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from fencepost.wire.message import Message
+from fencepost.wire.types import Uuid
+
+
+class FollowedPartition(NamedTuple):
+    """A partition by all its names; a zero `topic_id` says that the topic has none."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+
+
+class FetchPosition(NamedTuple):
+    """Where a follower stands: everything below `offset` is in its log, and durable.
+
+    `last_epoch` is the leader epoch of its last batch, -1 if it has none.
+    """
+
+    offset: int
+    last_epoch: int
+    log_start_offset: int
+
+
+class FetcherConfig(NamedTuple):
+    """The `replica.*` keys of a broker's configuration."""
+
+    fetch_max_bytes: int = 1_048_576
+    """Of one partition, in one answer."""
+    response_max_bytes: int = 10_485_760
+    min_bytes: int = 1
+    wait_max_ms: int = 500
+    backoff_ms: int = 1_000
+    timeout_ms: int = 30_000
+    """How long an answer may take."""
+
+
+# Inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Fetch the partition from now on, under this leader epoch.
+
+    `token` is handed back with every input for the partition's machine, which has been given
+    `told` of them before. One that is followed already under the same epoch, or a newer one, stays
+    as it is.
+    """
+
+    partition: FollowedPartition
+    token: Any
+    leader_epoch: int
+    position: FetchPosition
+    told: int = 0
+
+
+class Unfollow(NamedTuple):
+    """The partition is this fetcher's business no longer."""
+
+    partition: FollowedPartition
+
+
+class Progressed(NamedTuple):
+    """The partition's machine has done what it was told, and its log is durable up to here.
+
+    `taken` is how many inputs of fetchers it has taken so far.
+    """
+
+    partition: FollowedPartition
+    position: FetchPosition
+    taken: int = 0
+
+
+class LeaderAnswered(NamedTuple):
+    """The answer to the request of that number."""
+
+    number: int
+    response: Any
+
+
+class LeaderFailed(NamedTuple):
+    """There will be no answer to the request of that number.
+
+    `is_unsupported`: it was not sent, because the leader has no version that can say it.
+    """
+
+    number: int
+    reason: str
+    is_unsupported: bool = False
+
+
+# Messages
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRequest:
+    """A request to the leader, in any version from `lowest` to `highest`."""
+
+    number: int
+    request: Message
+    lowest: int
+    highest: int
+    timeout_ms: int
+
+
+# What an operator is told
+
+
+class NoticeKind(Enum):
+    """What there is to say of a partition, or of the leader."""
+
+    UNREACHABLE = "the leader does not answer"
+    RECOVERED = "the leader answers again"
+    REFUSED = "the leader refuses"
+    CORRUPT = "the leader sent a batch that is not sound"
+    DIVERGED = "the log diverges from the leader's"
+    UNCLEAN = "the leader's log ends before ours"
+    STARTS_OVER = "the leader's log starts behind ours"
+    STOPPED = "nothing more is fetched before there is another leader epoch"
+
+
+class Notice(NamedTuple):
+    """For the log of the node; `partition` is None where all are concerned."""
+
+    kind: NoticeKind
+    partition: FollowedPartition | None
+    text: str
