@@ -181,6 +181,8 @@ class HostedPartition:
     """What fetches depend on, as of the last step of the machine, to notice when it moves."""
     log_end_offset: int = -1
     """The same for the log's end, on which replicas' fetches depend alone."""
+    answers_told: int = 0
+    """How many answers of leaders its machine was given; `Partition.answers_taken` follows."""
     on_high_watermark: Callable[[], None] | None = None
     """Who coordinates something by its records wants to know when they are committed."""
 
@@ -227,6 +229,8 @@ class ReplicaManager:
         self.on_moved: Callable[[HostedPartition, bool], None] = _ignore
         """Called when an offset or the role of a partition has changed, and with whether that is
         the end of its log alone."""
+        self.on_step: Callable[[HostedPartition], None] = _ignore
+        """Called after every step of a partition's machine."""
         self.on_gone: Callable[[HostedPartition], None] = _ignore
         """Called when a partition is hosted here no longer."""
         self.on_offline: Callable[[str], None] = _ignore
@@ -484,6 +488,7 @@ class ReplicaManager:
         elif log_end != hosted.log_end_offset:
             hosted.log_end_offset = log_end
             self.on_moved(hosted, True)
+        self.on_step(hosted)
 
     def disk_failed(self, key: Hashable, reason: str) -> None:
         """The log of the machine under `key` has failed."""

@@ -32,6 +32,7 @@ from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.coordinator import CoordinatorKind
+from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
 from fencepost.runtime.groups import OFFSETS_TOPIC, GroupCoordinators
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.producer_ids import ProducerIds, block_source
@@ -39,7 +40,7 @@ from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Regi
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager, TopicConfig, TopicConfigs
 from fencepost.sim.boot import CLUSTER_ID
 from fencepost.sim.brokers.controller_link import ControllerLink
-from fencepost.sim.brokers.follower_fetches import FollowerFetches
+from fencepost.sim.brokers.follower_fetches import followers_of
 from fencepost.sim.brokers.ports import BrokerPorts, key_of
 from fencepost.sim.brokers.requests import Reply, serve
 from fencepost.sim.brokers.storage import BrokerStorage
@@ -72,7 +73,7 @@ class SimBroker(SimNode):
     link: ControllerLink
     replicas: ReplicaManager
     alter_partitions: AlterPartitions
-    followers: FollowerFetches
+    followers: FollowerFetchers
     producer_ids: ProducerIds
     lifecycle: BrokerLifecycle
     registrations: Registrations
@@ -94,7 +95,7 @@ class SimBroker(SimNode):
         self.accepts = self.is_stopping = self._follows = False
         self._by_key = {}
         self.link = ControllerLink(self)
-        self.followers = FollowerFetches(self)
+        self.followers = followers_of(self)
         storage = BrokerStorage(self)
         self.following = InOrder(self.ports.scheduler.lane())
         self.replicas = ReplicaManager(
@@ -102,6 +103,7 @@ class SimBroker(SimNode):
         )
         self.replicas.on_offline = self._give_up
         self.replicas.on_gone = self._gone
+        self.replicas.on_step = self.followers.looked_at
         self.alter_partitions = AlterPartitions(
             self.ports.driver,
             self.link,
@@ -196,7 +198,9 @@ class SimBroker(SimNode):
 
     def machine_failed(self, key: Hashable, reason: str) -> None:
         """The log of a partition, or of the metadata, has failed: the process ends."""
-        if self.hosted(key) is not None and self.gave_up is None:
+        if isinstance(key, FetcherKey):
+            self.followers.broken(key, reason)
+        elif self.hosted(key) is not None and self.gave_up is None:
             self.replicas.disk_failed(key, reason)
         else:
             super().machine_failed(key, reason)
@@ -300,6 +304,8 @@ class SimBroker(SimNode):
     def hosted(self, key: Hashable) -> HostedPartition | None:
         """The partition that the driver knows by `key`; None if that is something else."""
         known = self._by_key.get(key)
+        if isinstance(key, FetcherKey):
+            return None
         if known is None and key not in (METADATA_KEY, LIFECYCLE_KEY, ASSIGNMENTS_KEY):
             topic, _, index = str(key).rpartition("-")
             found = self.replicas.get(topic, int(index))
@@ -312,7 +318,7 @@ class SimBroker(SimNode):
         return self._by_key.get(hosted.key) is hosted
 
     def _gone(self, hosted: HostedPartition) -> None:
-        self.followers.stop(hosted)
+        self.followers.gone(hosted)
         self._by_key.pop(hosted.key, None)
         self.world.observer.oracle.partitions.gone(self.id, key_of(hosted))
 

@@ -9,6 +9,7 @@ from fencepost.batch.header import read_header
 from fencepost.batch.records import read_batch
 from fencepost.log.disk import Buffer
 from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.fetcher import LeaderRequest
 from fencepost.machines.group import GroupCodec
 from fencepost.machines.partition import AlterPartition
 from fencepost.runtime.groups import OFFSETS_TOPIC
@@ -60,6 +61,8 @@ class BrokerPorts(SimPorts):
         """The quorum's requests to nodes; all others to the active controller."""
         if key == METADATA_KEY:
             super().send(key, to, message)
+        elif isinstance(message, LeaderRequest):
+            self._node.followers.submit(key, to, message)
         elif isinstance(message, AlterPartition):
             self._node.alter_partitions.submit(key, message)
         else:
@@ -120,4 +123,3 @@ class BrokerPorts(SimPorts):
             return
         self.watch_step(key, machine)
         self._node.look_at_replica(hosted)
-        self._node.followers.looked_at(hosted)
