@@ -16,7 +16,12 @@ from fencepost.client.errors import BrokerError, ProtocolError, UnsupportedApi
 from fencepost.client.protocol.framing import FrameReader
 from fencepost.client.protocol.in_flight import InFlightRequests
 from fencepost.client.protocol.negotiation import negotiate
-from fencepost.client.protocol.versions import KeyedApi, ServedVersions, choose_version
+from fencepost.client.protocol.versions import (
+    KeyedApi,
+    ServedVersions,
+    VersionRange,
+    choose_version,
+)
 from fencepost.machines.broker.requests import for_version
 from fencepost.wire.errors import WireError
 from fencepost.wire.message import Message
@@ -48,6 +53,7 @@ class PeerRequest:
         "connection",
         "keyed",
         "message",
+        "versions",
     )
 
     def __init__(
@@ -58,9 +64,11 @@ class PeerRequest:
         on_failure: OnFailure,
         timeout_ms: int,
         keyed: KeyedApi | None = None,
+        versions: VersionRange | None = None,
     ) -> None:
         self.message = message
         self.keyed = keyed
+        self.versions = versions
         self.connection: PeerConnection | None = None
         self._loop = loop
         self._on_response: OnResponse | None = on_response
@@ -71,6 +79,11 @@ class PeerRequest:
     def done(self) -> bool:
         """Whether somebody has been told."""
         return self._on_response is None
+
+    def version(self, served: ServedVersions) -> int:
+        """In which version to ask a node that serves these. UnsupportedApi."""
+        lowest, highest = self.versions or (None, None)
+        return choose_version(type(self.message), served, lowest=lowest, highest=highest)
 
     def answer(self, response: Message) -> None:
         """There is a response."""
@@ -167,7 +180,8 @@ class PeerConnection(asyncio.Protocol):
     # -- what the peer says --------------------------------------------------------------------
 
     def send(self, request: PeerRequest) -> bool:
-        """Send in the newest version that both sides have, or as keyed; whether there is one.
+        """Send in the newest version that both sides have and the request allows, or as keyed;
+        whether there is one.
 
         If not, the request has failed, and the connection can take another.
         """
@@ -175,9 +189,7 @@ class PeerConnection(asyncio.Protocol):
         try:
             keyed = request.keyed
             version = (
-                choose_version(type(request.message), self._versions)
-                if keyed is None
-                else keyed.check(self._versions)
+                request.version(self._versions) if keyed is None else keyed.check(self._versions)
             )
             self._write(for_version(request.message, version), version, keyed)
         except (UnsupportedApi, WireError) as error:

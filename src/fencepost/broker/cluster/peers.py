@@ -35,7 +35,7 @@ from fencepost.broker.cluster.peer_connection import (
     PeerConnection,
     PeerRequest,
 )
-from fencepost.client.protocol.versions import KeyedApi
+from fencepost.client.protocol.versions import KeyedApi, VersionRange
 from fencepost.machines.backoff import backoff_ms
 from fencepost.wire.message import Message
 
@@ -90,10 +90,12 @@ class Peers:
         *,
         purpose: str = "",
         keyed: KeyedApi | None = None,
+        versions: VersionRange | None = None,
     ) -> None:
         """Ask the node at `address`; one of the two is called, never before this returns.
 
-        `keyed` is for a request whose class has no API key.
+        `keyed` is for a request whose class has no API key, `versions` for one that not every
+        version of its class can say.
         """
         host, port = address
         peer = self._peers.get((host, port, purpose))
@@ -101,7 +103,9 @@ class Peers:
             if len(self._peers) >= MAX_PEERS:
                 self._peers = {key: one for key, one in self._peers.items() if one.is_in_use}
             peer = self._peers[host, port, purpose] = _Peer(self, host, port)
-        peer.take(PeerRequest(self.loop, request, on_response, on_failure, timeout_ms, keyed))
+        peer.take(
+            PeerRequest(self.loop, request, on_response, on_failure, timeout_ms, keyed, versions)
+        )
 
     def __len__(self) -> int:
         return len(self._peers)

@@ -40,6 +40,7 @@ __all__ = ["BrokerConfig", "ConfigError"]
 PORT_MAX = 65535
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
 PROTOCOLS_KEY = "listener.security.protocol.map"
+INTER_BROKER_KEY = "inter.broker.listener.name"
 DRAFT_KEYS = "fencepost.draft.fetch.quorum.records"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
 SINGLE_NODE_DEFAULTS: Final = {"offsets.topic.replication.factor": 1}
@@ -167,6 +168,19 @@ class BrokerConfig:
         return self._of_clients(self._told)
 
     @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener that brokers use among themselves.
+
+        Where `inter.broker.listener.name` is not set that is PLAINTEXT, as in Kafka, or the first
+        listener if none has this name.
+        """
+        named = self.get(INTER_BROKER_KEY)
+        if named is not None:
+            return str(named).upper()
+        names = [endpoint.name for endpoint in self.listeners]
+        return names[0] if names and "PLAINTEXT" not in names else "PLAINTEXT"
+
+    @property
     def flush_before_ack(self) -> bool:
         """Whether appends count only when fsynced."""
         return bool(self.get("log.flush.before.ack"))
@@ -218,6 +232,12 @@ class BrokerConfig:
                 "listeners",
                 ",".join(self.get("listeners")),
                 "at least one listener that controller.listener.names does not name",
+            )
+        names = [endpoint.name for endpoint in self._of_clients(found)]
+        among_brokers = self.get(INTER_BROKER_KEY)
+        if self.is_broker and among_brokers is not None and among_brokers.upper() not in names:
+            raise ConfigError(
+                INTER_BROKER_KEY, among_brokers, f"one of the listeners {', '.join(sorted(names))}"
             )
         return found
 

@@ -27,6 +27,7 @@ from fencepost.broker.net.registry import Parts, bind_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
 from fencepost.broker.replicas.delayed_fetch import FetchHost
+from fencepost.broker.replicas.fetch_channel import FetchChannel
 from fencepost.broker.replicas.throttles import FollowerThrottle, LeaderThrottle
 from fencepost.broker.replicas.topic_configs import topic_configs_under
 from fencepost.broker.storage.decompression import Decompression
@@ -34,17 +35,20 @@ from fencepost.broker.storage.log_recovery_pool import RecoveryPool
 from fencepost.broker.storage.storage import Storage
 from fencepost.log.errors import describe
 from fencepost.machines.driver import Driver
+from fencepost.machines.fetcher import FetcherConfig
 from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.cooperative import InOrder
+from fencepost.runtime.fetchers import FollowerFetchers
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
-from fencepost.runtime.replicas import ReplicaManager
+from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 log = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_S: Final = 60.0
+FETCHERS_KEY: Final = "num.replica.fetchers"
 
 
 class BrokerPart:
@@ -62,6 +66,8 @@ class BrokerPart:
     producer_ids: ProducerIds
     groups: GroupHost
     compactor: Compactor
+    fetch_channel: FetchChannel
+    followers: FollowerFetchers
 
     def __init__(self, core: NodeCore) -> None:
         self._core = core
@@ -116,7 +122,7 @@ class BrokerPart:
         self.leader_throttle = LeaderThrottle(core.settings, core.now_ms)
         self.follower_throttle = FollowerThrottle(core.settings, core.now_ms)
         self.replicas.on_moved = self.fetches.moved
-        self.replicas.on_gone = self.fetches.gone
+        self.replicas.on_gone = self._gone
         self.replicas.on_offline = lambda reason: core.fail(f"the log directory failed: {reason}")
         self.replicas.on_broken = core.fail
         self.replicas.on_dir_offline = lambda one: self.lifecycle.log_dir_failed(one.directory_id)
@@ -134,6 +140,7 @@ class BrokerPart:
             lambda: self.lifecycle.broker_epoch,
         )
         ports.to_controller = self.alter_partitions.submit
+        self._wire_followers()
         self.producer_ids = ProducerIds(
             block_source(core.channel, config.node_id, lambda: self.lifecycle.broker_epoch)
         )
@@ -141,6 +148,42 @@ class BrokerPart:
         self.replicas.watchers.append(self.groups)
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
+
+    def _wire_followers(self) -> None:
+        """What fetches for the replicas that follow."""
+        core, get = self._core, self._core.config.get
+        self.fetch_channel = FetchChannel(
+            core.loop,
+            core.config.node_id,
+            core.config.inter_broker_listener,
+            lambda: core.image,
+            max_response_bytes=get("socket.request.max.bytes"),
+            backoff_ms=get("replica.fetch.backoff.ms"),
+        )
+        self.followers = FollowerFetchers(
+            core.config.node_id,
+            core.ports,
+            self.fetch_channel,
+            FetcherConfig(
+                fetch_max_bytes=get("replica.fetch.max.bytes"),
+                response_max_bytes=get("replica.fetch.response.max.bytes"),
+                min_bytes=get("replica.fetch.min.bytes"),
+                wait_max_ms=get("replica.fetch.wait.max.ms"),
+                backoff_ms=get("replica.fetch.backoff.ms"),
+                timeout_ms=get("replica.socket.timeout.ms"),
+            ),
+            lambda: self.lifecycle.broker_epoch,
+            core.settings.get(FETCHERS_KEY),
+        )
+        core.ports.ask_leader = self.followers.submit
+        core.settings.watch(
+            [FETCHERS_KEY], lambda: self.followers.resize(core.settings.get(FETCHERS_KEY))
+        )
+        self.replicas.on_step = self.followers.looked_at
+
+    def _gone(self, hosted: HostedPartition) -> None:
+        self.followers.gone(hosted)
+        self.fetches.gone(hosted)
 
     async def join(self) -> None:
         """Register, open the partitions, and be unfenced. RegistrationError."""
@@ -192,6 +235,8 @@ class BrokerPart:
 
     def close(self) -> None:
         """Begin no more work on partitions, and serve no more groups."""
+        self.followers.close()
+        self.fetch_channel.close()
         self.compactor.close()
         self.replicas.close()
         self.groups.close()

@@ -45,6 +45,7 @@ from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage, open_storage
 from fencepost.runtime.controller_host import ControllerHost
+from fencepost.runtime.fetchers import FetcherKey
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 from fencepost.runtime.replicas import ReplicaManager
@@ -297,6 +298,8 @@ class Node(NodeCore):
             self.fail(f"the quorum machine stopped: {reason}")
         elif key in REGISTRATION_KEYS:
             self.fail(reason)
+        elif isinstance(key, FetcherKey):
+            self.broker_part.followers.broken(key, reason)
         else:
             self._disk_failed(key, reason)
 

@@ -52,6 +52,13 @@ _SOCKETS = (
         PER_BROKER,
     ),
     honoured(
+        "inter.broker.listener.name",
+        STRING,
+        None,
+        None,
+        "Listener that brokers use among themselves; PLAINTEXT, or the first, if not set.",
+    ),
+    honoured(
         "socket.request.max.bytes", INT, 104_857_600, at_least(1), "Largest request, in bytes."
     ),
     honoured("socket.send.buffer.bytes", INT, -1, at_least(-1), "SO_SNDBUF; -1: system's choice."),
@@ -131,13 +138,6 @@ _UNUSED = (
         None,
         distinct(may_be_empty=True),
         "Listeners that open before the authorizer is ready; there is no authorizer.",
-    ),
-    unused(
-        "inter.broker.listener.name",
-        STRING,
-        None,
-        None,
-        "Listener that brokers use among themselves.",
     ),
     unused(
         "num.io.threads",

@@ -36,6 +36,43 @@ _LEADING = (
     ),
 )
 
+_FOLLOWERS = (
+    honoured(
+        "num.replica.fetchers",
+        INT,
+        1,
+        at_least(1),
+        "Connections over which a broker fetches from each other broker.",
+        CLUSTER_WIDE,
+    ),
+    honoured(
+        "replica.fetch.backoff.ms",
+        INT,
+        1000,
+        at_least(0),
+        "How long a follower waits after an error.",
+    ),
+    honoured(
+        "replica.fetch.max.bytes",
+        INT,
+        1_048_576,
+        at_least(0),
+        "Bytes a follower fetches of each partition.",
+    ),
+    honoured("replica.fetch.min.bytes", INT, 1, None, "Least bytes a follower waits for."),
+    honoured(
+        "replica.fetch.response.max.bytes",
+        INT,
+        10_485_760,
+        at_least(0),
+        "Most bytes of a follower's fetch.",
+    ),
+    honoured("replica.fetch.wait.max.ms", INT, 500, None, "Longest wait of a follower's fetch."),
+    honoured(
+        "replica.socket.timeout.ms", INT, 30_000, None, "How long a follower waits for an answer."
+    ),
+)
+
 _BALANCING = (
     honoured(
         "auto.leader.rebalance.enable",
@@ -61,39 +98,7 @@ _UNUSED = (
         None,
         "Threads that move replicas between directories.",
     ),
-    unused(
-        "num.replica.fetchers",
-        INT,
-        1,
-        at_least(1),
-        "Threads that fetch from each other broker.",
-        CLUSTER_WIDE,
-    ),
-    unused(
-        "replica.fetch.backoff.ms",
-        INT,
-        1000,
-        at_least(0),
-        "How long a follower waits after an error.",
-    ),
-    unused(
-        "replica.fetch.max.bytes",
-        INT,
-        1_048_576,
-        at_least(0),
-        "Bytes a follower fetches of each partition.",
-    ),
-    unused("replica.fetch.min.bytes", INT, 1, None, "Least bytes a follower waits for."),
-    unused(
-        "replica.fetch.response.max.bytes",
-        INT,
-        10_485_760,
-        at_least(0),
-        "Most bytes of a follower's fetch.",
-    ),
-    unused("replica.fetch.wait.max.ms", INT, 500, None, "Longest wait of a follower's fetch."),
     unused("replica.socket.receive.buffer.bytes", INT, 65_536, None, "SO_RCVBUF of followers."),
-    unused("replica.socket.timeout.ms", INT, 30_000, None, "Socket timeout of followers."),
 )
 
 _DYNAMIC_ONLY = (
@@ -123,5 +128,11 @@ _DYNAMIC_ONLY = (
     ),
 )
 
-KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_LEADING, *_BALANCING, *_UNUSED, *_DYNAMIC_ONLY)
+KEYS: Final[tuple[BrokerConfigDef, ...]] = (
+    *_LEADING,
+    *_FOLLOWERS,
+    *_BALANCING,
+    *_UNUSED,
+    *_DYNAMIC_ONLY,
+)
 """See the module."""
