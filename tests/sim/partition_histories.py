@@ -17,7 +17,7 @@ from fencepost.sim.group_oracle import (
     OffsetWrite,
 )
 from fencepost.sim.oracle import Oracle
-from fencepost.sim.partition_oracle import PartitionBatch, ReplicaView
+from fencepost.sim.partition_oracle import BrokerBegun, PartitionBatch, ReplicaView, Stage
 from fencepost.wire.types import Uuid
 
 KEY = (Uuid(b"a topic's own id"), 0)
@@ -118,6 +118,15 @@ def assign(check: Check, *assigned: tuple[str, int, set[int]]) -> None:
         partitions = frozenset(("t", index) for index in indexes)
         told_ = AssignmentTold(KEY, "g", generation, member_id, partitions)
         check.assignment_told(Oracle(), 1, told_)
+
+
+def begin(check: Check, *stages: Stage, metadata_offset: int = 9, unfenced: bool = False) -> None:
+    """Incarnation 1 of broker 1, registered at 9, is that far; perhaps it is unfenced then."""
+    for stage in stages:
+        begun = BrokerBegun(stage, 1, broker(9, 1).incarnation_id, 9)
+        check.broker_begun(Oracle(), begun, metadata_offset)
+    if unfenced:
+        check.broker_changed(Oracle(), 1, broker(9, 1))
 
 
 def store(check: Check, *writes: GroupWrite, sent_in: int | None = None) -> None:
@@ -260,6 +269,17 @@ WRONG: list[tuple[str, str, Wrong]] = [
         "one epoch for two incarnations",
         lambda check: [check.broker_changed(Oracle(), 1, broker(9, life)) for life in (1, 2)],
     ),
+    (
+        "I16",
+        "replicas of metadata of before the registration",
+        lambda check: begin(check, Stage.STARTS, Stage.LOADS, metadata_offset=8),
+    ),
+    (
+        "I16",
+        "unfenced before its logs are loaded",
+        lambda check: begin(check, Stage.STARTS, Stage.LOADS, unfenced=True),
+    ),
+    ("I16", "requests before it is unfenced", lambda check: begin(check, Stage.SERVES)),
     (
         "I17",
         "something shown that a follower may lose",

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fencepost.machines.broker import rules as lifecycle_rules
 from fencepost.machines.controller import rules as controller_rules
 from fencepost.machines.group import rules as group_rules
 from fencepost.machines.quorum import rules as quorum_rules
@@ -39,12 +40,14 @@ DECLARED = (
     Declared("metadata", metadata_rules.RULES, metadata_rules.RULE_NAMES),
     Declared("controller", controller_rules.RULES, controller_rules.RULE_NAMES),
     Declared("groups", group_rules.RULES, group_rules.RULE_NAMES),
+    Declared("lifecycle", lifecycle_rules.RULES, lifecycle_rules.RULE_NAMES),
 )
 WITH_RULES = (
     "fencepost.machines.quorum",
     "fencepost.machines.controller.controller",
     "fencepost.runtime.metadata",
     "fencepost.runtime.controller_host",
+    "fencepost.machines.broker",
     "fencepost.machines.group",
 )
 """Where a decision that is to be ablated gets a name first."""

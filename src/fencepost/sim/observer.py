@@ -9,7 +9,7 @@ from fencepost.machines.image import ClusterImage, diff
 from fencepost.sim.checks import Check, load_checks
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.oracle import DiskTruth, Entry, NodeView, Oracle
-from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
+from fencepost.sim.partition_oracle import BrokerBegun, PartitionBatch, PartitionKey, ReplicaView
 from fencepost.sim.trace import Trace
 
 
@@ -126,6 +126,11 @@ class Observer:
             check.promised(self.oracle, base_offset, crc)
 
     # -- partitions ----------------------------------------------------------------------------
+
+    def broker_begun(self, begun: BrokerBegun, metadata_offset: int) -> None:
+        """A broker has come one stage further."""
+        for check in self.checks:
+            check.broker_begun(self.oracle, begun, metadata_offset)
 
     def replica_recovered(
         self, broker_id: int, key: PartitionKey, found: list[PartitionBatch], start_offset: int

@@ -9,6 +9,7 @@ old name is another one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import NamedTuple
 
 from fencepost.batch.header import read_header
@@ -65,6 +66,24 @@ class ReplicaView(NamedTuple):
     end_offset: int
     isr: frozenset[int] = frozenset()
     min_isr: int = 1
+
+
+class Stage(Enum):
+    """What an incarnation of a broker begins."""
+
+    STARTS = "starts"
+    LOADS = "makes replicas of what the metadata say"
+    IS_READY = "has loaded its logs, and asks to be unfenced"
+    SERVES = "takes requests"
+
+
+class BrokerBegun(NamedTuple):
+    """An incarnation of a broker is that far; its broker epoch is -1 before it is registered."""
+
+    stage: Stage
+    broker_id: int
+    incarnation_id: Uuid
+    broker_epoch: int
 
 
 class PartitionOracle:

@@ -1,8 +1,9 @@
 """The rules a world is played by: the product's own, unless an ablation replaces one.
 
-The rules of the quorum, the metadata log, the active controller and groups have names
-(`machines/quorum/rules.py`, `runtime/metadata/rules.py`, `machines/controller/rules.py`,
-`machines/group/rules.py`), and an ablation is another set of the same names.
+The rules of the quorum, the metadata log, the active controller, groups and a broker's lifecycle
+have names (`machines/quorum/rules.py`, `runtime/metadata/rules.py`, `machines/controller/rules.py`,
+`machines/group/rules.py`, `machines/broker/rules.py`), and an ablation is another set of the same
+names.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from fencepost.machines.broker.rules import RULES as LIFECYCLE_RULES, LifecycleRules
 from fencepost.machines.controller.rules import RULES as CONTROLLER_RULES, ControllerRules
 from fencepost.machines.group.rules import RULES as GROUP_RULES, GroupRules
 from fencepost.machines.quorum import MachineMaker, QuorumMachine
@@ -33,6 +35,7 @@ class Rules:
     metadata: MetadataRules = METADATA_RULES
     controller: ControllerRules = CONTROLLER_RULES
     groups: GroupRules = GROUP_RULES
+    lifecycle: LifecycleRules = LIFECYCLE_RULES
     patches: tuple[tuple[Any, str, Any], ...] = ()
     draft_versions: Mapping[int, int] = field(default_factory=dict)
     """The nodes that follow with the draft FetchQuorumRecords, and with which version of it."""

@@ -142,6 +142,13 @@ def _do_as_member(
 
 
 @command
+def shutdown(script: Script, words: list[str]) -> None:
+    """`shutdown B`: broker B is to stop; it hands over what it leads, and ends when it may."""
+    broker = _broker_of(script, words[0])
+    script.world.guard(broker.stop, broker)
+
+
+@command
 def positions(script: Script, words: list[str]) -> list[str]:
     """`positions C`: how far consumer C has read each partition."""
     consumer = _consumer_of(script, words[0])

@@ -341,8 +341,9 @@ def append(script: Script, words: list[str]) -> None:
 
 @command
 def write(script: Script, words: list[str]) -> None:
-    """`write N topic=NAME` (or config=NAME, delete=NAME, broker=ID, unfence=ID): ask N's
-    controller; see `outcomes`. Topics want a broker that is registered and unfenced."""
+    """`write N topic=NAME` (or config=NAME, delete=NAME, broker=ID, unfence=ID,
+    unregister=ID): ask N's controller; see `outcomes`. Topics want a broker that is registered and
+    unfenced."""
     node = node_of(script, words[0])
     workload = script.world.workload
     for kind, name in options_of(words[1:]).items():

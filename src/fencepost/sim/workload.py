@@ -37,6 +37,7 @@ from fencepost.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -161,7 +162,7 @@ class Workload:
             del self.waiting[asked]
 
     def ask(self, node: SimNode, kind: str, name: str, then: Callable[[Asked], None]) -> None:
-        """A request by its kind: topic, delete, config, broker or unfence. KeyError for others."""
+        """A request by its kind: topic, delete, config, broker, unfence or unregister. KeyError."""
         if kind == "topic":
             self.create_topic(node, name, then=then)
         elif kind == "delete":
@@ -172,6 +173,10 @@ class Workload:
             self.register_broker(node, int(name), then=then)
         elif kind == "unfence":
             self.heartbeat(node, int(name), then=then)
+        elif kind == "unregister":
+            request = UnregisterBrokerRequest(broker_id=int(name))
+            said = f"unregister {name}"
+            self.submit(node, said, lambda one: one.decide_unregister(request), then)
         else:
             raise KeyError(kind)
 

@@ -74,6 +74,7 @@ from fencepost.machines.broker.reactions import (
     reaction_to,
 )
 from fencepost.machines.broker.requests import broker_registration_request
+from fencepost.machines.broker.rules import RULES, LifecycleRules
 from fencepost.machines.effects import CONTROLLER, Effect, Fail, Reply, Send, SetTimer, TimerFired
 from fencepost.machines.image import BrokerImage, ClusterImage
 from fencepost.machines.probes import probe
@@ -109,8 +110,11 @@ class _UnderWay(NamedTuple):
 class BrokerLifecycle:
     """The machine; see the module."""
 
-    def __init__(self, config: LifecycleConfig | None = None) -> None:
+    def __init__(
+        self, config: LifecycleConfig | None = None, rules: LifecycleRules = RULES
+    ) -> None:
         self.config = config or LifecycleConfig()
+        self._rules = rules
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = _UNREGISTERED
         """The epoch of the registration, or -1 before there is one."""
@@ -285,11 +289,12 @@ class BrokerLifecycle:
             self._says_directories = self._image.has_directories
         else:
             is_stopping = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            wants_to_be_fenced = self._rules.wants_to_be_fenced(self._is_ready)
             ask = Ask.SHUTDOWN_HEARTBEAT if is_stopping else Ask.HEARTBEAT
             epoch = self.broker_epoch
             request = self._heartbeat(
                 epoch,
-                want_fence=self._gives_up_hand_over if is_stopping else not self._is_ready,
+                want_fence=self._gives_up_hand_over if is_stopping else wants_to_be_fenced,
                 want_shut_down=is_stopping,
             )
         self._send(ask, epoch, request, now_ms)
@@ -367,7 +372,7 @@ class BrokerLifecycle:
         if reaction is Reaction.STOP or (is_stopping and reaction is Reaction.REGISTER_AGAIN):
             self._end(self.last_error)
             return
-        if reaction is Reaction.REGISTER_AGAIN:
+        if reaction is Reaction.REGISTER_AGAIN and self._rules.registers_again():
             probe("broker.registration.again")
             self.is_registered, self.is_fenced = False, True
         interval_ms = self.config.heartbeat_interval_ms
@@ -396,9 +401,9 @@ class BrokerLifecycle:
         before = self.state
         self.state, following = after_heartbeat(
             before,
-            is_caught_up=response.is_caught_up,
+            is_caught_up=self._rules.has_caught_up(response.is_caught_up),
             is_fenced=self.is_fenced,
-            should_shut_down=response.should_shut_down,
+            should_shut_down=self._rules.may_stop(response.should_shut_down),
             was_fenced=was_fenced,
         )
         if following is Next.NEVER:

@@ -47,7 +47,7 @@ from fencepost.sim.brokers.storage import BrokerStorage
 from fencepost.sim.clients.member import assigned_in
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.node import SimNode
-from fencepost.sim.partition_oracle import ReplicaView
+from fencepost.sim.partition_oracle import BrokerBegun, ReplicaView, Stage
 from fencepost.sim.surroundings import Surroundings
 from fencepost.wire.api.sync_group import SyncGroupRequest
 from fencepost.wire.errors import ErrorCode
@@ -122,7 +122,8 @@ class SimBroker(SimNode):
                 heartbeat_interval_ms=self.world.options.heartbeat_ms,
                 session_timeout_ms=self.world.options.session_timeout_ms,
                 startup_timeout_ms=1 << 40,
-            )
+            ),
+            self.world.rules.lifecycle,
         )
         self.registrations = Registrations(self.ports, self.link)
         self.registrations.host_broker(
@@ -142,6 +143,7 @@ class SimBroker(SimNode):
             log_dirs=(self.directory_id,),
             previous_broker_epoch=self.log_dir.previous_broker_epoch,
         )
+        self._note_stage(Stage.STARTS)
         self.tell_lifecycle(Start(registration, self._caught_up))
         self.timers.after(CHECKPOINT_MS, self._checkpoint)
 
@@ -169,12 +171,23 @@ class SimBroker(SimNode):
         if outcome.error is not ErrorCode.NONE:
             return
         self._follows = True
+        self._note_stage(Stage.LOADS)
         image = self.metadata.image
         self.replicas.apply(image, diff(ClusterImage(), image))
-        self.following.when_idle(lambda: self.tell_lifecycle(ReadyToUnfence(self._unfenced)))
+        self.following.when_idle(self._loaded)
+
+    def _loaded(self) -> None:
+        self._note_stage(Stage.IS_READY)
+        self.tell_lifecycle(ReadyToUnfence(self._unfenced))
 
     def _unfenced(self, outcome: Any) -> None:
         self.accepts = outcome.error is ErrorCode.NONE
+        if self.accepts:
+            self._note_stage(Stage.SERVES)
+
+    def _note_stage(self, stage: Stage) -> None:
+        begun = BrokerBegun(stage, self.id, incarnation_of(self), self.broker_epoch)
+        self.world.observer.broker_begun(begun, self.metadata.image.offset)
 
     def _configs(self, image: ClusterImage) -> TopicConfigs:
         def of(topic: str) -> TopicConfig:

@@ -18,7 +18,7 @@ from fencepost.log.snapshots import SnapshotHeader, SnapshotId
 from fencepost.machines.image import BrokerImage, ClusterImage, PartitionDelta
 from fencepost.sim.group_oracle import AssignmentTold, OffsetKey, OffsetsTold
 from fencepost.sim.oracle import NodeView, Oracle
-from fencepost.sim.partition_oracle import PartitionBatch, PartitionKey, ReplicaView
+from fencepost.sim.partition_oracle import BrokerBegun, PartitionBatch, PartitionKey, ReplicaView
 
 
 class Check:
@@ -76,6 +76,9 @@ class Check:
 
     def broker_changed(self, oracle: Oracle, broker_id: int, broker: BrokerImage | None) -> None:
         """The committed image has a broker anew, in another state, or (None) no longer."""
+
+    def broker_begun(self, oracle: Oracle, begun: BrokerBegun, metadata_offset: int) -> None:
+        """A broker has come one stage further; its metadata are as of that offset."""
 
     def partition_changed(
         self, oracle: Oracle, image: ClusterImage, change: PartitionDelta
