@@ -39,6 +39,7 @@ from fencepost.machines.fetcher import (
     Progressed,
     Unfollow,
 )
+from fencepost.machines.partition import Fetched
 from fencepost.runtime.ports import MachinePorts
 from fencepost.runtime.replicas import HostedPartition
 
@@ -68,6 +69,22 @@ class Leaders(Protocol):
 
         `fetcher` is the number of the fetcher, which has a connection of its own.
         """
+        ...
+
+
+class Throttle(Protocol):
+    """Holds back replicas that are not in sync (`runtime.throttles.ReplicationThrottle`)."""
+
+    def is_throttled(self, hosted: HostedPartition) -> bool:
+        """Whether the bytes of the partition's replica here count."""
+        ...
+
+    def is_exceeded(self) -> bool:
+        """Whether throttled replicas that are not in sync have to wait."""
+        ...
+
+    def record(self, hosted: HostedPartition, size_bytes: int) -> None:
+        """So many bytes of the partition were replicated."""
         ...
 
 
@@ -102,6 +119,7 @@ class FollowerFetchers:
         config: FetcherConfig,
         broker_epoch: Callable[[], int],
         count: int = 1,
+        throttle: Throttle | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._ports = ports
@@ -109,6 +127,7 @@ class FollowerFetchers:
         self._config = config
         self._broker_epoch = broker_epoch
         self._count = count
+        self._throttle = throttle
         self._life = 0
         self._is_closed = False
         self._fetchers: dict[tuple[int, int], FetcherKey] = {}
@@ -135,8 +154,6 @@ class FollowerFetchers:
             known = None
         if machine.durable_offset < machine.log_end_offset:
             return  # the flush that is under way will say when
-        if machine.answers_taken != hosted.answers_told:
-            return  # it has not seen all that it was told
         position = FetchPosition(*machine.fetch_position(), machine.log_start_offset)
         if known is None:
             self._follow(hosted, position)
@@ -163,6 +180,9 @@ class FollowerFetchers:
         def tell(order: Any) -> None:
             if self._following.get(hosted.key) is following:
                 hosted.answers_told += 1
+                if self._throttle is not None and type(order) is Fetched:
+                    size_bytes = sum(len(batch.data) for batch in order.batches)
+                    self._throttle.record(hosted, size_bytes)
                 self._ports.driver.feed(hosted.key, order)
 
         follow = Follow(partition, tell, machine.leader_epoch, position, hosted.answers_told)
@@ -183,9 +203,18 @@ class FollowerFetchers:
         if key is None:
             self._life += 1
             key = self._fetchers[leader_id, number] = FetcherKey(leader_id, number, self._life)
-            machine = Fetcher(self._broker_id, leader_id, self._config, self._broker_epoch)
+            machine = Fetcher(
+                self._broker_id, leader_id, self._config, self._broker_epoch, self._is_held_back
+            )
             self._ports.host(key, machine, None, lambda stepped: self._say(leader_id, stepped))
         return key
+
+    def _is_held_back(self, partition: FollowedPartition) -> bool:
+        throttle = self._throttle
+        if throttle is None or not throttle.is_exceeded():
+            return False
+        following = self._following.get(f"{partition.topic}-{partition.partition}")
+        return following is not None and throttle.is_throttled(following.hosted)
 
     def submit(self, key: Hashable, leader_id: int, asked: LeaderRequest) -> None:
         """The port of the driver: a fetcher's request to its leader."""

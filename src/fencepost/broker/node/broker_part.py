@@ -174,6 +174,7 @@ class BrokerPart:
             ),
             lambda: self.lifecycle.broker_epoch,
             core.settings.get(FETCHERS_KEY),
+            self.follower_throttle,
         )
         core.ports.ask_leader = self.followers.submit
         core.settings.watch(

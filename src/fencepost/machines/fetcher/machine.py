@@ -22,7 +22,8 @@ next one).
 
 A partition whose position did not change although its machine was told to move it (a batch that did
 not fit, a cut at the place where the log ends) is delayed like one with an error: a leader that
-says the same again and again does not get us to spin.
+says the same again and again does not get us to spin. So is one that is not in sync, while a
+throttle holds it back.
 
 It must not know: sockets, clocks, where brokers are, how a log is cut. Every broker epoch is asked
 for when a request is made, since a broker may register again.
@@ -100,7 +101,10 @@ class Fetcher:
         leader_id: int,
         config: FetcherConfig,
         broker_epoch: Callable[[], int],
+        is_held_back: Callable[[FollowedPartition], bool] = lambda _: False,
     ) -> None:
+        """`is_held_back` says of a partition that is not in sync whether a throttle is to make it
+        wait (KIP-73)."""
         self.config = config
         self.partitions = FollowedPartitions()
         self.notices: list[Notice] = []
@@ -108,6 +112,7 @@ class Fetcher:
         self._broker_id = broker_id
         self._leader_id = leader_id
         self._broker_epoch = broker_epoch
+        self._is_held_back = is_held_back
         self._session = AskingSession()
         self._form = Form.WITH_EPOCH
         self._number = 0
@@ -173,7 +178,7 @@ class Fetcher:
             order = Diverged(followed.leader_epoch, -1, -1)
             self._tell(followed, order, now_ms, effects, is_to_move=False)
         else:
-            self._resume(followed)
+            self._resume(followed, now_ms)
 
     def _step_unfollow(self, unfollow: Unfollow, now_ms: int, effects: list[Effect]) -> None:
         followed = self.partitions.remove(unfollow.partition)
@@ -205,13 +210,17 @@ class Fetcher:
         if followed.is_to_move and not has_moved:
             self._delay(followed, now_ms)
         else:
-            self._resume(followed)
+            self._resume(followed, now_ms)
 
-    def _resume(self, followed: Followed) -> None:
+    def _resume(self, followed: Followed, now_ms: int) -> None:
         """Ask for it again, or for the first time."""
         if followed.stage is Stage.FETCHING and not followed.has_agreed and self._form is Form.OLD:
             followed.stage = Stage.TRUNCATING
-        if followed.stage is Stage.FETCHING:
+        is_fetching = followed.stage is Stage.FETCHING
+        if is_fetching and followed.lag != 0 and self._is_held_back(followed.partition):
+            probe("fetcher.held_back")
+            self._delay(followed, now_ms)
+        elif is_fetching:
             self._looking.pop(followed, None)
             self._session.offer(followed.partition, followed.wanted)
         elif followed.stage is not Stage.STOPPED:
@@ -263,7 +272,7 @@ class Fetcher:
             if followed.delayed_until_ms > now_ms:
                 break  # all delays are of one length
             del self._delayed[followed]
-            self._resume(followed)
+            self._resume(followed, now_ms)
         if now_ms < self._not_before_ms:
             self._wake_at(self._not_before_ms, effects)
         elif self._busy and now_ms < self._busy_until_ms:
@@ -328,7 +337,7 @@ class Fetcher:
         if failed.is_unsupported and is_fetch and self._form is not _FORMS[-1]:
             self._form = _FORMS[_FORMS.index(self._form) + 1]
             if self._form is Form.OLD:
-                self._compare_all()
+                self._compare_all(now_ms)
             return
         self._form = Form.WITH_EPOCH  # who answers next may be newer
         self._not_before_ms = now_ms + self.config.backoff_ms
@@ -336,11 +345,11 @@ class Fetcher:
             self._is_unreachable = True
             self._note(NoticeKind.UNREACHABLE, None, failed.reason)
 
-    def _compare_all(self) -> None:
+    def _compare_all(self, now_ms: int) -> None:
         """The leader will not say where logs diverge: ask, where it has not been found out."""
         for followed in self.partitions.values():
             if not followed.has_agreed and followed.partition in self._session.wanted:
-                self._resume(followed)
+                self._resume(followed, now_ms)
 
     def _step_answered(self, answered: LeaderAnswered, now_ms: int, effects: list[Effect]) -> None:
         if answered.number != self._waits_for:
@@ -420,7 +429,7 @@ class Fetcher:
             probe("fetcher.out_of_range")
             followed.stage = Stage.LOOKING_UP
             followed.leader_end = UNKNOWN
-            self._resume(followed)
+            self._resume(followed, now_ms)
         else:
             self._refuse(followed, part.error_code, reaction, now_ms)
 
