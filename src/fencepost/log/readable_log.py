@@ -97,6 +97,11 @@ class ReadableLog:
         return self._row.size_bytes
 
     @property
+    def segment_count(self) -> int:
+        """How many segments there are."""
+        return len(self._row)
+
+    @property
     def segment_base_offsets(self) -> list[int]:
         """Base offsets of all segments; the last is the active one's."""
         return [segment.base_offset for segment in self._row.segments]

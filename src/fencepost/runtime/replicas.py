@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from fencepost.log.checkpoints import TopicPartition
@@ -41,6 +41,7 @@ from fencepost.machines.partition import (
     BrokersChanged,
     ConfigChanged,
     FetchState,
+    IsrChanges,
     Partition,
     PartitionConfig,
     RecoveryState,
@@ -49,6 +50,7 @@ from fencepost.machines.partition import (
 from fencepost.runtime.cooperative import InOrder, Pieces
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.ports import MachinePorts
+from fencepost.runtime.traffic import TopicTraffic, Traffic
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -185,6 +187,8 @@ class HostedPartition:
     """How many answers of leaders its machine was given; `Partition.answers_taken` follows."""
     on_high_watermark: Callable[[], None] | None = None
     """Who coordinates something by its records wants to know when they are committed."""
+    traffic: TopicTraffic = field(default_factory=TopicTraffic)
+    """What has been written to and read from its topic here."""
 
 
 class ReplicaWatcher(Protocol):
@@ -223,6 +227,10 @@ class ReplicaManager:
         self._known: ClusterImage = ClusterImage()
         self._lost: dict[str, set[int]] = {}
         self._placed: list[tuple[Uuid, int, Uuid]] = []
+        self.traffic = Traffic()
+        """What was written and read here."""
+        self.gone_isr_changes = IsrChanges()
+        """Those of partitions that are hosted here no longer."""
         self.offline_reason: str | None = None
         """Why no log directory can be used any more; None while that is not so."""
         self.watchers: list[ReplicaWatcher] = []
@@ -274,6 +282,11 @@ class ReplicaManager:
         """Every partition hosted here."""
         for partitions in list(self._hosted.values()):
             yield from list(partitions.values())
+
+    def offline_count(self) -> int:
+        """How many partitions of this node are in a log directory that is offline."""
+        lost = sum(len(indexes) for indexes in self._lost.values())
+        return lost + sum(not hosted.data_dir.is_online for hosted in self.all())
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """The high watermark of every partition hosted here, for the checkpoint."""
@@ -429,6 +442,7 @@ class ReplicaManager:
             partition_log,
             machine,
             opening.data_dir,
+            traffic=self.traffic.of(change.topic),
         )
         self._hosted.setdefault(change.topic, {})[change.index] = hosted
         self._names[change.topic_id] = change.topic
@@ -445,9 +459,11 @@ class ReplicaManager:
         self._lost.get(change.topic, set()).discard(change.index)
         if not self._hosted.get(change.topic):
             self._hosted.pop(change.topic, None)
+            self.traffic.forget(change.topic)
             self._names.pop(change.topic_id, None)
         if hosted is None:
             return
+        self.gone_isr_changes.add(hosted.machine.isr_changes)
         # The machine hears of it first, so that everybody who waits for it is answered.
         self._ports.driver.feed(hosted.key, StopReplica(is_deleted=change.new is None))
         self._ports.driver.drain(hosted.key)  # the metadata log's machine may be in a step

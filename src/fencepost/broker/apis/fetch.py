@@ -289,6 +289,7 @@ class _Fetch:
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
         budget = ReadBudget(min(self._terms.max_bytes, self._context.available_bytes))
         looked_at = self._looks
+        is_follower = self._terms.replica_id >= 0
         for position, wanted in enumerate(self._session.partitions):
             if position % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
                 yield
@@ -300,6 +301,8 @@ class _Fetch:
             looks.append(one)
             part, size_bytes = self._read_partition(one, budget)
             budget.spend(size_bytes)
+            if one.partition is not None:
+                one.partition.traffic.fetched(size_bytes, part.error_code, is_follower)
             parts.append(part)
             outcomes.append(
                 (

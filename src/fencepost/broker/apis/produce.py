@@ -266,7 +266,12 @@ class _ProduceJob:
             return
         self._outstanding += 1
 
+        traffic, header = hosted.traffic, batch.header
+
         def on_result(result: ProduceResult) -> None:
+            traffic.produced(
+                header.last_offset_delta + 1, header.size_bytes, int(result.error_code)
+            )
             answer.error_code = int(result.error_code)
             answer.base_offset = result.base_offset
             answer.log_append_time_ms = result.log_append_time_ms

@@ -41,6 +41,7 @@ PORT_MAX = 65535
 CONFIG_FILE_MAX_BYTES = 1024 * 1024
 PROTOCOLS_KEY = "listener.security.protocol.map"
 INTER_BROKER_KEY = "inter.broker.listener.name"
+METRICS_KEY = "fencepost.metrics.listener"
 DRAFT_KEYS = "fencepost.draft.fetch.quorum.records"
 CLEANER_MAP_BYTES_MIN = 1024 * 1024
 SINGLE_NODE_DEFAULTS: Final = {"offsets.topic.replication.factor": 1}
@@ -71,6 +72,8 @@ class BrokerConfig:
         """This node's roles, the voters, and whom to ask for the leader."""
         self._opened = self._check_listeners()
         self._told = self._check_advertised()
+        self.metrics_listener = self._check_metrics_listener()
+        """Where metrics and health are told over HTTP; None if they are not."""
         check_pairs(self.get)
         self.topic_defaults = self._topic_defaults()
 
@@ -240,6 +243,23 @@ class BrokerConfig:
                 INTER_BROKER_KEY, among_brokers, f"one of the listeners {', '.join(sorted(names))}"
             )
         return found
+
+    def _check_metrics_listener(self) -> Endpoint | None:
+        text = self.get(METRICS_KEY)
+        if text is None:
+            return None
+        address = f"127.0.0.1:{text}" if text.isdecimal() else text
+        try:
+            endpoint = _endpoint(METRICS_KEY, f"METRICS://{address}")
+        except ConfigError:
+            raise ConfigError(METRICS_KEY, text, "PORT or HOST:PORT") from None
+        if not endpoint.host:
+            raise ConfigError(METRICS_KEY, text, "PORT, or HOST:PORT; 0.0.0.0 is every interface")
+        if endpoint.port and any(
+            (one.host, one.port) == (endpoint.host, endpoint.port) for one in self._opened
+        ):
+            raise ConfigError(METRICS_KEY, text, "an address that `listeners` has not")
+        return endpoint
 
     def _check_protocols(self, endpoints: list[Endpoint]) -> None:
         protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}

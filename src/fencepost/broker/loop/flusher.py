@@ -33,6 +33,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
+from fencepost.broker.loop.distribution import Distribution
+
 log = logging.getLogger(__name__)
 
 FLUSH_THREADS = 4
@@ -109,6 +111,8 @@ class Flusher:
         self._requests = 0
         self._scheduled = False
         self._average_us = 0.0
+        self.flush_ms = Distribution()
+        """How long flushes took, in milliseconds."""
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._done: deque[_Work] = deque()
         self._told = False
@@ -227,6 +231,8 @@ class Flusher:
 
     def _finish(self, work: _Work) -> None:
         self._average_us += (work.took_us - self._average_us) / 8
+        self.flush_ms.add(work.took_us / 1_000)
+        self.flush_ms.count_if_many()
         if work.forgotten:
             return
         if work.error is None:

@@ -88,7 +88,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = "?"
         self.client_port = 0
         self.closed = self.accepted = False
-        self.last_activity = 0.0
+        self.last_activity = self.arrived_s = 0.0
+        self._new_context = listener.new_context
         self._transport: Any = None
         self._writer: Writer
         self._fd = -1
@@ -245,6 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             return
         self.last_activity = self._listener.loop.time()
+        self.arrived_s = perf_counter()
         if self._own is not None:
             view, end = self._own_view, self._filled + nbytes
         else:
@@ -384,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
         if route is None:
             self.close(f"api key {api_key} (version {version}) is not served here")
             return
-        context = RequestContext(self, route, version, correlation_id, None, len(frame))
+        context = self._new_context(self, route, version, correlation_id, None, len(frame))
         if not route.min_version <= version <= route.max_version:
             self._refuse_version(context)
             return

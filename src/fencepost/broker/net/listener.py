@@ -29,7 +29,8 @@ import contextlib
 import logging
 import select
 import socket
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 from fencepost.broker.config.endpoints import BindError, ConnectionLimits, Endpoint, bind
 from fencepost.broker.config.file_limit import ConnectionCount
@@ -37,6 +38,8 @@ from fencepost.broker.net.connection import SCRATCH_SIZE_BYTES, Connection
 from fencepost.broker.net.disconnect_log import DisconnectLog
 from fencepost.broker.net.memory_budget import MemoryBudget
 from fencepost.broker.net.registry import ROUTES, Route
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.broker.net.request_metrics import RequestMetrics
 from fencepost.runtime.cooperative import Lane
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,20 @@ REFUSED_LOGGED_EVERY_S = 1.0
 SWEEP_EVERY_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
 CREATION_WAIT_MAX_S = 10.0
+
+
+class ConnectionCounts:
+    """How many connections came to what, by the name of their listener."""
+
+    def __init__(self) -> None:
+        self.created: Counter[str] = Counter()
+        """Were let in."""
+        self.closed: Counter[str] = Counter()
+        """Were let in, and have ended."""
+        self.expired: Counter[str] = Counter()
+        """Were closed for being idle (`connections.max.idle.ms`)."""
+        self.refused: Counter[str] = Counter()
+        """Were not let in: there were too many."""
 
 
 class Listener:
@@ -73,8 +90,14 @@ class Listener:
             loop, lambda: list(self.connections), limits.max_frame_bytes
         )
         self.disconnect_log = DisconnectLog()
+        self.counts = ConnectionCounts()
+        self.new_context: Callable[..., RequestContext] = RequestContext
+        """Makes what stands for a request until it is answered."""
+        self.request_metrics: RequestMetrics | None = None
         self.work = work
         self._per_host: dict[str, int] = {}
+        self.names: list[str] = []
+        """Of the endpoints that were bound."""
         self._sockets: list[tuple[str, socket.socket]] = []
         self._servers: list[asyncio.AbstractServer] = []
         self._unflushed: dict[Connection, None] = {}
@@ -93,13 +116,21 @@ class Listener:
                 self._sockets += [(endpoint.name, sock) for sock in sockets]
                 port = sockets[0].getsockname()[1]
                 bound.append(Endpoint(endpoint.name, endpoint.host, port))
+                self.names.append(endpoint.name)
         except BindError:
             self.close_sockets()
             raise
         return bound
 
+    def watch(self) -> None:
+        """Measure requests from now on; to be called before `start`."""
+        self.request_metrics = metrics = RequestMetrics()
+        self.new_context = metrics.new_context
+
     async def start(self) -> None:
         """Accept connections."""
+        if self.request_metrics is not None:
+            self.routes = self.request_metrics.watch(self.routes)
         for name, sock in self._sockets:
             server = await self.loop.create_server(
                 lambda name=name: Connection(self, name),  # type: ignore[misc]
@@ -164,6 +195,7 @@ class Listener:
         if wait_s > 0:
             connection.wait(wait_s)
         count.open += 1
+        self.counts.created[connection.listener_name] += 1
         self.connections.add(connection)
         self._per_host[host] = of_host + 1
         return True
@@ -186,6 +218,7 @@ class Listener:
         """A counted connection is gone."""
         self.connections.discard(connection)
         self.count.open -= 1
+        self.counts.closed[connection.listener_name] += 1
         self._unflushed.pop(connection, None)
         if self._drained is not None and not self.connections:
             self._drained.set()
@@ -209,6 +242,7 @@ class Listener:
 
     def _refuse(self, connection: Connection, why: str) -> None:
         self._refused += 1
+        self.counts.refused[connection.listener_name] += 1
         now = self.loop.time()
         if now - self._refusal_logged_at >= REFUSED_LOGGED_EVERY_S:
             self._refusal_logged_at = now
@@ -229,6 +263,7 @@ class Listener:
             elif quiet_s > SWEEP_EVERY_S and _has_left(connection.unread_fd):
                 connection.abort()
             elif 0 <= idle_s < quiet_s and connection.idle:
+                self.counts.expired[connection.listener_name] += 1
                 connection.close(f"idle for {quiet_s:.0f} s (connections.max.idle.ms)")
             elif 0 <= idle_s < quiet_s and _stalled_s(connection, now) > idle_s:
                 connection.evict(f"took no answer for {idle_s:.0f} s (connections.max.idle.ms)")

@@ -102,6 +102,11 @@ class MemoryBudget:
             )
 
     @property
+    def waiting_bytes_max(self) -> int:
+        """What requests that wait may take together, in bytes."""
+        return WAITING_BYTES_MAX
+
+    @property
     def available_bytes(self) -> int:
         """How large an answer should be at most, if that can be chosen, in bytes."""
         left_bytes = self.outgoing_bytes_max - self.outgoing_bytes

@@ -108,6 +108,11 @@ class NodeCore:
         """Wait until somebody wants the node to stop; the reason and the exit code."""
         return await self._stop_reason
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether somebody wants the node to stop."""
+        return self._stop_reason.done()
+
     def _end(self, reason: str, code: int) -> None:
         if not self._stop_reason.done():
             self._stop_reason.set_result((reason, code))

@@ -25,7 +25,7 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from fencepost.broker import apis
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
@@ -49,6 +49,9 @@ from fencepost.runtime.fetchers import FetcherKey
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations
 from fencepost.runtime.replicas import ReplicaManager
+
+if TYPE_CHECKING:
+    from fencepost.broker.node.observation import Observation
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +91,8 @@ class Node(NodeCore):
         self.broker = BrokerPart(self) if config.is_broker else None
         self.controller_part = ControllerPart(self) if config.is_controller else None
         self.housekeeping = Housekeeping(self, self.broker)
+        self.observation = self._make_observation()
+        """What tells of the node over HTTP; None where that is not wanted."""
 
     # -- for handlers ----------------------------------------------------------------------
 
@@ -155,6 +160,8 @@ class Node(NodeCore):
         """
         apis.load_all()
         self._bind()
+        if self.observation is not None and self.config.metrics_listener is not None:
+            await self.observation.start(self.config.metrics_listener)
         self.storage = self._storage = open_storage(self.config, self.files, self.wall_ms)
         on_locked()
         self.storage.descriptors.on_shortage = self._close_idle_files
@@ -180,6 +187,13 @@ class Node(NodeCore):
 
     async def stop(self) -> bool:
         """Stop in order; whether that worked out. Safe after a start that failed half-way."""
+        try:
+            return await self._stop()
+        finally:
+            if self.observation is not None:
+                self.observation.close()
+
+    async def _stop(self) -> bool:
         hands_over = self._wired and self.broker is not None and self.broker.can_hand_over
         if self.broker is not None:
             if hands_over:
@@ -201,6 +215,8 @@ class Node(NodeCore):
             if self.failure is None:
                 await self.controller_part.hand_over()
             await self.controller_part.close()
+        if self.observation is not None:
+            self.observation.close()
         self.metadata.close()
         self.peers.close()
         self.ports.close()
@@ -211,6 +227,14 @@ class Node(NodeCore):
         )
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _make_observation(self) -> Observation | None:
+        """What tells of the node over HTTP, where that is wanted."""
+        if self.config.metrics_listener is None:
+            return None
+        from fencepost.broker.node.observation import Observation
+
+        return Observation(self, self.broker, self.controller_part)
 
     def _bind(self) -> None:
         """Bind all sockets, or none. BindError."""
@@ -264,6 +288,8 @@ class Node(NodeCore):
             self.broker.wire()
         # Behind those who act on the image: what is reported as applied has been.
         self.metadata.on_image(lambda image, delta: registrations.image_applied(image))
+        if self.observation is not None:
+            self.observation.wire()
         self._wired = True
 
     async def _give_up(self) -> None:

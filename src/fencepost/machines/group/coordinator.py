@@ -75,6 +75,11 @@ class GroupCoordinator:
         return self._shard.groups
 
     @property
+    def offset_count(self) -> int:
+        """How many offsets the groups have committed."""
+        return sum(self._shard.offsets.counts)
+
+    @property
     def max_batch_bytes(self) -> int:
         """`__consumer_offsets` takes batches of at most so many bytes."""
         return self._shard.record_bytes_max

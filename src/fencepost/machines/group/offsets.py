@@ -55,6 +55,11 @@ class OffsetStore:
         self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._undecided: dict[int, dict[tuple[str, TopicPartition], CommittedOffset]] = {}
 
+    @property
+    def counts(self) -> Iterator[int]:
+        """How many offsets each group has committed."""
+        return (len(offsets) for offsets in self._committed.values())
+
     def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """The group's committed offsets; to be read only."""
         return self._committed.get(group_id, {})

@@ -31,6 +31,7 @@ from fencepost.machines.partition.inputs import (
     StopReplica,
     TimestampLookup,
 )
+from fencepost.machines.partition.isr import IsrChanges
 from fencepost.machines.partition.machine import Partition
 from fencepost.machines.partition.queries import LogView
 
@@ -53,6 +54,7 @@ __all__ = [
     "FetchedOutOfRange",
     "FollowerFetched",
     "Isolation",
+    "IsrChanges",
     "ListedOffset",
     "LogView",
     "Partition",

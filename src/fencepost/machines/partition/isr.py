@@ -48,6 +48,29 @@ NEVER_MS: Final = -(1 << 62)
 """A time before all others, wherever the monotonic clock began."""
 
 
+class IsrChanges:
+    """How often the in-sync set of a partition has changed while this replica led it."""
+
+    __slots__ = ("expands", "failures", "shrinks")
+
+    def __init__(self) -> None:
+        self.shrinks = 0
+        self.expands = 0
+        self.failures = 0
+        """Requests to change it that the controller refused."""
+
+    def note(self, before: frozenset[int], now: frozenset[int]) -> None:
+        """It was `before` and is `now`; replicas may have left and entered at once."""
+        self.shrinks += not before <= now
+        self.expands += not now <= before
+
+    def add(self, other: IsrChanges) -> None:
+        """Add what another one has counted."""
+        self.shrinks += other.shrinks
+        self.expands += other.expands
+        self.failures += other.failures
+
+
 class FollowerState:
     """What the leader knows of one other replica."""
 

@@ -80,7 +80,7 @@ from fencepost.machines.partition.inputs import (
     ProduceResult,
     StopReplica,
 )
-from fencepost.machines.partition.isr import LeaderState
+from fencepost.machines.partition.isr import IsrChanges, LeaderState
 from fencepost.machines.partition.queries import ANY_LEADER_EPOCH, LogView, PartitionQueries
 from fencepost.machines.partition.waiting import (
     NO_DEADLINE_MS,
@@ -141,6 +141,8 @@ class Partition(PartitionQueries):
         self._deletions = WaitingDeletions()  # for the low watermark
         # When followers are looked at next, by this leader's clock; None: the timer is not armed.
         self._isr_check_due_ms: int | None = None
+        self.isr_changes = IsrChanges()
+        """Only grows, through all leader epochs."""
         self._wall_ms = 0
         self._steps: dict[type, Callable[[Any, int], list[Effect]]] = {
             Produce: self._step_produce,
@@ -160,6 +162,16 @@ class Partition(PartitionQueries):
             FetchedOutOfRange: self._step_out_of_range,
             DiskFailed: self._step_disk_failed,
         }
+
+    @property
+    def effective_min_isr(self) -> int:
+        """`min.insync.replicas`, but never more than there are replicas."""
+        return min(self.config.min_insync_replicas, self.replica_count)
+
+    @property
+    def waiting_produces(self) -> int:
+        """How many batches wait to be acknowledged."""
+        return len(self._waiting) + len(self._waiting_for_disk)
 
     def step(self, input_: Any, now_ms: int, wall_ms: int) -> list[Effect]:
         """Take one input. A replica that has ended only refuses.
@@ -317,10 +329,14 @@ class Partition(PartitionQueries):
                 answer.partition_epoch < leader.partition_epoch
             ):
                 return []
+            before = leader.isr
             leader.commit(answer.isr, answer.partition_epoch)
+            self.isr_changes.note(before, leader.isr)
             effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
             self._in_sync_set_changed(effects, now_ms)
-        elif answer.error_code in _TRY_AGAIN_LATER:
+            return effects
+        self.isr_changes.failures += 1
+        if answer.error_code in _TRY_AGAIN_LATER:
             leader.pending = None
             effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
             self._maybe_advance(effects, now_ms)
@@ -391,7 +407,9 @@ class Partition(PartitionQueries):
         assert self._local_id in metadata.replicas, (self._local_id, metadata.replicas)
         effects: list[Effect] = []
         if self._leader_state is not None and metadata.leader_epoch == self.leader_epoch:
+            before = self._leader_state.isr
             if self._leader_state.follow(metadata, now_ms):
+                self.isr_changes.note(before, self._leader_state.isr)
                 if self._leader_state.pending is None:
                     effects.append(SetTimer(ALTER_PARTITION_TIMER, None))
                 self._in_sync_set_changed(effects, now_ms)

@@ -24,6 +24,7 @@ one answer are read at one moment: nothing runs in between.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from fencepost.log.divergence import find_divergence
@@ -146,6 +147,11 @@ class PartitionQueries:
     def replica_count(self) -> int:
         """How many replicas a leader knows the partition to have; 1 elsewhere."""
         return len(self._leader_state.followers) + 1 if self._leader_state is not None else 1
+
+    @property
+    def followers(self) -> Mapping[int, FollowerState]:
+        """What a leader knows of its followers, by broker; empty elsewhere. To be read only."""
+        return self._leader_state.followers if self._leader_state is not None else {}
 
     def follower_state(self, broker_id: int) -> FollowerState | None:
         """What a leader knows of a follower; None elsewhere, and of others."""

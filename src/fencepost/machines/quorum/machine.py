@@ -129,6 +129,7 @@ from fencepost.machines.quorum.serving import Serving
 from fencepost.machines.quorum.snapshot_fetching import SnapshotFetching
 from fencepost.machines.quorum.snapshot_retention import SnapshotRetention
 from fencepost.machines.quorum.state import EPOCH_MAX, NOBODY, QuorumState
+from fencepost.machines.quorum.tracker import Tracker
 from fencepost.machines.quorum.view import LogView
 from fencepost.machines.quorum.voter_history import VoterHistory
 from fencepost.machines.quorum.voter_requests import VoterRequests
@@ -463,6 +464,12 @@ class QuorumMachine(Component):
         """Where the epoch of this leader begins in the log; -1 if it does not lead."""
         leader = self.node.role_state
         return leader.epoch_start_offset if isinstance(leader, Leader) else -1
+
+    @property
+    def tracker(self) -> Tracker | None:
+        """What a leader knows of its replicas, to be read only; None elsewhere."""
+        leader = self.node.role_state
+        return leader.tracker if isinstance(leader, Leader) else None
 
     def last_caught_up_ms(self, key: ReplicaKey) -> int:
         """When, by the wall clock, a replica of this leader last had all that the leader had; -1 if

@@ -18,6 +18,31 @@ from fencepost.broker.config.keys.definition import (
 )
 from fencepost.log.configdef import at_least, distinct
 
+_OWN = (
+    honoured(
+        "fencepost.metrics.listener",
+        STRING,
+        None,
+        None,
+        "Where metrics, health and readiness are told over HTTP: PORT (of 127.0.0.1) or HOST:PORT."
+        " Nothing is measured if it is not set.",
+    ),
+    honoured(
+        "fencepost.metrics.topics.max",
+        INT,
+        1_000,
+        at_least(0),
+        "Most topics with series of their own.",
+    ),
+    honoured(
+        "fencepost.metrics.partitions.max",
+        INT,
+        1_000,
+        at_least(0),
+        "Most partitions with series of their own.",
+    ),
+)
+
 _UNUSED = (
     unused(
         "kafka.metrics.polling.interval.secs",
@@ -87,5 +112,5 @@ _REFUSED = (
     default_only("client.quota.callback.class", CLASS, None, "Java classes cannot be loaded here"),
 )
 
-KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_UNUSED, *_QUOTAS, *_THROTTLES, *_REFUSED)
+KEYS: Final[tuple[BrokerConfigDef, ...]] = (*_OWN, *_UNUSED, *_QUOTAS, *_THROTTLES, *_REFUSED)
 """See the module."""

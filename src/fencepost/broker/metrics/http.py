@@ -1,0 +1,203 @@
+"""A small HTTP server for a few fixed paths, in the node's own event loop.
+
+Theory of operation
+-------------------
+It answers GET and HEAD, one request per connection, with `Connection: close`: of a request nothing
+counts but its first line, so what else a client sends cannot confuse it. An answer is given at once
+or later, by whoever has the path.
+
+A stranger can take little: `CONNECTIONS_MAX` connections, `REQUEST_BYTES_MAX` bytes of each, and
+`REQUEST_TIMEOUT_S` to send them. Whoever comes when all connections are taken gets the place of
+the one that has been sending its request for longest, so slow clients do not keep a quick one out.
+Those that wait for an answer, or take one, keep their places, for `ANSWER_TIMEOUT_S` each.
+
+Nothing here waits or works long, and it runs in the event loop on purpose: an answer says that the
+loop goes round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple, cast
+
+from fencepost.broker.config.endpoints import ConnectionLimits, Endpoint, bind
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS_MAX: Final = 16
+REQUEST_BYTES_MAX: Final = 8 * 1024
+"""The first line and all headers of a request."""
+REQUEST_TIMEOUT_S: Final = 5.0
+"""How long a client may take to send its request."""
+ANSWER_TIMEOUT_S: Final = 30.0
+"""How long an answer may take to be made, and again to be taken."""
+TEXT: Final = "text/plain; charset=utf-8"
+_BACKLOG: Final = 16
+_ENDS: Final = (b"\r\n\r\n", b"\n\n")
+
+
+class Answer(NamedTuple):
+    """What a path answers."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: str = TEXT
+
+
+Respond = Callable[[Answer], None]
+"""Takes the answer to one request, once."""
+Handler = Callable[[Respond], None]
+"""Has a path's answer made."""
+
+
+class HttpServer:
+    """See the module. `handlers` are by path."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]) -> None:
+        self.loop = loop
+        self.handlers = handlers
+        self._open: dict[_Connection, None] = {}  # in the order in which they came
+        self._servers: list[asyncio.AbstractServer] = []
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def start(self, endpoint: Endpoint) -> Endpoint:
+        """Listen; where, should the port have been 0. BindError."""
+        limits = ConnectionLimits(REQUEST_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_MAX, -1, _BACKLOG)
+        sockets = bind(endpoint, limits)
+        port = sockets[0].getsockname()[1]
+        for sock in sockets:
+            server = await self.loop.create_server(
+                lambda: _Connection(self), sock=sock, backlog=_BACKLOG
+            )
+            self._servers.append(server)
+        return Endpoint(endpoint.name, endpoint.host, port)
+
+    def close(self) -> None:
+        """Stop listening, and disconnect everybody."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for connection in list(self._open):
+            connection.abort()
+
+    def connected(self, connection: _Connection) -> bool:
+        """Whether the connection may stay; one that sends slowly may have to go for it."""
+        if len(self._open) >= CONNECTIONS_MAX:
+            slowest = next((one for one in self._open if not one.has_asked), None)
+            if slowest is None:
+                return False
+            slowest.abort()
+            self.disconnected(slowest)
+        self._open[connection] = None
+        return True
+
+    def disconnected(self, connection: _Connection) -> None:
+        """The connection is gone, or as good as gone."""
+        self._open.pop(connection, None)
+
+
+class _Connection(asyncio.Protocol):
+    """One client's connection: one request, one answer."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_head = False
+        self.has_asked = False
+        """Whether its request is here."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._server.connected(self):
+            self._abort_after(REQUEST_TIMEOUT_S)
+        else:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._server.disconnected(self)
+
+    def eof_received(self) -> bool:
+        """The client sends no more; it may still take an answer."""
+        return self.has_asked
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the request; what comes behind it is passed over."""
+        if self.has_asked:  # it is told so already
+            return
+        received = self._received
+        received += data
+        if any(end in received for end in _ENDS):
+            self._asked(bytes(received.split(b"\n", 1)[0].rstrip(b"\r")))
+        elif len(received) > REQUEST_BYTES_MAX:
+            self.has_asked = True
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+    def abort(self) -> None:
+        """Disconnect at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _asked(self, first_line: bytes) -> None:
+        """The request is here: have it answered."""
+        self.has_asked = True
+        self._received.clear()
+        self._abort_after(ANSWER_TIMEOUT_S)
+        assert self._transport is not None, "it has just received something"
+        self._transport.pause_reading()
+        words = first_line.decode("latin-1").split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            self._refuse(HTTPStatus.BAD_REQUEST)
+            return
+        method, target, _ = words
+        if method not in ("GET", "HEAD"):
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED)
+            return
+        self._is_head = method == "HEAD"
+        handler = self._server.handlers.get(target.partition("?")[0])
+        if handler is None:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        try:
+            handler(self._respond)
+        except Exception:
+            log.exception("answering %s failed", target.partition("?")[0])
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        self._respond(Answer(status, f"{status.value} {status.phrase}\n".encode()))
+
+    def _respond(self, answer: Answer) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        head = [
+            f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+            f"Content-Type: {answer.content_type}",
+            f"Content-Length: {len(answer.body)}",
+            "Cache-Control: no-store",
+            "X-Content-Type-Options: nosniff",
+            "Connection: close",
+        ]
+        if answer.status is HTTPStatus.METHOD_NOT_ALLOWED:
+            head.append("Allow: GET, HEAD")
+        self._transport.write("\r\n".join([*head, "", ""]).encode("ascii"))
+        if not self._is_head:
+            self._transport.write(answer.body)
+        self._abort_after(ANSWER_TIMEOUT_S)
+        self._transport.close()  # once all of it is taken
+
+    def _abort_after(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._server.loop.call_later(delay_s, self.abort)

@@ -1,0 +1,184 @@
+"""What a node's metrics say is true."""
+
+import pytest
+
+from fencepost.wire.api import MetadataRequest
+from fencepost.wire.errors import ErrorCode
+
+from ..conftest import RunningNode
+from ..topic_requests import batch, fetch, make_topic, produce
+from .scraping import get, scrape
+
+TOPICS = "kafka_server_brokertopicmetrics_"
+REQUESTS = "kafka_network_requestmetrics_"
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """A node that tells metrics."""
+    config = {"fencepost.metrics.listener": "0"}
+    running = RunningNode(tmp_path_factory.mktemp("watched") / "data", config)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def port(watched):
+    return watched.node.observation.bound.port
+
+
+def test_what_is_produced_and_fetched_is_counted_by_topic_and_in_all(watched, port):
+    before = scrape(port)
+    sent = [batch(b"a", b"b", b"c"), batch(b"d"), batch(b"e", b"f")]
+    with watched.connect() as client:
+        topic = make_topic(client, name="counted")
+        for one in sent:
+            produce(client, topic, one)
+        size_bytes = sum(map(len, sent))
+        (part,) = fetch(client, topic, 0)
+        assert len(part.records) == size_bytes
+    after = scrape(port)
+
+    def grown(name, **labels):
+        return after.value(name, **labels) - before.find(name).get((), 0)
+
+    for name, expected in {
+        "messagesin": 6,
+        "bytesin": size_bytes,
+        "bytesout": size_bytes,
+        "totalproducerequests": 3,
+        "totalfetchrequests": 1,
+        "failedproducerequests": 0,
+    }.items():
+        assert after.value(f"{TOPICS}{name}_total", topic="counted") == expected, name
+        assert grown(f"{TOPICS}{name}_total") == expected, name
+
+
+def test_a_topic_that_is_deleted_stays_in_the_totals(watched, port):
+    from fencepost.wire.api import DeleteTopicsRequest
+
+    with watched.connect() as client:
+        topic = make_topic(client, name="deleted")
+        produce(client, topic, batch(b"a"))
+        before = scrape(port)
+        client.ask(DeleteTopicsRequest(topic_names=["deleted"], timeout_ms=10_000), 5)
+    watched.call(watched.node.broker.followed)
+    after = scrape(port)
+    name = f"{TOPICS}messagesin_total"
+    assert before.find(name, topic="deleted") and not after.find(name, topic="deleted")
+    assert after.value(name) == before.value(name)
+
+
+def test_requests_are_counted_by_version_with_their_errors_and_times(watched, port):
+    before = scrape(port).find(f"{REQUESTS}requests_total", request="Metadata", version="12")
+    with watched.connect() as client:
+        topic = make_topic(client)
+        client.ask(MetadataRequest(topics=None), 12)
+        client.ask(MetadataRequest(topics=None), 12)
+        for acks in (-1, 1):
+            assert produce(client, topic, batch(b"a"), acks=acks).error_code == 0
+        refused = produce(client, topic, batch(b"a"), index=77)
+        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    after = scrape(port)
+    found = after.find(f"{REQUESTS}requests_total", request="Metadata", version="12")
+    assert sum(found.values()) - sum(before.values()) == 2
+    error = {"request": "Produce", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert after.value(f"{REQUESTS}errors_total", **error) == 1
+    assert after.value(f"{REQUESTS}errors_total", request="Produce", error="NONE") >= 2
+    parts = ("requestqueuetimems", "localtimems", "remotetimems", "responsequeuetimems")
+    counts = {after.value(f"{REQUESTS}{part}_count", request="Produce") for part in parts}
+    total = after.value(f"{REQUESTS}totaltimems_sum", request="Produce")
+    sums = [after.value(f"{REQUESTS}{part}_sum", request="Produce") for part in parts]
+    assert counts == {after.value(f"{REQUESTS}totaltimems_count", request="Produce")}
+    assert min(sums) >= 0 < total == pytest.approx(sum(sums))
+    assert after.value(f"{REQUESTS}remotetimems_sum", request="Produce") > 0  # the fsync
+    assert after.value(f"{REQUESTS}totaltimems", request="Produce", quantile="0.99") > 0
+
+
+def test_what_a_partition_is_like(watched, port):
+    with watched.connect() as client:
+        topic = make_topic(client, name="single")
+        produce(client, topic, batch(b"a", b"b"))
+    found = scrape(port)
+    labels = {"topic": "single", "partition": "0"}
+    hosted = watched.call(watched.node.replicas.get, "single", 0)
+    assert found.value("kafka_log_log_logendoffset", **labels) == 2
+    assert found.value("kafka_log_log_logstartoffset", **labels) == 0
+    assert found.value("kafka_log_log_size", **labels) == hosted.log.size_bytes > 0
+    assert found.value("kafka_log_log_numlogsegments", **labels) == 1
+    assert found.value("fencepost_partition_high_watermark", **labels) == 2
+    assert found.value("fencepost_partition_leader_epoch", **labels) == hosted.machine.leader_epoch
+    assert found.value("fencepost_partition_leader", **labels) == 1
+    assert found.value("kafka_cluster_partition_insyncreplicascount", **labels) == 1
+    assert found.value("kafka_cluster_partition_underreplicated", **labels) == 0
+    assert found.value("kafka_cluster_partition_atminisr", **labels) == 1
+
+
+def test_the_node_as_a_whole(watched, port):
+    found = scrape(port)
+    hosted = list(watched.call(lambda: list(watched.node.replicas.all())))
+    machine = watched.node.metadata.machine
+    for name, expected in {
+        "kafka_server_replicamanager_partitioncount": len(hosted),
+        "kafka_server_replicamanager_leadercount": len(hosted),
+        "kafka_server_replicamanager_underreplicatedpartitions": 0,
+        "kafka_server_replicamanager_offlinereplicacount": 0,
+        "kafka_controller_kafkacontroller_activecontrollercount": 1,
+        "kafka_controller_kafkacontroller_globalpartitioncount": len(hosted),
+        "kafka_controller_kafkacontroller_offlinepartitionscount": 0,
+        "kafka_controller_kafkacontroller_activebrokercount": 1,
+        "kafka_controller_kafkacontroller_fencedbrokercount": 0,
+        "kafka_server_raftmetrics_current_leader": 1,
+        "kafka_server_raftmetrics_current_epoch": machine.epoch,
+        "kafka_server_raftmetrics_high_watermark": machine.high_watermark,
+        "kafka_server_raftmetrics_log_end_offset": machine.end_offset,
+        "kafka_server_kafkaserver_brokerstate": 3,
+        "fencepost_ready": 1,
+    }.items():
+        assert found.value(name) == expected, name
+    state = found.value("kafka_server_raftmetrics_current_state", current_state="leader")
+    assert state == 1
+    assert found.value("fencepost_raft_commit_latency_ms_count") > 0
+    assert found.value("kafka_log_logflushstats_logflushrateandtimems_count") > 0
+    assert found.value("process_open_fds") > 0
+
+
+def test_connections_are_counted(watched, port):
+    labels = {"listener": "PLAINTEXT", "networkProcessor": "0"}
+    prefix = "kafka_server_socket_server_metrics_connection_"
+    before = scrape(port)
+    with watched.connect() as client:
+        client.ask(MetadataRequest(topics=[]), 12)
+        found = scrape(port)
+        grown = found.value(f"{prefix}count", **labels) - before.value(f"{prefix}count", **labels)
+        assert grown == 1
+    created = found.value(f"{prefix}creation_total", **labels)
+    assert created - before.value(f"{prefix}creation_total", **labels) == 1
+    budgets = found.find("fencepost_memory_budget_limit_bytes", role="broker")
+    assert len(budgets) == 3 and min(budgets.values()) > 0
+
+
+def test_series_of_partitions_and_topics_are_bounded(node_factory):
+    running = node_factory(
+        fencepost_metrics_listener=0,
+        fencepost_metrics_partitions_max=2,
+        fencepost_metrics_topics_max=1,
+    )
+    port = running.node.observation.bound.port
+    with running.connect() as client:
+        make_topic(client, name="first", partitions=3)
+        make_topic(client, name="second")
+    found = scrape(port)
+    assert set(found.find("kafka_log_log_size")) == {
+        (("partition", str(index)), ("topic", "first")) for index in (0, 1)
+    }
+    assert found.value("fencepost_metrics_partitions_omitted") == 2
+    assert set(found.find(f"{TOPICS}messagesin_total")) == {(), (("topic", "first"),)}
+    assert found.value("fencepost_metrics_topics_omitted") == 1
+    assert found.value("kafka_server_replicamanager_partitioncount") == 4
+    assert get(port, "/").status == 200
+
+
+def test_without_a_listener_nothing_is_measured_and_prometheus_is_not_loaded(node):
+    assert node.node.observation is None
+    assert node.node.listener.request_metrics is None
