@@ -74,6 +74,9 @@ def metadata_version(level):
     return [FeatureLevelRecord(name="metadata.version", feature_level=level)]
 
 
+ELIGIBLE_REPLICAS = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
+
+
 def test_a_new_id_is_printed(capsys):
     assert main(["format", "random-uuid"]) == 0
     first = capsys.readouterr().out.strip()
@@ -93,7 +96,8 @@ def test_every_directory_gets_its_meta_properties(run, tmp_path):
 def test_standalone_is_one_voter_with_its_disk(run, tmp_path):
     assert run("--standalone")[0] == 0
     header, records = bootstrap(tmp_path / "a")
-    assert records == metadata_version(30) and header.kraft_version == 1
+    assert records == [*metadata_version(30), ELIGIBLE_REPLICAS]
+    assert header.kraft_version == 1
     (voter,) = VoterSet.from_record(header.voters).voters
     own = read_meta_properties(OsDisk(), str(tmp_path / "a")).directory_id
     assert (voter.id, voter.key.directory_id) == (1, own)

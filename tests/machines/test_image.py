@@ -352,7 +352,6 @@ def test_a_transaction_takes_effect_at_its_end() -> None:
         ([change(2)], "no partition 2"),
         ([change(-1)], "no partition -1"),
         ([records.RemoveTopicRecord(topic_id=TOPIC), change(0)], "no topic"),
-        ([records.ClearElrRecord(topic_name="other")], "no topic other"),
         ([records.ProducerIdsRecord(broker_id=1, next_producer_id=0)], "go back"),
     ],
 )

@@ -2,7 +2,8 @@
 
 Only what is implemented is listed: transactions (`transaction.version`), the consumer groups of
 KIP-848 (`group.version`), share and streams groups are not served, so a cluster must not finalize
-them. `kraft.version` 1 is voters that come and go (KIP-853).
+them. `kraft.version` 1 is voters that come and go (KIP-853), `eligible.leader.replicas.version` 1
+the eligible leader replicas of KIP-966.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ METADATA_VERSION = Feature("metadata.version", 7, 30)
 
 KRAFT_VERSION = Feature("kraft.version", 0, 1)
 
+ELIGIBLE_LEADER_REPLICAS = Feature("eligible.leader.replicas.version", 0, 1)
+"""1: replicas that are not in sync any more, and lack nothing, may lead (KIP-966)."""
+
 SUPPORTED_FEATURES: tuple[Feature, ...] = (
+    ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     METADATA_VERSION,
 )

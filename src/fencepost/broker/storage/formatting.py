@@ -20,7 +20,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.config.features import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from fencepost.broker.config.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
 from fencepost.broker.config.release_versions import name_of
 from fencepost.broker.storage.data_dirs import HARMLESS_FILES
 from fencepost.log.disk import Disk
@@ -33,6 +38,7 @@ from fencepost.log.snapshots import (
     SnapshotStore,
     parse_snapshot_file,
 )
+from fencepost.machines.controller.partition_change import ELR_SINCE
 from fencepost.machines.quorum.voters import Endpoint, ReplicaKey, Voter, VoterSet
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.wire.records.metadata import FeatureLevelRecord, encode_record
@@ -40,6 +46,8 @@ from fencepost.wire.types import Uuid
 
 DYNAMIC_VOTERS_SINCE: Final = 21
 """The `metadata.version` (3.9-IV0) that kraft.version 1 needs."""
+ELR_BY_DEFAULT_SINCE: Final = 26
+"""The `metadata.version` (4.1-IV0) from which on new clusters have eligible leader replicas."""
 _RESERVED_IDS: Final = 100
 _VOTER: Final = re.compile(
     r"([0-9]{1,10})@(\[[^\]]+\]|[^:\[\]@]+):([0-9]{1,5}):([A-Za-z0-9_-]{22})"
@@ -171,13 +179,19 @@ def choose_features(asked: Mapping[str, int], *, has_voters: bool) -> dict[str, 
             )
     levels = {name: feature.max_level for name, feature in known.items()}
     levels[KRAFT_VERSION.name] = int(has_voters)
+    metadata_version = asked.get(METADATA_VERSION.name, METADATA_VERSION.max_level)
+    levels[ELIGIBLE_LEADER_REPLICAS.name] = int(metadata_version >= ELR_BY_DEFAULT_SINCE)
     levels.update(asked)
+    if levels[ELIGIBLE_LEADER_REPLICAS.name] and metadata_version < ELR_SINCE:
+        raise FormatError(
+            f"{ELIGIBLE_LEADER_REPLICAS.name}=1 needs {METADATA_VERSION.name} {name_of(ELR_SINCE)}"
+            f" or later, not {name_of(metadata_version)}"
+        )
     if bool(levels[KRAFT_VERSION.name]) != has_voters:
         raise FormatError(
             f"{KRAFT_VERSION.name}={levels[KRAFT_VERSION.name]} and the voters do not go together:"
             " 1 has them in the log (--standalone, --initial-controllers), 0 in the configuration"
         )
-    metadata_version = levels[METADATA_VERSION.name]
     if has_voters and metadata_version < DYNAMIC_VOTERS_SINCE:
         raise FormatError(
             f"{KRAFT_VERSION.name}=1 needs {METADATA_VERSION.name} {name_of(DYNAMIC_VOTERS_SINCE)}"

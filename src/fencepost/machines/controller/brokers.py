@@ -141,7 +141,9 @@ def registration_records(
 
     A repeated registration of one incarnation keeps its epoch and state (KAFKA-16952). A new
     incarnation gets a new epoch: whatever the old one led or held in sync is given up first, and
-    the epoch is the offset of the registration itself, the last of the records.
+    the epoch is the offset of the registration itself, the last of the records. Unless the broker
+    says that it was closed in order under the old epoch, it may lack records that it had, and is
+    not eligible to lead any more (KIP-966).
     """
     existing = image.brokers.get(request.broker_id)
     records: list[Message] = []
@@ -173,7 +175,8 @@ def registration_records(
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
     else:
-        records += changes_without_broker(image, request.broker_id, policies)
+        is_lost = existing is not None and request.previous_broker_epoch != existing.epoch
+        records += changes_without_broker(image, request.broker_id, policies, is_lost=is_lost)
         record.broker_epoch = next_offset + len(records)
         record.fenced = True
     records.append(record)
@@ -292,7 +295,7 @@ def unregister_records(
     image: ClusterImage, broker: BrokerImage, policies: TopicPolicies
 ) -> list[Message]:
     """Take everything from the broker, then forget it."""
-    moved = changes_without_broker(image, broker.broker_id, policies)
+    moved = changes_without_broker(image, broker.broker_id, policies, is_lost=True)
     gone = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch)
     return [*moved, gone]
 

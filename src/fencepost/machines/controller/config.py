@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fencepost.log.configdef import ConfigDef
+from fencepost.machines.controller.partition_change import ELR_FEATURE
 from fencepost.machines.image.model import METADATA_VERSION
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -22,7 +23,7 @@ PRODUCER_ID_BLOCK = 1_000
 METADATA_VERSION_FEATURE = METADATA_VERSION
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {METADATA_VERSION_FEATURE: (7, 30), "kraft.version": (0, 1)}
+    {METADATA_VERSION_FEATURE: (7, 30), "kraft.version": (0, 1), ELR_FEATURE: (0, 1)}
 )
 """The features that a controller runs, with the lowest and the highest level of each."""
 

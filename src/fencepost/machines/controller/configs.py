@@ -21,6 +21,7 @@ from fencepost.log.config import TOPIC_CONFIGS, validate_topic_configs
 from fencepost.log.configdef import ConfigDef, ConfigError, ConfigType
 from fencepost.machines.controller.config import MAX_CONFIG_VALUE_CHARACTERS, ControllerConfig
 from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.min_isr import check_min_isr, cleared_elr
 from fencepost.machines.controller.names import check_topic_name
 from fencepost.machines.image import (
     RESOURCE_BROKER,
@@ -129,11 +130,12 @@ def _decide_each(
             definitions = _definitions(config, kind)
             _check_resource_name(kind, name)
             changes = changes_of(resource, definitions)
+            check_min_isr(image, kind, name, changes)
             records += _change_records(image, config, kind, name, definitions, changes)
         except Refused as refused:
             result.error_code, result.error_message = refused.error, refused.message
         results.append(result)
-    return results, records
+    return results, [*records, *cleared_elr(image, records)]
 
 
 def _check_repeats(resource: Any) -> None:

@@ -35,6 +35,7 @@ from fencepost.machines.controller import (
     directories,
     elections,
     features,
+    min_isr,
     reassignments,
     topics,
 )
@@ -47,6 +48,7 @@ from fencepost.machines.controller.config import (
 )
 from fencepost.machines.controller.decision import Decision, Refused
 from fencepost.machines.controller.names import CollidingNames
+from fencepost.machines.controller.partition_change import ELR_FEATURE
 from fencepost.machines.controller.rules import RULES, ControllerRules
 from fencepost.machines.controller.sessions import Sessions
 from fencepost.machines.controller.topic_policies import PoliciesInForce
@@ -177,7 +179,7 @@ class Controller:
         if self.image.pending is not None:
             records.append(AbortTransactionRecord(reason="the controller that began it is gone"))
         if not self.image.features:
-            records += _first_records(bootstrap, levels)
+            records += _first_records(bootstrap, levels, self._config)
         return Decision(records, bool(records))
 
     def unsupported_feature(self) -> str | None:
@@ -480,7 +482,9 @@ class Controller:
         return PoliciesInForce(self.image, self._config)
 
 
-def _first_records(bootstrap: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
+def _first_records(
+    bootstrap: Sequence[Message], levels: Mapping[str, int], config: ControllerConfig
+) -> list[Message]:
     """The first records of a cluster, in a transaction if its `metadata.version` has those."""
     given = [*bootstrap]
     if not any(isinstance(r, FeatureLevelRecord) and _is_metadata_version(r) for r in given):
@@ -495,6 +499,11 @@ def _first_records(bootstrap: Sequence[Message], levels: Mapping[str, int]) -> l
         for r in given
         if isinstance(r, FeatureLevelRecord) and _is_metadata_version(r)
     )
+    if any(
+        isinstance(r, FeatureLevelRecord) and r.name == ELR_FEATURE and r.feature_level > 0
+        for r in given
+    ):
+        given += min_isr.records_before_elr(apply_records(ClusterImage(), given), config)
     if level < features.TRANSACTIONS_LEVEL:
         return given
     return [BeginTransactionRecord(name="bootstrap"), *given, EndTransactionRecord()]

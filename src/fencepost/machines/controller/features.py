@@ -27,6 +27,8 @@ from typing import Final
 
 from fencepost.machines.controller.config import METADATA_VERSION_FEATURE, ControllerConfig
 from fencepost.machines.controller.decision import Refused
+from fencepost.machines.controller.min_isr import records_before_elr
+from fencepost.machines.controller.partition_change import ELR_FEATURE, ELR_SINCE
 from fencepost.machines.image import ClusterImage, FeatureRange
 from fencepost.wire.api.update_features import (
     FeatureUpdateKey,
@@ -35,6 +37,7 @@ from fencepost.wire.api.update_features import (
     UpdateFeaturesResponse,
 )
 from fencepost.wire.errors import ErrorCode
+from fencepost.wire.message import Message
 from fencepost.wire.records.metadata import FeatureLevelRecord
 
 KRAFT_VERSION_FEATURE: Final = "kraft.version"
@@ -61,7 +64,7 @@ TRANSACTIONS_LEVEL: Final = 13
 class FeatureChange:
     """What a request comes to: records to write, and the level of `kraft.version` if it asks."""
 
-    records: list[FeatureLevelRecord]
+    records: list[Message]
     kraft_version: int | None
 
 
@@ -88,18 +91,32 @@ class FeatureUpdater:
         for name in names:
             if names.count(name) > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is named more than once")
-        records: list[FeatureLevelRecord] = []
+        levels: list[FeatureLevelRecord] = []
         kraft_version: int | None = None
         for update in request.feature_updates:
             self._check(update)
             if update.feature == KRAFT_VERSION_FEATURE:
                 kraft_version = update.max_version_level
             else:
-                records.append(
+                levels.append(
                     FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
                 )
-        records.sort(key=lambda record: record.name != METADATA_VERSION_FEATURE)
+        levels.sort(key=lambda record: record.name != METADATA_VERSION_FEATURE)
+        asked = {record.name: record.feature_level for record in levels}
+        self._check_elr(asked)
+        records: list[Message] = [*levels]
+        if asked.get(ELR_FEATURE, 0) > 0:
+            records = [*records_before_elr(self._image, self._config), *levels]
         return FeatureChange(records, kraft_version)
+
+    def _check_elr(self, asked: Mapping[str, int]) -> None:
+        """Eligible leader replicas need a `metadata.version` that can say who they are."""
+        level = asked.get(ELR_FEATURE, self._image.features.get(ELR_FEATURE, 0))
+        version = asked.get(METADATA_VERSION_FEATURE, self._image.metadata_version)
+        if level > 0 and version < ELR_SINCE:
+            raise _refused(
+                ELR_FEATURE, level, f"it needs {METADATA_VERSION_FEATURE} {ELR_SINCE} or later"
+            )
 
     def _check(self, update: FeatureUpdateKey) -> None:
         name, level = update.feature, update.max_version_level

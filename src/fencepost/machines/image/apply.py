@@ -234,9 +234,8 @@ class _Draft:
     def _clear_elr(self, record: records.ClearElrRecord) -> None:
         if record.topic_name:
             topic_id = self._topic_id(record.topic_name)
-            if topic_id is None:
-                raise ReplayError(f"no topic {record.topic_name} whose ELR could be cleared")
-            topic_ids = [topic_id]
+            # One that is deleted in the same batch has nothing to clear (KAFKA-19383).
+            topic_ids = [] if topic_id is None else [topic_id]
         else:
             topic_ids = [*self._image.topics_by_id, *self._topics]
         for topic_id in topic_ids:
