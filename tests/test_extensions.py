@@ -164,7 +164,7 @@ def test_a_pure_build_says_so(checkout: Path, words: tuple[str, ...]):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_build_that_succeeds_takes_the_note_back(checkout: Path):
     if shutil.which(os.environ.get("CC", "gcc")) is None:
         pytest.skip("there is no C compiler")

@@ -321,7 +321,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(BUILD_TIMEOUT_S + 60)
 @pytest.mark.skipif(bool(MISSING), reason=f"make docs installs {', '.join(MISSING)}")
 class TestBuilt:

@@ -322,5 +322,6 @@ TestCompactedLog.settings = QUICK
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_long_lives_of_compacted_logs():
-    run_state_machine_as_test(CompactedLog, settings=settings(QUICK, max_examples=1000))
+@pytest.mark.parametrize("max_examples", [150, pytest.param(1000, marks=pytest.mark.long)])
+def test_long_lives_of_compacted_logs(max_examples):
+    run_state_machine_as_test(CompactedLog, settings=settings(QUICK, max_examples=max_examples))

@@ -737,11 +737,8 @@ def test_whatever_is_in_the_files_verification_ends(data):
         change(FLIPPED, path, before)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mask",
-    [0x01, pytest.param(0x80, marks=pytest.mark.long), pytest.param(0xFF, marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_byte_of_every_file(mask):
     disk = make_dir()
     for path in files_of(disk):

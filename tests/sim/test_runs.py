@@ -27,7 +27,7 @@ from fencepost.sim.search import search
 from fencepost.sim.shrink import Shrinker
 from fencepost.sim.tape import Tape
 
-QUICK_SEEDS = range(1, 41)
+QUICK_SEEDS = range(1, 21)
 MANY_SEEDS = range(10_000, 10_150)
 MANY_AT_ONCE = 5
 CANARY_WITHIN = 60
@@ -74,7 +74,7 @@ def test_a_seed_is_one_world_whatever_the_hash_seed() -> None:
             text=True,
             check=True,
         ).stdout
-        for hash_seed in ("0", "1", "4711")
+        for hash_seed in ("0", "4711")
     }
     assert len(printed) == 1
     assert len(set(printed.pop().split())) == 3, "and other seeds are other worlds"
