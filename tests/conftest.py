@@ -51,7 +51,7 @@ def served() -> Iterator[str]:
         return
     from fencepost.testing import Cluster
 
-    with Cluster() as cluster:
+    with Cluster(faults=False) as cluster:
         yield cluster.bootstrap_servers
 
 

@@ -30,6 +30,7 @@ COMMANDS: tuple[Command, ...] = (
         "format", "fencepost.cli.format", "make a node's directories ready for its first start"
     ),
     Command("cluster", "fencepost.cli.cluster", "run a cluster of several nodes on this machine"),
+    Command("testing", "fencepost.cli.testing", "brokers with faults on demand, for tests"),
     Command("topics", "fencepost.cli.topics", "list, create, describe, alter and delete topics"),
     Command("configs", "fencepost.cli.configs", "see and change configs of topics and brokers"),
     Command("groups", "fencepost.cli.groups", "consumer groups, their members and offsets"),

@@ -1,5 +1,35 @@
-"""A real broker inside a test: `Cluster`, and the pytest fixture `fencepost_cluster`."""
+"""Real brokers inside a test, with faults on demand.
 
-from fencepost.testing.cluster import Cluster, ClusterError
+`Cluster` starts them, the pytest fixture `fencepost_cluster` has one, and `Proxy` brings the same
+faults to a cluster that is there already.
+"""
 
-__all__ = ["Cluster", "ClusterError"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fencepost.testing.cluster import Cluster
+    from fencepost.testing.faults.rules import Fault, FaultError
+    from fencepost.testing.node_process import ClusterError
+    from fencepost.testing.proxy import Proxy
+    from fencepost.testing.truncation import Truncation
+
+__all__ = ["Cluster", "ClusterError", "Fault", "FaultError", "Proxy", "Truncation"]
+
+_MODULES = {
+    "Cluster": "cluster",
+    "ClusterError": "node_process",
+    "Fault": "faults.rules",
+    "FaultError": "faults.rules",
+    "Proxy": "proxy",
+    "Truncation": "truncation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # When it is asked for: the processes that nodes are copied from need none of this.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

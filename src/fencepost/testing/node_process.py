@@ -1,19 +1,20 @@
 """`NodeProcess`: one Fencepost node in a process of its own.
 
-It is what `fencepost serve` runs, started with this interpreter. The child writes a ready file once
-it accepts connections, its log goes to a file, and the end of that is part of every error. It ends
+It is what `fencepost serve` runs, started by a `Launcher`. The child writes a ready file once it
+accepts connections, its log goes to a file, and the end of that is part of every error. It ends
 with the process that started it even if that forgets to end it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from fencepost.testing.launcher import LaunchedNode, Launcher, LauncherError
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
@@ -26,22 +27,19 @@ class ClusterError(RuntimeError):
 
 
 class NodeProcess:
-    """A node whose files are in `directory`: `server.properties`, `log.txt`, `ready`.
+    """A node whose files are in `directory`: `server.properties`, `log.txt`, `ready`."""
 
-    `arguments`, asked for at every start, are what `serve` gets instead of the properties.
-    """
-
-    def __init__(
-        self, name: str, directory: Path, arguments: Callable[[], list[str]] | None = None
-    ) -> None:
+    def __init__(self, name: str, directory: Path, launcher: Launcher) -> None:
         self.name = name
         self.directory = directory
-        self._arguments = arguments or (lambda: ["--config", str(self.config_path)])
+        self._launcher = launcher
         self.config_path = directory / "server.properties"
         self.log_path = directory / "log.txt"
         self._ready_path = directory / "ready"
+        self.is_paused = False
+        """Whether it was paused, and not resumed since."""
         self._log_began = 0  # where the log since the last start begins in its file
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: LaunchedNode | None = None
 
     # -- start and end --------------------------------------------------------------------------
 
@@ -50,19 +48,12 @@ class NodeProcess:
         if self.running:
             raise ClusterError(f"{self.name} is running already")
         self._ready_path.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "fencepost.cli.main", "serve", *self._arguments()]
-        command += ["--ready-file", str(self._ready_path), "--stop-with-parent"]
-        command.append(str(os.getpid()))
-        with self.log_path.open("ab") as output:
-            self._log_began = output.tell()
-            # A group of its own: a Ctrl-C at the terminal is for the parent, which stops in order.
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        self.is_paused = False
+        self._log_began = self.log_path.stat().st_size if self.log_path.exists() else 0
+        try:
+            self._process = self._launcher.launch(self.config_path, self._ready_path, self.log_path)
+        except LauncherError as error:
+            raise ClusterError(f"{self.name} was not started: {error}") from error
 
     def wait_until_ready(
         self,
@@ -103,36 +94,36 @@ class NodeProcess:
     def pause(self) -> None:
         """SIGSTOP: the node is there and does nothing."""
         self._signal(signal.SIGSTOP)
+        self.is_paused = True
 
     def resume(self) -> None:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
+        self.is_paused = False
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Wait for the end; the exit code. One that does not end in time is killed."""
         process = self._process
         if process is None:
             raise ClusterError(f"{self.name} was not started")
-        try:
-            return process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise ClusterError(
-                f"{self.name} did not end in {timeout_s} s\n{self.log_tail}"
-            ) from None
+        code = process.wait(timeout_s)
+        if code is not None:
+            return code
+        self._signal(signal.SIGKILL)
+        process.wait(timeout_s)
+        raise ClusterError(f"{self.name} did not end in {timeout_s} s\n{self.log_tail}")
 
     # -- looking ---------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
         """Whether the process is alive, paused or not."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.exit_code is None
 
     @property
     def exit_code(self) -> int | None:
         """How it ended; None while it runs or if it was never started."""
-        return None if self._process is None else self._process.poll()
+        return None if self._process is None else self._process.exit_code
 
     @property
     def is_ready(self) -> bool:
@@ -166,5 +157,6 @@ class NodeProcess:
             return file.read().decode(errors="replace")
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            os.kill(self._process.pid, number)
+        if self._process is not None and self._process.exit_code is None:
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and we are told so soon
+                os.kill(self._process.pid, number)

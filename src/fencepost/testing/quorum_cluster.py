@@ -4,10 +4,12 @@
         client = Admin(bootstrap_servers=cluster.bootstrap_servers)
         cluster.leader().kill()
 
-Controllers have the node ids 1, 2, ... and brokers those that follow. Every node has a directory
-named for it with its `server.properties`, its log and its data. Voters are dynamic (KIP-853)
-unless `static_voters` puts them into the configuration. With `combined` every controller is a
-broker, too.
+This is what `fencepost cluster up` runs and what `Cluster` puts proxies in front of. Controllers
+have the node ids 1, 2, ... and brokers those that follow, or the other way round with
+`brokers_first`. Every node has a directory named for it with its `server.properties`, its log and
+its data. Voters are dynamic (KIP-853) unless `static_voters` puts them into the configuration. With
+`combined` every controller is a broker, too. A broker without controllers is a node with both
+roles, which formats its data directory itself.
 
 `directory` may hold a cluster that was made here before: its nodes keep their configuration and
 their data.
@@ -16,10 +18,12 @@ their data.
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.storage.formatting import (
@@ -35,9 +39,9 @@ from fencepost.log.disk import OsDisk
 from fencepost.log.errors import LogError, in_words
 from fencepost.log.meta import read_meta_properties
 from fencepost.log.properties import decode_properties, encode_properties
+from fencepost.testing.launcher import Launcher
 from fencepost.testing.node_process import ClusterError, NodeProcess
 from fencepost.testing.ports import LOOPBACK as HOST, free_ports
-from fencepost.testing.process_cluster import ProcessCluster, config_text
 from fencepost.wire.api import describe_quorum as describe
 
 LISTENER = "CONTROLLER"
@@ -46,11 +50,12 @@ POLL_S = 0.02
 ASK_TIMEOUT_MS = 2_000
 
 
-class QuorumCluster(ProcessCluster):
+class QuorumCluster:
     """See the module. `config` are keys for all nodes, `controller_config` for controllers.
 
-    Without a `directory` the cluster is in a temporary one that goes with it. Free ports are found
-    for controllers and brokers whose ports are not given.
+    A context manager: started on entry, and gone at the end, whatever happened. Without a
+    `directory` the cluster is in a temporary one that goes with it. Free ports are found for
+    controllers and brokers whose ports are not given.
     """
 
     def __init__(
@@ -63,12 +68,15 @@ class QuorumCluster(ProcessCluster):
         broker_ports: list[int] | None = None,
         static_voters: bool = False,
         combined: bool = False,
+        brokers_first: bool = False,
         config: Mapping[str, Any] | None = None,
         controller_config: Mapping[str, Any] | None = None,
     ) -> None:
-        if controllers < 1 or brokers < 0:
+        if controllers < 0 or brokers < 0 or (controllers == 0 and brokers != 1):
             raise ValueError(f"{controllers} controllers and {brokers} brokers are no cluster")
-        super().__init__(directory)
+        self._launcher = Launcher()
+        self.is_temporary = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="fencepost-"))
         holders = brokers + (controllers if combined else 0)
         self._config: dict[str, Any] = {
             "offsets.topic.replication.factor": max(1, min(3, holders)),
@@ -78,19 +86,53 @@ class QuorumCluster(ProcessCluster):
         self._static_voters = static_voters
         self._combined = combined
         self._given_up = False
-        names = [f"controller-{id_}" for id_ in range(1, controllers + 1)]
-        names += [f"broker-{controllers + 1 + place}" for place in range(brokers)]
-        nodes = [NodeProcess(name, self.directory / name) for name in names]
-        self.controllers = dict(enumerate(nodes[:controllers], 1))
+        first_controller, first_broker = (brokers + 1, 1) if brokers_first else (1, controllers + 1)
+        self.controllers = self._nodes("controller", first_controller, controllers)
         """The controllers by node id."""
-        self.brokers = dict(enumerate(nodes[controllers:], controllers + 1))
+        self.brokers = self._nodes("broker", first_broker, brokers)
         """The brokers by node id."""
         self.cluster_id = ""
         self._ports: dict[int, int] = {}
         self._client_ports: dict[int, int] = {}
         self._set_up(controller_ports, broker_ports)
 
+    def _nodes(self, role: str, first: int, count: int) -> dict[int, NodeProcess]:
+        names = {id_: f"{role}-{id_}" for id_ in range(first, first + count)}
+        return {
+            id_: NodeProcess(name, self.directory / name, self._launcher)
+            for id_, name in names.items()
+        }
+
     # -- life ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End everything and remove what is temporary."""
+        try:
+            if any(node.running for node in self.nodes.values()):
+                self.stop_all()
+        finally:
+            for node in self.nodes.values():
+                if node.running:
+                    node.kill()
+            self._launcher.close()
+            if self.is_temporary:
+                shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
     def nodes(self) -> dict[int, NodeProcess]:
@@ -99,18 +141,28 @@ class QuorumCluster(ProcessCluster):
 
     def start(self) -> None:
         """Start what does not run, all at once, and wait for a leader. ClusterError."""
-        started = [node for node in self.nodes.values() if not node.running]
-        for node in started:
+        self._start([id_ for id_, node in self.nodes.items() if not node.running])
+        if self.controllers:
+            self.wait_until(self._is_led, "no controller leads")
+
+    def _start(self, ids: Iterable[int]) -> None:
+        """Start nodes, all at once, and wait until each accepts connections. ClusterError."""
+        started = {id_: self.nodes[id_] for id_ in ids}
+        for node in started.values():
             node.start()
-        for node in started:
+        for node in started.values():
             node.wait_until_ready(is_wanted=lambda: not self._given_up)
-        self.wait_until(self._is_led, "no controller leads")
 
     def give_up(self) -> None:
         """From another thread, or a signal's handler: have waiting for the cluster end."""
         self._given_up = True
 
-    def stop(self) -> None:
+    def stop(self) -> object:
+        """Stop all nodes in order, brokers first. ClusterError."""
+        self.stop_all()
+        return None
+
+    def stop_all(self) -> None:
         """Stop all nodes in order, brokers first. ClusterError."""
         for nodes in (self.brokers, self.controllers):
             running = [node for node in nodes.values() if node.running]
@@ -140,6 +192,10 @@ class QuorumCluster(ProcessCluster):
         """The controllers, for tools of the quorum."""
         return ",".join(self.address_of(id_) for id_ in self.controllers)
 
+    def connect(self, node_id: int) -> Connection:
+        """A connection to the listener that `address_of` names. ClientError, OSError."""
+        return Connection(HOST, self._ports[node_id], timeout_ms=ASK_TIMEOUT_MS)
+
     def describe(self, node_id: int) -> describe.PartitionDataResponse | None:
         """What a node says of the quorum; None if it does not answer."""
         topic = describe.TopicDataRequest(
@@ -147,7 +203,7 @@ class QuorumCluster(ProcessCluster):
             partitions=[describe.PartitionDataRequest(partition_index=0)],
         )
         try:
-            with Connection(HOST, self._ports[node_id], timeout_ms=ASK_TIMEOUT_MS) as asked:
+            with self.connect(node_id) as asked:
                 answer = asked.request(describe.DescribeQuorumRequest(topics=[topic]))
         except (ClientError, OSError):
             return None
@@ -212,7 +268,7 @@ class QuorumCluster(ProcessCluster):
         assert not self._static_voters, "static voters do not change"
         id_ = max(self.nodes) + 1
         name = f"controller-{id_}"
-        self.controllers[id_] = NodeProcess(name, self.directory / name)
+        self.controllers[id_] = NodeProcess(name, self.directory / name, self._launcher)
         self._ports[id_] = free_ports(1)[0]
         plan = FormatPlan(self.cluster_id, random_id(), self._features(), None, is_first=False)
         self._make({id_: plan})
@@ -238,7 +294,7 @@ class QuorumCluster(ProcessCluster):
         self.cluster_id = str(random_id())
         directories = {id_: random_id() for id_ in self.nodes}
         voters = None
-        if not self._static_voters:
+        if self.controllers and not self._static_voters:
             text = ",".join(f"{i}@{self.address_of(i)}:{directories[i]}" for i in self.controllers)
             voters = parse_voters(text, LISTENER)
         plans = {
@@ -275,17 +331,21 @@ class QuorumCluster(ProcessCluster):
     def _make(self, plans: Mapping[int, FormatPlan]) -> None:
         """Format nodes and write their configurations. ConfigError before anything is written.
 
-        The configuration comes last: a node that has one is whole. If it cannot be done, what was
-        made is removed, so that it can be tried again. ClusterError.
+        A node without others formats its data itself when it starts, and says then what is wrong
+        with its configuration. The configuration comes last: a node that has one is whole. If it
+        cannot be done, what was made is removed, so that it can be tried again. ClusterError.
         """
         texts = {id_: self.properties_of(id_) for id_ in plans}
-        configs = {id_: BrokerConfig.load(None, text) for id_, text in texts.items()}
+        configs = {}
+        if self.controllers:
+            configs = {id_: BrokerConfig.load(None, text) for id_, text in texts.items()}
         new = [self.nodes[id_] for id_ in plans if not self.nodes[id_].directory.exists()]
         for id_, plan in plans.items():
             node = self.nodes[id_]
             try:
                 node.directory.mkdir(parents=True, exist_ok=True)
-                format_directories(OsDisk(), configs[id_], plan, int(time.time() * 1000))
+                if configs:
+                    format_directories(OsDisk(), configs[id_], plan, int(time.time() * 1000))
                 node.config_path.write_bytes(encode_properties(texts[id_]))
             except (LogError, OSError) as error:
                 for made in new:
@@ -302,19 +362,31 @@ class QuorumCluster(ProcessCluster):
             listeners["controller"] = f"{LISTENER}://{self.address_of(id_)}"
         entries: dict[str, Any] = {
             "node.id": id_,
-            "process.roles": ",".join(listeners),
-            "controller.listener.names": LISTENER,
             "listeners": ",".join(listeners.values()),
             "log.dirs": str(self.nodes[id_].directory / "data"),
-            **self._config,
-            **(self._controller_config if is_controller else {}),
         }
-        if self._static_voters:
+        if self.controllers:
+            entries["process.roles"] = ",".join(listeners)
+            entries["controller.listener.names"] = LISTENER
+        entries.update(self._config)
+        entries.update(self._controller_config if is_controller else {})
+        if not self.controllers:
+            pass
+        elif self._static_voters:
             voters = [f"{voter}@{self.address_of(voter)}" for voter in self.controllers]
             entries["controller.quorum.voters"] = ",".join(voters)
         else:
             entries["controller.quorum.bootstrap.servers"] = self.bootstrap_controllers
         return {key: config_text(value) for key, value in entries.items()}
+
+
+def config_text(value: object) -> str:
+    """A config value as it stands in a file of properties."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(config_text(item) for item in value)
+    return str(value)
 
 
 def _unfinished(directory: Path, name: str) -> str:

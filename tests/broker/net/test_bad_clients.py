@@ -59,7 +59,9 @@ INT64_MAX = (1 << 63) - 1
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(offsets_topic_num_partitions=1, auto_create_topics_enable=False) as started:
+    with Cluster(
+        faults=False, offsets_topic_num_partitions=1, auto_create_topics_enable=False
+    ) as started:
         with connect(started) as client:
             for name in ("sample", "full", "bystander"):
                 assert create(client, name).error_code == 0
@@ -181,7 +183,9 @@ def test_three_hundred_slow_clients_byte_by_byte(cluster):
 def test_half_frames_of_many_clients_are_bounded_together():
     limit = 16 << 20
     with (
-        Cluster(offsets_topic_num_partitions=1, socket_request_max_bytes=limit) as cluster,
+        Cluster(
+            faults=False, offsets_topic_num_partitions=1, socket_request_max_bytes=limit
+        ) as cluster,
         besieged(cluster, "bystander", growth_mib=140) as watch,
     ):
         clients = []
@@ -340,7 +344,7 @@ def test_waiting_for_much_costs_little_at_every_append(cluster):
 
 def test_connections_beyond_the_limit():
     with (
-        Cluster(offsets_topic_num_partitions=1, max_connections=300) as cluster,
+        Cluster(faults=False, offsets_topic_num_partitions=1, max_connections=300) as cluster,
         besieged(cluster, "bystander") as watch,
     ):
         sockets = [connect(cluster) for _ in range(600)]

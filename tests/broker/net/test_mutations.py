@@ -41,7 +41,9 @@ STOP_AT_PARTITIONS = {"CreateTopics", "CreatePartitions"}
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(offsets_topic_num_partitions=1, auto_create_topics_enable=False) as started:
+    with Cluster(
+        faults=False, offsets_topic_num_partitions=1, auto_create_topics_enable=False
+    ) as started:
         with connect(started) as client:
             for name in ("sample", "bystander"):
                 asked = CreatableTopic(name=name, num_partitions=1, replication_factor=1)

@@ -136,7 +136,7 @@ def test_a_full_disk_is_an_error_and_no_acknowledgement_and_what_was_acknowledge
 
 def test_twenty_kills_lose_nothing_that_was_acknowledged_and_double_nothing():
     """librdkafka's idempotent producer goes on through every kill."""
-    with Cluster(**SLICE) as cluster:
+    with Cluster(faults=False, **SLICE) as cluster:
         with connect(cluster) as client:
             create(client)
         acknowledged: set[int] = set()
@@ -188,7 +188,7 @@ def test_twenty_kills_lose_nothing_that_was_acknowledged_and_double_nothing():
 
 def test_a_producer_id_is_never_given_twice_over_kills():
     given: list[int] = []
-    with Cluster(**SLICE) as cluster:
+    with Cluster(faults=False, **SLICE) as cluster:
         for _ in range(3):
             with connect(cluster) as client:
                 for _ in range(3):
@@ -205,7 +205,7 @@ def test_a_producer_id_is_never_given_twice_over_kills():
 
 @pytest.fixture
 def cluster():
-    with Cluster(**SLICE) as started:
+    with Cluster(faults=False, **SLICE) as started:
         with connect(started) as client:
             create(client)
             for number in range(50):

@@ -39,7 +39,7 @@ def make_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 
         def make(files: int = FILES, **configs: object) -> Cluster:
             monkeypatch.setattr(sys, "executable", frugal_python(tmp_path, files))
-            cluster = Cluster(log_segment_bytes=1 << 20, **SLICE, **configs)
+            cluster = Cluster(faults=False, log_segment_bytes=1 << 20, **SLICE, **configs)
             stack.callback(cluster.close)
             cluster.start()
             return cluster
