@@ -35,30 +35,6 @@ BANNED = {
     r"unsound": "invalid, inconsistent",
     r"filth|filthy|filthiest|rubbish": "malformed, invalid",
 }
-# Still there, to become fewer. `bit-rot` and its like name faults: recorded runs draw by these
-# names. `rot` and `mend` are commands of the simulator's scripts.
-LEFT = {
-    "src/fencepost/cli/sim.py": ("mended",),
-    "src/fencepost/sim/brokers/broker.py": ("news",),
-    "src/fencepost/sim/by_hand.py": ("mend",),
-    "src/fencepost/sim/explore/space.py": ("swaps",),
-    "src/fencepost/sim/faults/bit_rot.py": ("rot",),
-    "src/fencepost/sim/faults/one_way_cut.py": ("mend",),
-    "src/fencepost/sim/faults/partition.py": ("mend", "mended"),
-    "src/fencepost/sim/faults/snapshot_rot.py": ("rot",),
-    "src/fencepost/sim/faults/state_rot.py": ("rot",),
-    "src/fencepost/sim/network.py": ("mend",),
-    "src/fencepost/sim/script.py": ("news",),
-    "src/fencepost/sim/script_commands.py": ("mend", "rot"),
-    "docs/SIMULATOR.md": ("mend", "rot"),
-    "docs/TESTING.md": ("rot",),
-    "tests/machines/test_quorum_reconfiguration.py": ("mend",),
-    "tests/sim/test_command.py": ("rot",),
-    "tests/sim/test_draft_followers.py": ("rot",),
-    "tests/sim/test_every_check.py": ("rot",),
-    "tests/sim/test_faults.py": ("rot",),
-    "tests/sim/test_network.py": ("mend",),
-}
 WORDS = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(BANNED)})(?![a-z0-9])")
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 BETWEEN = re.compile(r"[_\s]+(?:(?:#|//|\*) )?|-(?=[a-z])")
@@ -90,14 +66,10 @@ def test_nobody_uses_words_of_this_project_alone():
     found = {}
     for folder in ("src", "docs", "tests", "benchmarks"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in READ and path != Path(__file__).resolve():
-                name = path.relative_to(ROOT).as_posix()
-                if left := found_in(path) - set(LEFT.get(name, ())):
-                    found[name] = sorted(left)
+            if (
+                path.suffix in READ
+                and path != Path(__file__).resolve()
+                and (banned := found_in(path))
+            ):
+                found[path.relative_to(ROOT).as_posix()] = sorted(banned)
     assert not found
-
-
-def test_what_is_left_is_still_there():
-    """Whoever takes a word out of a file takes it out of the list."""
-    for name, words in LEFT.items():
-        assert set(words) <= found_in(ROOT / name), name

@@ -57,7 +57,7 @@ def test_the_new_set_decides_about_itself() -> None:
     world.flush(1)
     assert world.machine(1).high_watermark < world.machine(1).end_offset
     assert world.changes == {}
-    world.mend()
+    world.reconnect()
     world.wait(1_000)
     assert world.changes == {"add 2": ErrorCode.NONE}
 
@@ -118,7 +118,7 @@ def test_a_new_voter_that_was_behind_all_along_is_not_added() -> None:
     progress.last_caught_up_ms = NEVER_MS
     world.cut((4, 1))
     world.add_voter(1, 4)
-    world.mend()
+    world.reconnect()
     versions = next(f for f in world.flights() if type(f.message).__name__ == "ApiVersionsRequest")
     world.deliver(versions)
     world.deliver(world.flights()[-1])
@@ -234,7 +234,7 @@ def test_a_voter_whose_removal_nobody_else_has_can_still_lead() -> None:
         world.tick()
     world.flush(2)
     world.crash(1)
-    world.mend()
+    world.reconnect()
     assert [world.machine(id_).voters for id_ in (3, 4)] == [(1, 2, 3, 4)] * 2
     world.run(lambda: world.machine(3).voters == (1, 3, 4) and world.has_converged())
     assert world.leader() in (3, 4), "it committed its removal, and left"
@@ -250,7 +250,7 @@ def test_a_set_that_is_truncated_is_in_force_no_longer() -> None:
     world.flush(1)
     assert world.machine(1).voters == (1, 2)
     world.run(lambda: world.leader() in (2, 3))
-    world.mend()
+    world.reconnect()
     world.run(world.has_converged)
     assert [world.machine(id_).voters for id_ in world.ids] == [(1, 2, 3)] * 4
     assert world.changes["remove 3"] in (
@@ -282,7 +282,7 @@ def test_a_new_voter_that_is_behind_does_not_take_back_what_is_committed() -> No
     machine = world.machine(1)
     before = machine.high_watermark
     voters = machine.voter_set.with_voter(world.voter(4))
-    world.mend()
+    world.reconnect()
     world.add_voter(1, 4)
     while machine.voter_set != voters:
         world.tick()

@@ -49,7 +49,7 @@ def replica(broker_id: int = 1, **changes: Any) -> ReplicaView:
     """A follower in epoch 1 with an empty log, unless said otherwise."""
     values: dict[str, Any] = {
         "broker_id": broker_id,
-        "life": 1,
+        "incarnation": 1,
         "key": KEY,
         "is_leader": False,
         "leader_epoch": 1,

@@ -17,7 +17,7 @@ from fencepost.sim.checks import load_checks
 from fencepost.sim.checks.i03_log_matching import LogMatching
 from fencepost.sim.checks.i06_high_watermark import HighWatermark
 from fencepost.sim.checks.i07_truncation import Truncation
-from fencepost.sim.checks.i13_promises import Promises
+from fencepost.sim.checks.i13_acknowledgements import Acknowledgements
 from fencepost.sim.checks.i21_one_leader import OneLeader
 from fencepost.sim.checks.i22_one_vote import OneVote
 from fencepost.sim.checks.i23_epochs import Epochs
@@ -83,10 +83,10 @@ def test_i07_what_is_committed_is_not_cut_even_if_the_node_does_not_know() -> No
         check.cutting(oracle, 1, 1)
 
 
-def test_i13_promises_are_kept_to_the_end() -> None:
-    oracle, check = truth_of(LOG), Promises()
+def test_i13_acknowledgements_hold_to_the_end() -> None:
+    oracle, check = truth_of(LOG), Acknowledgements()
     oracle.committed = LOG[:2]
-    check.promised(oracle, 1, LOG[1].crc)
+    check.told_committed(oracle, 1, LOG[1].crc)
     check.at_end(oracle)
     oracle.committed = [LOG[0], entry(1, epoch=2)]
     with violates("I13"):
@@ -97,7 +97,7 @@ def test_i13_a_promise_of_what_is_not_committed() -> None:
     oracle = truth_of(LOG)
     oracle.committed = LOG[:1]
     with violates("I13"):
-        Promises().promised(oracle, 2, LOG[2].crc)
+        Acknowledgements().told_committed(oracle, 2, LOG[2].crc)
 
 
 def test_i21_an_epoch_has_one_leader_even_after_that_is_gone() -> None:
@@ -219,7 +219,7 @@ def test_i26_a_disk_that_is_gone_was_counted_before_anybody_knew() -> None:
 
 @pytest.mark.parametrize("is_cut_at_a_start", [False, True])
 @pytest.mark.parametrize(
-    ("is_damaged", "promised", "counts"),
+    ("is_damaged", "acknowledged_end", "counts"),
     [
         (True, (1, 3), True),
         (True, (2, 1), True),
@@ -229,12 +229,12 @@ def test_i26_a_disk_that_is_gone_was_counted_before_anybody_knew() -> None:
     ],
 )
 def test_i26_what_was_cut_off_as_damaged_counts_as_far_as_the_promise_of_it_reaches(
-    is_cut_at_a_start: bool, is_damaged: bool, promised: tuple[int, int], counts: bool
+    is_cut_at_a_start: bool, is_damaged: bool, acknowledged_end: tuple[int, int], counts: bool
 ) -> None:
     """Seed 8000382: the leader counts a fetch that left its follower before that met the damage."""
     oracle, check = truth_of(LOG, LOG, []), Majority()
     oracle.disks[2].is_damaged = is_damaged
-    oracle.promised(2, promised)
+    oracle.acknowledged_end_written(2, acknowledged_end)
     if is_cut_at_a_start:
         oracle.opened(2, LOG[:1])
     else:
@@ -249,7 +249,7 @@ def test_i26_what_was_cut_off_before_it_was_durable_does_not_count() -> None:
     oracle = truth_of(LOG, LOG, [])
     disk = oracle.disks[2]
     disk.is_damaged, disk.durable_offset = True, 2
-    oracle.promised(2, (1, 3))
+    oracle.acknowledged_end_written(2, (1, 3))
     oracle.cut_begins(2, 1)
     oracle.cut(2, 1)
     with violates("I26"):

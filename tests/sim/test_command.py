@@ -155,7 +155,7 @@ def test_what_is_no_ledger_is_told_before_the_search(
         ("voters 1\n> start 1\n> clock 1 x1e308", "a clock runs"),
         ("voters 1\n> start 1\n> clock 1 +99999999999999999", "a clock is set by"),
         ("voters 1\n> show\n> append 1 a", "node 1 was never started"),
-        ("voters 1\n> start 1\n> settle\n> rot 1 99", "no batch with offset 99"),
+        ("voters 1\n> start 1\n> settle\n> corrupt 1 99", "no batch with offset 99"),
     ],
 )
 def test_a_story_that_cannot_be(

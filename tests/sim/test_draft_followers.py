@@ -10,7 +10,7 @@ from fencepost.sim.rules import Rules
 from fencepost.sim.run import Plan, run_seed
 
 # The draft has no snapshots, and its messages are not encoded at drawn versions.
-WITHOUT = ("wipe", "version-mix", "rollback", "stale-file", "snapshot-rot", "voter-changes")
+WITHOUT = ("wipe", "version-mix", "rollback", "stale-file", "corrupt-snapshot", "voter-changes")
 
 
 def plan(draft_versions: dict[int, int]) -> Plan:

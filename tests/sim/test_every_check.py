@@ -84,7 +84,7 @@ WRONG: dict[str, Wrong] = {
     ),
     "I06": a_falling_watermark,
     "I07": lambda check, oracle: check.cutting(committed(oracle), 1, 1),
-    "I13": lambda check, oracle: check.promised(committed(oracle), 2, LOG[2].crc),
+    "I13": lambda check, oracle: check.told_committed(committed(oracle), 2, LOG[2].crc),
     "I21": two_leaders,
     "I22": lambda check, oracle: check.vote_told(oracle, 1, 1, 1),
     "I23": lambda check, oracle: [
@@ -350,7 +350,7 @@ def test_a_corrupt_vote_that_is_believed_is_a_violation(monkeypatch: pytest.Monk
             node.start()
         world.run_until(3_000_000)
         try:
-            fault_classes()["state-rot"](world).act()
+            fault_classes()["corrupt-quorum-state"](world).act()
         except Violation as violation:
             seen.append(violation.kind)
             break

@@ -97,7 +97,9 @@ def test_a_write_is_not_misplaced_over_what_others_need() -> None:
         damage.misplace_batch(node, 3, 9, 4)
 
 
-@pytest.mark.parametrize("name", ["bit-rot", "misdirected-write", "snapshot-rot", "state-rot"])
+@pytest.mark.parametrize(
+    "name", ["bit-flip", "misdirected-write", "corrupt-snapshot", "corrupt-quorum-state"]
+)
 def test_damage_strikes_what_can_be_spared_and_more_only_over_budget(name: str) -> None:
     struck = {}
     for over_budget in (False, True):
@@ -111,7 +113,7 @@ def test_damage_strikes_what_can_be_spared_and_more_only_over_budget(name: str) 
 
 def test_a_node_does_not_start_on_a_corrupt_vote() -> None:
     world = a_world()
-    strike(world, "state-rot")
+    strike(world, "corrupt-quorum-state")
     node = world.nodes[1]
     assert "quorum-state" in (node.gave_up or "")
 
@@ -127,9 +129,9 @@ def test_no_bit_of_a_vote_changes_unnoticed(bit: int) -> None:
 
 
 def test_a_corrupt_snapshot_is_not_loaded() -> None:
-    world = a_world(drawn={"fault.snapshot-rot": [0, 0, 0, 1]}, snapshot_bytes=1_000)
+    world = a_world(drawn={"fault.corrupt-snapshot": [0, 0, 0, 1]}, snapshot_bytes=1_000)
     node = world.nodes[1]
-    strike(world, "snapshot-rot")
+    strike(world, "corrupt-snapshot")
     assert not node.is_up
     node.start()
     aside = [name for name in node.disk.list(damage.DIRECTORY) if name.endswith(".aside")]

@@ -123,7 +123,7 @@ def test_nothing_passes_a_cut_link_until_it_is_healed(ends: Ends) -> None:
     ends.ask()
     ends.check_timed_out()
     assert ends.arrived == []
-    ends.world.network.mend(*ends.there)
+    ends.world.network.reconnect(*ends.there)
     ends.heard.clear()
     ends.ask()
     ends.check_answered()
@@ -132,7 +132,7 @@ def test_nothing_passes_a_cut_link_until_it_is_healed(ends: Ends) -> None:
 def test_what_is_sent_into_a_cut_is_lost_although_the_link_is_healed(ends: Ends) -> None:
     ends.world.network.cut(*ends.there)
     ends.ask()
-    ends.world.network.mend(*ends.there)
+    ends.world.network.reconnect(*ends.there)
     ends.check_timed_out()
     assert ends.arrived == []
 

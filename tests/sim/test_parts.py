@@ -111,12 +111,12 @@ def test_a_deadline_is_met_and_not_early(rate: int, now_us: int, wait_ms: int) -
 
 
 class Someone:
-    life = 1
+    incarnation = 1
     is_up = True
 
 
-def event(at_us: int, life: int = -1, node: Any = None) -> Event:
-    return Event(at_us, "test", lambda: None, node, life, None)
+def event(at_us: int, incarnation: int = -1, node: Any = None) -> Event:
+    return Event(at_us, "test", lambda: None, node, incarnation, None)
 
 
 def test_events_come_in_the_order_of_time_and_equals_as_drawn() -> None:
@@ -137,8 +137,8 @@ def test_cancelled_events_and_those_of_other_incarnations_do_not_come() -> None:
     queue = EventQueue(Tape(recorded={}).lane("schedule"))
     someone = Someone()
     queue.push(event(1)).cancel()
-    queue.push(event(2, life=0, node=someone))
-    due = queue.push(event(3, life=1, node=someone))
+    queue.push(event(2, incarnation=0, node=someone))
+    due = queue.push(event(3, incarnation=1, node=someone))
     assert list(queue.due()) == queue.in_order() == [due]
     assert queue.pop() is due
 

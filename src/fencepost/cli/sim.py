@@ -293,7 +293,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     if missing is not None:
         print(
             f"fencepost sim: the recorded violation {missing} did not come out: what it needs is"
-            " mended, or this version asks its tape other questions",
+            " fixed, or this version asks its tape other questions",
             file=sys.stderr,
         )
     return int(outcome.violation is not None or missing is not None)

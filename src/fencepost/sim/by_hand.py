@@ -291,10 +291,10 @@ class ByHand:
         for source, target in links:
             self.world.network.cut(source, target)
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         """Everything passes again."""
         for source, target in self.world.network.links:
-            self.world.network.mend(source, target)
+            self.world.network.reconnect(source, target)
 
     def refuse(self, node_id: int, operation: str, path: str) -> None:
         """The next such operation on a file with that in its path fails, and the node may give up.

@@ -17,7 +17,7 @@ class Sender(Protocol):
     """Whoever asks something over the network: a node, or a client of one."""
 
     id: int
-    life: int
+    incarnation: int
     is_up: bool
     is_old: bool
     silent_until_us: int
@@ -32,9 +32,9 @@ class Call:
 
     __slots__ = (
         "_on_done",
+        "incarnation",
         "is_forgotten",
         "is_open",
-        "life",
         "message",
         "request",
         "response",
@@ -58,7 +58,7 @@ class Call:
         self.to = to
         """The id that the target is called by: its own, or that of a bootstrap server."""
         self.request = request
-        self.life = source.life
+        self.incarnation = source.incarnation
         self.message: Message = request
         """The request as it arrives."""
         self.response: Message | None = None

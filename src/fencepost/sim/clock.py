@@ -80,9 +80,9 @@ class NodeClocks:
         """What the wall clock shows, in milliseconds since the Unix epoch."""
         return self.wall.now_ms(self._world_us())
 
-    def reboot(self, life: int) -> None:
+    def reboot(self, incarnation: int) -> None:
         """The node starts: its monotonic clock begins anew, somewhere."""
-        origin_ms = (self._node_id * _SPREAD_MS + life * _SPREAD_MS) % _ORIGINS_MS
+        origin_ms = (self._node_id * _SPREAD_MS + incarnation * _SPREAD_MS) % _ORIGINS_MS
         rate = self.monotonic.rate
         self.monotonic = SimClock(origin_ms - _ORIGINS_MS // 2, self._world_us(), rate)
 

@@ -166,12 +166,12 @@ class SimFile:
         self.path = path
         self._disk = disk
         self._inode = inode
-        self._life = disk.life
+        self._incarnation = disk.incarnation
         self._open = True
         disk.open_files += 1
 
     def _check(self) -> None:
-        if self._life != self._disk.life:
+        if self._incarnation != self._disk.incarnation:
             raise Crash("a handle from before the crash was used")
         if not self._open:
             raise ClosedFileError(f"{self.path} is closed")
@@ -256,7 +256,7 @@ class SimDisk:
         self.root = Directory()
         self.locks: set[str] = set()
         self.now_ms = 1_700_000_000_000
-        self.life = 0
+        self.incarnation = 0
         self.open_files = 0
         self.free = 1 << 40
         """What `free_bytes` says; nothing gets less of it."""
@@ -301,7 +301,7 @@ class SimDisk:
 
     def process_death(self) -> None:
         """The process is gone, the machine is not: caches stay, handles and locks do not."""
-        self.life += 1
+        self.incarnation += 1
         self.open_files = 0
         self.locks.clear()
         self.crash_at = None

@@ -85,7 +85,7 @@ class Network:
         """Nothing passes this way any more."""
         self.links[source, target].is_cut = True
 
-    def mend(self, source: int, target: int) -> None:
+    def reconnect(self, source: int, target: int) -> None:
         """What is sent from now on passes again."""
         self.links[source, target].is_cut = False
 
@@ -167,10 +167,12 @@ class Network:
             at_us = max(at_us, link.last_us)
             link.last_us = at_us
         node = call.target if is_request else call.source
-        world.schedule(at_us, kind, lambda: arrive(call), node, about=call, any_life=True)
+        world.schedule(at_us, kind, lambda: arrive(call), node, about=call, any_incarnation=True)
         if is_request and lane.chance(link.doubled):
             at_us += lane.between(1, 200_000)
-            world.schedule(at_us, kind, lambda: arrive(call), node, about=call, any_life=True)
+            world.schedule(
+                at_us, kind, lambda: arrive(call), node, about=call, any_incarnation=True
+            )
 
     def _arrive(self, call: Call) -> None:
         """A request is there."""
@@ -184,10 +186,10 @@ class Network:
             # A machine without power says nothing; one without the process refuses at once.
             self._fail_later(call, is_reset=target.is_powered, is_refused=target.is_powered)
             return
-        life = target.life
+        incarnation = target.incarnation
 
         def reply(value: Any) -> None:
-            if target.life == life and target.is_up:
+            if target.incarnation == incarnation and target.is_up:
                 self._answer(call, value)
 
         self._world.tell_message(call, "request")
@@ -256,7 +258,7 @@ class Network:
             lambda: self._fail(call, is_refused),
             call.source,
             about=call,
-            any_life=True,
+            any_incarnation=True,
         )
 
     def _fail(self, call: Call, is_refused: bool) -> None:
@@ -269,7 +271,7 @@ class Network:
         """The call is over; whether its source is still there to be told."""
         was_open, call.is_open = call.is_open, False
         self._open[call.target.id].pop(call, None)
-        return was_open and call.source.is_up and call.source.life == call.life
+        return was_open and call.source.is_up and call.source.incarnation == call.incarnation
 
     def connections_lost(self, node_id: int, is_told: bool) -> None:
         """A node is gone; with `is_told` its machine is not and resets its connections."""

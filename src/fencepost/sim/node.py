@@ -1,8 +1,8 @@
 """A controller node: the product's log, quorum machine, metadata host and controller, in one world.
 
-A node has a disk, a clock and lives. A life begins with `start`, which opens what the disk holds as
-a process does, and ends with a kill (the page cache survives), a loss of power (the disk draws what
-is left of what was not synced), or with the product itself giving up.
+A node has a disk, a clock and incarnations. One begins with `start`, which opens what the disk
+holds as a process does, and ends with a kill (the page cache survives), a loss of power (the disk
+draws what is left of what was not synced), or with the product itself giving up.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 _SPREAD = 161_803_398
-ASIDE_US = (1_000, 20_000, 200_000, 2_000_000)
+BACKGROUND_US = (1_000, 20_000, 200_000, 2_000_000)
 
 
 class SimNode:
@@ -53,7 +53,7 @@ class SimNode:
     def __init__(self, world: Surroundings, node_id: int) -> None:
         self.world = world
         self.id = node_id
-        self.life = 0
+        self.incarnation = 0
         self.is_up = False
         self.is_paused = False
         self.parked: list[Event] = []
@@ -61,7 +61,7 @@ class SimNode:
         self.is_powered = True
         """Whether its machine runs, and refuses connections while its process does not."""
         self.gave_up: str | None = None
-        """Why the product ended its last life itself; None if it did not."""
+        """Why the product ended its last incarnation itself; None if it did not."""
         self.is_excused = False
         """Whether its disk was made to refuse or is damaged, so that it may give up."""
         self.is_old = False
@@ -75,7 +75,7 @@ class SimNode:
         self.clocks = NodeClocks(node_id, lambda: world.now_us)
         self._lane = world.tape.lane(f"node.{node_id}")
         self._disk_lane = world.tape.lane(f"disk.{node_id}")
-        self._aside_lane = world.tape.lane(f"aside.{node_id}")
+        self._background_lane = world.tape.lane(f"aside.{node_id}")
         self._disks = 0
         self.disk: SimDisk
         self.directory_id: Uuid
@@ -87,7 +87,7 @@ class SimNode:
         self._snapshot_shown: SnapshotId | None = None
         self.new_disk()
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------
 
     def new_disk(self) -> None:
         """Put in an empty disk, with a directory id of its own."""
@@ -101,12 +101,12 @@ class SimNode:
     def start(self) -> None:
         """Boot on what the disk holds. A disk that is damaged may keep the node from it."""
         assert not self.is_up, f"node {self.id} runs already"
-        self.life += 1
+        self.incarnation += 1
         self.is_paused, self.gave_up, self.is_powered = False, None, True
         self.is_excused = self._has_an_excuse
         self.silent_until_us = 0
         self.parked.clear()
-        self.clocks.reboot(self.life)
+        self.clocks.reboot(self.incarnation)
         self.timers = NodeTimers(self)
         self.ports = self.ports_class(self)
         self.disk.now_ms = self.clocks.wall_ms()
@@ -197,9 +197,11 @@ class SimNode:
             return
         self.silent_until_us = self.stuck_until_us
         self.pause()
-        life = self.life
+        incarnation = self.incarnation
         self.world.schedule(
-            self.stuck_until_us, "synced", lambda: self.resume() if self.life == life else None
+            self.stuck_until_us,
+            "synced",
+            lambda: self.resume() if self.incarnation == incarnation else None,
         )
 
     def unstick(self) -> None:
@@ -225,8 +227,10 @@ class SimNode:
         self.world.trace.note(f"{self.id} gives up")
         self.world.tell(lambda: f"{self.id} gives up: {reason}")
         # Its process ends when the present step is over: ports are still in use.
-        life = self.life
-        self.world.schedule_in(0, "exit", lambda: self.kill() if self.life == life else None, self)
+        incarnation = self.incarnation
+        self.world.schedule_in(
+            0, "exit", lambda: self.kill() if self.incarnation == incarnation else None, self
+        )
 
     def disk_refused(self, reason: str) -> None:
         """A sync failed; only a fault can have brought that about."""
@@ -237,7 +241,7 @@ class SimNode:
 
     @property
     def machine(self) -> QuorumMachine:
-        """The quorum machine of the present life."""
+        """The quorum machine of the present incarnation."""
         return self.metadata.machine
 
     def take_snapshot(self) -> None:
@@ -292,9 +296,9 @@ class SimNode:
             return self.sync_base_us + stuck_us
         return self.sync_base_us + stuck_us + self._disk_lane.pick(self.sync_jitter_us)
 
-    def aside_us(self) -> int:
-        """How long a thread takes that the node has work aside."""
-        return ASIDE_US[self._aside_lane.pick(len(ASIDE_US))]
+    def background_us(self) -> int:
+        """How long a thread takes for work of the node in the background."""
+        return BACKGROUND_US[self._background_lane.pick(len(BACKGROUND_US))]
 
     def change_clocks(
         self, *, rate: int | None = None, wall_rate: int | None = None, jump_ms: int = 0
@@ -340,14 +344,14 @@ class SimNode:
             if response.topics[0].partitions[0].vote_granted and not asked.pre_vote:
                 self.world.observer.vote_told(self.id, asked.replica_id, asked.replica_epoch)
 
-    def promise(self, base_offset: int) -> None:
+    def told_committed(self, base_offset: int) -> None:
         """Somebody is told that the batch at this offset is committed."""
         disk = self.world.observer.oracle.disks[self.id]
         self.look()
         if base_offset < disk.start_offset:
             return  # it is in a snapshot by now
         entry = disk.entries[disk.position(base_offset)]
-        self.world.observer.promised(base_offset, entry.crc)
+        self.world.observer.told_committed(base_offset, entry.crc)
 
     def look_at_snapshots(self) -> None:
         """Show the observer where the log starts, and the newest snapshot if it is a new one."""

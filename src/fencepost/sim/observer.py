@@ -55,13 +55,13 @@ class Observer:
         """A quorum state is on disk."""
         for check in self._state_written:
             check(self.oracle, node_id, state)
-        self.oracle.promised(node_id, state.acknowledged_end)
+        self.oracle.acknowledged_end_written(node_id, state.acknowledged_end)
 
     def state_read(self, node_id: int, state: Any) -> None:
         """A node boots and finds this quorum state."""
         for check in self.checks:
             check.state_read(self.oracle, node_id, state)
-        self.oracle.promised(node_id, state.acknowledged_end)
+        self.oracle.acknowledged_end_written(node_id, state.acknowledged_end)
 
     def image_moved(self, node_id: int, image: Any) -> None:
         """A node has a new image."""
@@ -120,10 +120,10 @@ class Observer:
         for check in self.checks:
             check.log_starts(self.oracle, node_id, start_offset, latest)
 
-    def promised(self, base_offset: int, crc: int) -> None:
+    def told_committed(self, base_offset: int, crc: int) -> None:
         """Somebody was told that something is committed."""
         for check in self.checks:
-            check.promised(self.oracle, base_offset, crc)
+            check.told_committed(self.oracle, base_offset, crc)
 
     # -- partitions ----------------------------------------------------------------------------
 

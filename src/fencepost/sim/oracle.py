@@ -64,7 +64,7 @@ class NodeView(NamedTuple):
 
 @dataclass(slots=True)
 class DiskTruth(LogContents[Entry]):
-    """What is on one node's disk, and what the node in its present life has said of it.
+    """What is on one node's disk, and what the node in its present incarnation has said of it.
 
     A log that begins with a snapshot has it in `start_offset`; its entries follow.
     """
@@ -159,8 +159,8 @@ class Oracle:
             cut = disk.entries[disk.position(end_offset) :]
             disk.given_up += [one for one in cut if one.next_offset <= disk.durable_offset]
 
-    def promised(self, node_id: int, log_end: tuple[int, int]) -> None:
-        """`quorum-state` on this node's disk holds this promise, or (0, 0)."""
+    def acknowledged_end_written(self, node_id: int, log_end: tuple[int, int]) -> None:
+        """`quorum-state` on this node's disk holds this acknowledged end, or (0, 0)."""
         self.disks[node_id].acknowledged_end = log_end
 
     def cut(self, node_id: int, end_offset: int) -> None:

@@ -51,12 +51,12 @@ def partition_batch(batch: Buffer) -> PartitionBatch:
 class ReplicaView(NamedTuple):
     """What can be seen of one replica after a step of its machine.
 
-    `life` is that of its broker's process. `isr` is the in-sync set as the replica knows it, empty
+    `incarnation` is its broker process's. `isr` is the in-sync set as the replica knows it, empty
     unless it leads; `min_isr` is how many of it are needed to acknowledge anything.
     """
 
     broker_id: int
-    life: int
+    incarnation: int
     key: PartitionKey
     is_leader: bool
     leader_epoch: int

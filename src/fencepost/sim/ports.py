@@ -71,7 +71,7 @@ class NodeTimer:
 
 
 class NodeTimers:
-    """All armed timers of a node's life; `TimerQueue` of the product."""
+    """All armed timers of one incarnation of a node; `TimerQueue` of the product."""
 
     def __init__(self, node: Process) -> None:
         self._node = node
@@ -128,7 +128,7 @@ class SimPorts(MachinePorts):
     def reply(self, token: Any, value: Any) -> None:
         """Call the token; what it raises is the simulator's own mistake, or a find."""
         if isinstance(value, AppendOutcome) and value.error is ErrorCode.NONE:
-            self._node.promise(value.base_offset)
+            self._node.told_committed(value.base_offset)
         if token is not None:
             token(value)
 
@@ -210,7 +210,7 @@ class SimPorts(MachinePorts):
         if node.world.options.by_hand:
             tell()
         else:
-            node.world.schedule_in(node.aside_us(), "aside", tell, node)
+            node.world.schedule_in(node.background_us(), "background", tell, node)
 
     def stepped(self, key: Hashable, machine: Machine) -> None:
         """The product's watchers first, then the observer."""

@@ -15,19 +15,25 @@ class Event:
     """Something that is to happen to a node at a time, unless it is cancelled.
 
     `kind` says what it is ("timer", "flush", "request", ...), `about` is the thing itself, for
-    whoever picks events by hand. An event with a `life` happens only in that life of its node.
+    whoever picks events by hand. An event with an `incarnation` happens in that one alone.
     """
 
-    __slots__ = ("about", "act", "at_us", "is_cancelled", "kind", "life", "node")
+    __slots__ = ("about", "act", "at_us", "incarnation", "is_cancelled", "kind", "node")
 
     def __init__(
-        self, at_us: int, kind: str, act: Callable[[], None], node: Any, life: int, about: Any
+        self,
+        at_us: int,
+        kind: str,
+        act: Callable[[], None],
+        node: Any,
+        incarnation: int,
+        about: Any,
     ) -> None:
         self.at_us = at_us
         self.kind = kind
         self.act = act
         self.node = node
-        self.life = life
+        self.incarnation = incarnation
         self.about = about
         self.is_cancelled = False
 
@@ -37,10 +43,12 @@ class Event:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is still to happen, as far as it and its node's life go."""
+        """Whether it is still to happen, as far as it and its node's incarnation go."""
         if self.is_cancelled:
             return False
-        return self.life < 0 or (self.node.life == self.life and self.node.is_up)
+        return self.incarnation < 0 or (
+            self.node.incarnation == self.incarnation and self.node.is_up
+        )
 
 
 class EventQueue:

@@ -126,7 +126,7 @@ class Script:
             raise ScriptError(unknown("command", name, commands()))
         try:
             output = list(command(self, words[1:]) or ())
-            output += self._news()
+            output += self._changes()
         except AttributeError as error:
             if not isinstance(error.obj, SimNode):
                 raise
@@ -163,7 +163,7 @@ class Script:
 
     # -- output --------------------------------------------------------------------------------
 
-    def _news(self) -> Iterator[str]:
+    def _changes(self) -> Iterator[str]:
         """Nodes that look different from when they were last seen, and new messages."""
         if self._hand is None:
             return

@@ -164,11 +164,11 @@ def cut(script: Script, words: list[str]) -> None:
 
 
 @command
-def mend(script: Script, words: list[str]) -> None:
-    """`mend`, `mend A B` or `mend A->B`: everything passes again."""
+def reconnect(script: Script, words: list[str]) -> None:
+    """`reconnect`, `reconnect A B` or `reconnect A->B`: everything passes again."""
     links = _links(script, words) if words else list(script.world.network.links)
     for source, target in links:
-        script.world.network.mend(source, target)
+        script.world.network.reconnect(source, target)
 
 
 def _links(script: Script, words: list[str]) -> list[tuple[int, int]]:
@@ -240,16 +240,16 @@ def checkpoint(script: Script, words: list[str]) -> None:
 
 
 @command
-def rot(script: Script, words: list[str]) -> None:
-    """`rot N OFFSET [BIT]`: a bit of the batch with that offset changes on N's disk, the last one
-    or the one so many before it (63 at most); N may give up."""
+def corrupt(script: Script, words: list[str]) -> None:
+    """`corrupt N OFFSET [BIT]`: a bit of the batch with that offset changes on N's disk, the last
+    one or the one so many before it (63 at most); N may give up."""
     node = node_of(script, words[0])
     flip_batch(node, int(words[1]), *map(int, words[2:3]))
 
 
 @command
-def rot_snapshot(script: Script, words: list[str]) -> None:
-    """`rot-snapshot N`: a bit changes in the middle of N's newest snapshot."""
+def corrupt_snapshot(script: Script, words: list[str]) -> None:
+    """`corrupt-snapshot N`: a bit changes in the middle of N's newest snapshot."""
     node = node_of(script, words[0])
     flip_snapshot(node)
 

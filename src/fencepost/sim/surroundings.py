@@ -27,7 +27,7 @@ class Process(Protocol):
     """A node, as the network, its ports and its boot see it."""
 
     id: int
-    life: int
+    incarnation: int
     is_up: bool
     is_powered: bool
     is_old: bool
@@ -47,17 +47,17 @@ class Process(Protocol):
 
     @property
     def ports(self) -> Any:
-        """The driver's ports of its present life."""
+        """The driver's ports of its present incarnation."""
         ...
 
     @property
     def timers(self) -> Any:
-        """The timers of its present life."""
+        """The timers of its present incarnation."""
         ...
 
     @property
     def machine(self) -> QuorumMachine:
-        """The quorum machine of its present life."""
+        """The quorum machine of its present incarnation."""
         ...
 
     @property
@@ -93,7 +93,7 @@ class Process(Protocol):
         """How long the flush that now begins takes."""
         ...
 
-    def aside_us(self) -> int:
+    def background_us(self) -> int:
         """How long a thread takes that the node has work in the background."""
         ...
 
@@ -101,7 +101,7 @@ class Process(Protocol):
         """It has synced something."""
         ...
 
-    def promise(self, base_offset: int) -> None:
+    def told_committed(self, base_offset: int) -> None:
         """Somebody is told that the batch at this offset is committed."""
         ...
 
@@ -178,7 +178,7 @@ class Surroundings(Protocol):
         node: Any = None,
         *,
         about: Any = None,
-        any_life: bool = False,
+        any_incarnation: bool = False,
     ) -> Event:
         """Have `act` happen at that time."""
         ...
@@ -191,7 +191,7 @@ class Surroundings(Protocol):
         node: Any = None,
         *,
         about: Any = None,
-        any_life: bool = False,
+        any_incarnation: bool = False,
     ) -> Event:
         """The same, after a delay."""
         ...

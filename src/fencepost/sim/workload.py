@@ -54,12 +54,12 @@ Then = Callable[["Asked"], None]
 class Asked:
     """One request to a controller, and what became of it. `error` None while nobody knows."""
 
-    __slots__ = ("at_us", "error", "life", "name", "node", "reply")
+    __slots__ = ("at_us", "error", "incarnation", "name", "node", "reply")
 
     def __init__(self, name: str, node: SimNode, at_us: int) -> None:
         self.name = name
         self.node = node
-        self.life = node.life
+        self.incarnation = node.incarnation
         self.at_us = at_us
         self.error: ErrorCode | None = None
         self.reply: Any = None
@@ -86,7 +86,7 @@ class Workload:
         self.waiting: dict[Asked, None] = {}
         """Requests that have no answer yet."""
         self.topics: dict[str, bool] = {}
-        """By name, whether the topic was promised to exist, or else not to; unsure ones are out."""
+        """By name, whether the topic was answered to exist, or else not to; unsure ones are out."""
         self.unreachable: dict[int, None] = {}
         """Nodes that clients do not reach, and do not hear from."""
         self.acked = 0
@@ -268,7 +268,7 @@ class Workload:
         )
 
     def _note_deleted(self, node: SimNode, name: str) -> None:
-        """From now on nothing is promised of its partitions."""
+        """From now on nothing is known of its partitions."""
         for image in [one.metadata.image for one in self._world.live_controllers()]:
             topic = image.topics_by_name.get(name)
             if topic is not None:
@@ -373,7 +373,7 @@ class Workload:
     # -- promises ------------------------------------------------------------------------------
 
     def check_promises(self, image: ClusterImage) -> None:
-        """What was promised is true of `image`, the cluster when all is over. Raises Violation."""
+        """What was answered is true of `image`, the cluster when all is over. Raises Violation."""
         names = set(image.topics_by_name)
         for name, exists in sorted(self.topics.items()):
             if exists and name not in names:

@@ -79,12 +79,12 @@ class World:
         node: Sender | None = None,
         *,
         about: Any = None,
-        any_life: bool = False,
+        any_incarnation: bool = False,
     ) -> Event:
-        """Have `act` happen at that time, to `node` if one is named, and only in its present life
-        unless `any_life` is said."""
-        life = -1 if node is None or any_life else node.life
-        return self.queue.push(Event(max(at_us, self.now_us), kind, act, node, life, about))
+        """Have `act` happen at that time, to `node` if one is named, and only in its present
+        incarnation unless `any_incarnation` is said."""
+        incarnation = -1 if node is None or any_incarnation else node.incarnation
+        return self.queue.push(Event(max(at_us, self.now_us), kind, act, node, incarnation, about))
 
     def schedule_in(
         self,
@@ -94,11 +94,11 @@ class World:
         node: Sender | None = None,
         *,
         about: Any = None,
-        any_life: bool = False,
+        any_incarnation: bool = False,
     ) -> Event:
         """The same, after a delay."""
         return self.schedule(
-            self.now_us + delay_us, kind, act, node, about=about, any_life=any_life
+            self.now_us + delay_us, kind, act, node, about=about, any_incarnation=any_incarnation
         )
 
     def step(self) -> bool:

@@ -1,7 +1,7 @@
 """A simulated broker: the product's lifecycle, replicas and partition machines, in one world.
 
 It is a node that observes the quorum: it has a metadata log, an image of the cluster, a disk, a
-clock and lives. What a broker process does besides it does here with the same classes: it
+clock and incarnations. What a broker process does besides it does here with the same classes: it
 registers, is unfenced and sends heartbeats (`machines/broker`), makes partitions of what the
 metadata say once it has read them as far as its own registration (`runtime/replicas`), asks for
 other in-sync sets, and writes down high watermarks and recovery points. All logs are in the one
@@ -82,13 +82,13 @@ class SimBroker(SimNode):
     def __init__(self, world: Surroundings, node_id: int) -> None:
         super().__init__(world, node_id)
         self.accepts = False
-        """Whether it has been unfenced in this life, and takes requests."""
+        """Whether it has been unfenced in this incarnation, and takes requests."""
         self.is_stopping = False
         self._follows = False
         self._by_key: dict[Hashable, HostedPartition] = {}
         self._members = 0
 
-    # -- life ----------------------------------------------------------------------------------
+    # -- start and stop -------------------------------------------------------------------------
 
     def begin_parts(self) -> None:
         """Make the parts of a broker, and register."""
@@ -167,7 +167,7 @@ class SimBroker(SimNode):
             self.replicas.apply(image, delta)
 
     def _caught_up(self, outcome: Any) -> None:
-        """The image is as new as the registration: everything in it is news."""
+        """The image is as new as the registration: all of it is applied."""
         if outcome.error is not ErrorCode.NONE:
             return
         self._follows = True
@@ -226,8 +226,10 @@ class SimBroker(SimNode):
         self.tell_lifecycle(BeginControlledShutdown(lambda outcome: self._may_stop()))
 
     def _may_stop(self) -> None:
-        life = self.life
-        self.world.schedule_in(0, "exit", lambda: self._end() if self.life == life else None, self)
+        incarnation = self.incarnation
+        self.world.schedule_in(
+            0, "exit", lambda: self._end() if self.incarnation == incarnation else None, self
+        )
 
     def _end(self) -> None:
         if self.gave_up is None:
@@ -310,7 +312,7 @@ class SimBroker(SimNode):
     def new_member_suffix(self) -> str:
         """What makes the id of a new member of a group unique."""
         self._members += 1
-        return f"{self.id}-{self.life}-{self._members}"
+        return f"{self.id}-{self.incarnation}-{self._members}"
 
     # -- partitions ----------------------------------------------------------------------------
 
@@ -342,7 +344,7 @@ class SimBroker(SimNode):
         before = self.world.observer.oracle.partitions.views.get((self.id, key))
         view = ReplicaView(
             self.id,
-            self.life,
+            self.incarnation,
             key,
             machine.is_leader,
             machine.leader_epoch,
@@ -396,5 +398,5 @@ def _group_kind(rules: GroupRules) -> CoordinatorKind[GroupCoordinator]:
 
 def incarnation_of(broker: SimBroker) -> Uuid:
     """The id of one incarnation of a broker."""
-    numbers = broker.id.to_bytes(4, "big") + broker.life.to_bytes(4, "big")
+    numbers = broker.id.to_bytes(4, "big") + broker.incarnation.to_bytes(4, "big")
     return Uuid(b"broker" + bytes(2) + numbers)

@@ -69,7 +69,7 @@ class Check:
     def image_moved(self, oracle: Oracle, node_id: int, image: Any) -> None:
         """A node has a new cluster image, of everything below `image.offset + 1`."""
 
-    def promised(self, oracle: Oracle, base_offset: int, crc: int) -> None:
+    def told_committed(self, oracle: Oracle, base_offset: int, crc: int) -> None:
         """Somebody was told that the batch with this checksum is committed at that offset."""
 
     # -- partitions of simulated brokers -------------------------------------------------------

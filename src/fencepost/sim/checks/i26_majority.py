@@ -3,7 +3,8 @@
 Whoever first holds a batch for committed is the leader that counted; a majority of the voters it
 goes by must have the batch where no crash takes it. A voter is a node with its directory: the same
 id on another disk does not count. A voter that cut the batch off because of damage counts as long
-as it has promised, durably, to elect nobody who lacks it: its leader may count what it said before.
+as its acknowledged end, durably written, keeps it from electing anybody who lacks the batch: its
+leader may count what it said before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """I30: every node's image of the cluster is the replay of a prefix of the one committed log.
 
 So two images of one offset are equal, whether records made them or a snapshot did (I27), and an
-image's offset never falls in the life of a node.
+image's offset never falls in one incarnation of a node.
 """
 
 from __future__ import annotations

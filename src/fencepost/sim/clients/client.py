@@ -29,7 +29,7 @@ class Client:
     is_paused = False
     is_powered = True
     is_old = False
-    life = 0
+    incarnation = 0
     silent_until_us = 0
 
     def __init__(self, world: Surroundings, client_id: int) -> None:

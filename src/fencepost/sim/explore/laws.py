@@ -4,7 +4,7 @@ Numbers as in docs/SIMULATOR.md. I06, I07, I23 and I29 are seen in a node's step
 machine's own assertions too, and a node that gives up, for nothing here gives it reason to. I27 and
 I28 speak of snapshots, which these spaces do not have.
 
-The past is part of a state: two states that look alike and differ in what was promised are two.
+The past is part of a state: two states that look alike and differ in what was acknowledged are two.
 So it holds no more than is needed: what is committed, who led which epoch, and of votes those of
 the epoch that the voter is in (in an older one it cannot vote again).
 """
@@ -52,7 +52,7 @@ class Laws:
         old, new = self._steps.views[before], self._steps.views[outcome.cell]
         then: Past = self.pasts.values[past]
         committed, leaders, votes, down = then
-        votes = self._votes_after(votes, old, new, outcome.promised)
+        votes = self._votes_after(votes, old, new, outcome.vote_told)
         if new.role is Role.LEADER and (old.role is not Role.LEADER or old.epoch != new.epoch):
             leaders = self._leaders_after(then, new)
         if new.high_watermark > 0:
@@ -70,14 +70,14 @@ class Laws:
         votes: tuple[tuple[int, int, int], ...],
         old: View,
         new: View,
-        promised: tuple[int, int] | None,
+        vote_told: tuple[int, int] | None,
     ) -> tuple[tuple[int, int, int], ...]:
         """I22: one vote per voter and epoch, of those on disk and those that were told."""
         given = []
         if new.voted_id >= 0:
             given.append((new.epoch, new.voted_id))
-        if promised is not None:
-            given.append(promised)
+        if vote_told is not None:
+            given.append(vote_told)
         known = set(votes)
         for epoch, candidate in given:
             for voter, other_epoch, other in votes:

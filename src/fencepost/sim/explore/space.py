@@ -75,8 +75,10 @@ class Space:
         self.laws = Laws(self.steps, unwatched)
         self.beyond = 0
         self._first: State | None = None
-        self._swaps: dict[tuple[int, int, int, str, int], list[tuple[int, int, tuple[int, ...]]]]
-        self._swaps = {}
+        self._nets_by_event: dict[
+            tuple[int, int, int, str, int], list[tuple[int, int, tuple[int, ...]]]
+        ]
+        self._nets_by_event = {}
 
     def first(self) -> State:
         """All nodes have just started, on empty disks or on what the bounds say."""
@@ -208,9 +210,9 @@ class Space:
         if event[0] == "request" and self._tells_nothing(cells, flight, outcome):
             used = -1
         key = state.net, used, outcome.number, event[0] if event[0] in _FAILURES else "", late
-        nets = self._swaps.get(key)
+        nets = self._nets_by_event.get(key)
         if nets is None:
-            nets = self._swaps[key] = list(
+            nets = self._nets_by_event[key] = list(
                 self._nets_after(state.net, place + 1, *key[1:], outcome)
             )
         for net, kept_cost, kept in nets:

@@ -75,7 +75,7 @@ class Outcome:
     """What comes of an event: the node's next state, and what it lets out.
 
     `sent` are (peer, message, whether its answer is waited for), `given_up` the peers and requests
-    whose answers it no longer waits for, `promised` a vote that was told: (epoch, candidate).
+    whose answers it no longer waits for, `vote_told` a vote that was told: (epoch, candidate).
     `late_writes` are writes of its state on which power had better not fail: something has left
     before. `matters` says that the laws have something to look at, `violation` that one is broken.
     """
@@ -84,7 +84,7 @@ class Outcome:
     sent: tuple[tuple[int, int, bool], ...] = ()
     answer: int = -1
     given_up: tuple[tuple[int, int], ...] = ()
-    promised: tuple[int, int] | None = None
+    vote_told: tuple[int, int] | None = None
     late_writes: tuple[int, ...] = ()
     has_died: bool = False
     matters: bool = False
@@ -282,7 +282,7 @@ class Steps:
             (to, self.messages.of(message), asked.get(to) is message) for to, message in cell.sent
         )
         answer = self.messages.of(cell.replies[0]) if cell.replies else -1
-        promised = _promise(self.messages, event, cell.replies)
+        vote_told = _vote_told(self.messages, event, cell.replies)
         late_writes = tuple(cell.late_writes)
         old, new = self._view(before), self._number(cell)
         view = self.views[new]
@@ -291,10 +291,10 @@ class Steps:
             sent,
             answer,
             given_up,
-            promised,
+            vote_told,
             late_writes,
             has_died=died or event[0] == "crash",
-            matters=promised is not None
+            matters=vote_told is not None
             or (old.epoch, old.role, old.voted_id, old.high_watermark, old.log, old.durable)
             != (view.epoch, view.role, view.voted_id, view.high_watermark, view.log, view.durable),
             violation=violation,
@@ -371,7 +371,7 @@ class Steps:
         return None
 
 
-def _promise(messages: Messages, event: Event, replies: list[Any]) -> tuple[int, int] | None:
+def _vote_told(messages: Messages, event: Event, replies: list[Any]) -> tuple[int, int] | None:
     """The vote that a reply grants."""
     if event[0] == "die":
         event = event[2:]

@@ -18,7 +18,7 @@ class OneWayCut(Fault):
         source, target = links[self.lane.pick(len(links))]
         self.world.did(self.name, lambda: f"cut {source} -> {target}")
         self.world.network.cut(source, target)
-        self.later(8_000, lambda: self.world.network.mend(source, target))
+        self.later(8_000, lambda: self.world.network.reconnect(source, target))
 
 
 FAULT = OneWayCut

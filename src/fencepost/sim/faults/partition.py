@@ -8,7 +8,7 @@ Pair = tuple[int, int]
 
 
 class Partition(Fault):
-    """Both directions between groups of nodes, for up to ten seconds; then all links are mended."""
+    """Both directions between groups of nodes, for up to ten seconds; then all links work."""
 
     name = "partition"
 
@@ -29,13 +29,13 @@ class Partition(Fault):
         for a, b in pairs:
             self.world.network.cut(a, b)
             self.world.network.cut(b, a)
-        self.later(10_000, lambda: self._mend(pairs))
+        self.later(10_000, lambda: self._reconnect(pairs))
 
-    def _mend(self, pairs: list[Pair]) -> None:
-        self.world.tell(lambda: f"** mended between {pairs}")
+    def _reconnect(self, pairs: list[Pair]) -> None:
+        self.world.tell(lambda: f"** reconnected: {pairs}")
         for a, b in pairs:
-            self.world.network.mend(a, b)
-            self.world.network.mend(b, a)
+            self.world.network.reconnect(a, b)
+            self.world.network.reconnect(b, a)
 
     def _one(self, ids: list[int]) -> list[Pair]:
         """One node is alone."""

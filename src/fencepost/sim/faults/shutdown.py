@@ -19,11 +19,11 @@ class Shutdown(Fault):
         self.world.did(self.name, lambda: f"stop {node.id}")
         if node.leads and node.machine.voters != (node.id,):
             self.world.guard(lambda: node.feed(Resign()), node)
-        life = node.life
-        self.later(self.world.options.election_timeout_ms, lambda: self._stop(node, life))
+        incarnation = node.incarnation
+        self.later(self.world.options.election_timeout_ms, lambda: self._stop(node, incarnation))
 
-    def _stop(self, node: SimNode, life: int) -> None:
-        if node.is_up and node.life == life and not node.is_paused:
+    def _stop(self, node: SimNode, incarnation: int) -> None:
+        if node.is_up and node.incarnation == incarnation and not node.is_paused:
             self.world.guard(node.stop, node)
         self.later(10_000, lambda: None if node.is_up else node.start())
 

@@ -10,20 +10,20 @@ from fencepost.sim.oracle import Oracle, Violation
 from fencepost.sim.partition_oracle import PartitionKey
 
 
-class Promises(Check):
-    """Keeps every promise, and compares it with the committed log as soon and as late as it can."""
+class Acknowledgements(Check):
+    """Keeps what was told, and compares it with the committed log as soon and as late as it can."""
 
     kind = "I13"
 
     def __init__(self) -> None:
-        self._promises: dict[int, int] = {}
+        self._told: dict[int, int] = {}
 
-    def promised(self, oracle: Oracle, base_offset: int, crc: int) -> None:
-        self._promises[base_offset] = crc
+    def told_committed(self, oracle: Oracle, base_offset: int, crc: int) -> None:
+        self._told[base_offset] = crc
         self._compare(oracle, base_offset)
 
     def at_end(self, oracle: Oracle) -> None:
-        for base_offset in sorted(self._promises):
+        for base_offset in sorted(self._told):
             self._compare(oracle, base_offset)
 
     def produced(
@@ -56,9 +56,11 @@ class Promises(Check):
         found = oracle.committed[at] if at < len(oracle.committed) else None
         if found is None or (found.base_offset, found.crc) != (
             base_offset,
-            self._promises[base_offset],
+            self._told[base_offset],
         ):
-            raise Violation(self.kind, f"what was promised at offset {base_offset} is not there")
+            raise Violation(
+                self.kind, f"what was told to be committed at offset {base_offset} is not there"
+            )
 
 
-CHECK = Promises
+CHECK = Acknowledgements

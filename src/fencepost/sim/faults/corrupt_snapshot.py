@@ -7,10 +7,10 @@ from fencepost.sim.faults import Damage
 from fencepost.sim.node import SimNode
 
 
-class SnapshotRot(Damage):
+class CorruptSnapshot(Damage):
     """One of a node's snapshots; one time in two the node is killed, and finds it at its start."""
 
-    name = "snapshot-rot"
+    name = "corrupt-snapshot"
 
     def hurt(self, node: SimNode) -> str | None:
         flip_snapshot(node, self.lane.pick(3))
@@ -19,4 +19,4 @@ class SnapshotRot(Damage):
         return f"a snapshot flips on the disk of {node.id}"
 
 
-FAULT = SnapshotRot
+FAULT = CorruptSnapshot

@@ -8,10 +8,10 @@ from fencepost.sim.node import SimNode
 from fencepost.sim.oracle import Violation
 
 
-class StateRot(Damage):
+class CorruptQuorumState(Damage):
     """While the node is down; it finds it when it starts, and stays down."""
 
-    name = "state-rot"
+    name = "corrupt-quorum-state"
 
     def hurt(self, node: SimNode) -> str | None:
         bit = self.lane.pick(1 << 16)
@@ -23,4 +23,4 @@ class StateRot(Damage):
         return f"quorum-state of {node.id} flips while it is down"
 
 
-FAULT = StateRot
+FAULT = CorruptQuorumState

@@ -7,10 +7,10 @@ from fencepost.sim.faults import Damage
 from fencepost.sim.node import SimNode
 
 
-class BitRot(Damage):
+class BitFlip(Damage):
     """A batch of a node's log that all other disks hold, too; a majority of disks stays sound."""
 
-    name = "bit-rot"
+    name = "bit-flip"
 
     def hurt(self, node: SimNode) -> str | None:
         offset = self.an_old_offset(node)
@@ -21,4 +21,4 @@ class BitRot(Damage):
         return f"offset {offset} flips on the disk of {node.id}"
 
 
-FAULT = BitRot
+FAULT = BitFlip
