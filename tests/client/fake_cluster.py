@@ -76,6 +76,8 @@ class FakePartition:
     batches: list[bytes] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     producers: dict[int, tuple[int, deque[tuple[int, int, int]]]] = field(default_factory=dict)
+    followers: dict[int, FakePartition] = field(default_factory=dict)
+    """Logs of other brokers that consumers may fetch from (KIP-392)."""
 
     @property
     def end_offset(self) -> int:
@@ -373,7 +375,12 @@ class FakeCluster:
         if name is None:
             answer.error_code = E.UNKNOWN_TOPIC_ID
             return answer
-        code, partition = self._find(node, name, wanted.partition, wanted.current_leader_epoch)
+        copy = self.topics[name].partitions[wanted.partition].followers.get(node)
+        code, partition = (
+            (E.NONE, copy)
+            if copy is not None
+            else self._find(node, name, wanted.partition, wanted.current_leader_epoch)
+        )
         answer.error_code = code
         if code != E.NONE:
             return answer
@@ -381,6 +388,9 @@ class FakeCluster:
         answer.log_start_offset = partition.start_offset
         if wanted.last_fetched_epoch >= 0:
             epoch, end = partition.end_of_epoch(wanted.last_fetched_epoch)
+            if end < 0:
+                answer.error_code = E.OFFSET_OUT_OF_RANGE
+                return answer
             if end >= 0 and (epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset):
                 answer.diverging_epoch = Diverging(epoch=epoch, end_offset=end)
                 return answer

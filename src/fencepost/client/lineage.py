@@ -1,0 +1,215 @@
+"""The leader epochs of every replica's log, as each replica tells them itself.
+
+OffsetForLeaderEpoch is the leader's to answer, so it cannot show how a follower's log differs. A
+consumer's Fetch may be sent to any replica, though (KIP-392), and from version 12 on a replica
+whose log does not have what the reader claims to have read answers where the two part (KIP-595).
+A reader that claims epoch E and the greatest offset there can be is therefore always told the
+largest epoch at or below E and where that ends in the log of the replica that was asked. From the
+newest epoch back to the log's beginning this gives the replica's whole leader-epoch cache. The
+answers hold no records, and nothing changes at the broker.
+
+`find_divergence` compares two such lineages without asking anybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.connection import Connection
+from fencepost.client.errors import BrokerError, ClientError
+from fencepost.client.metadata import PartitionInfo, TopicPartition
+from fencepost.client.offsets import CONSUMER, EPOCH_SPANS_MAX, EpochSpan
+from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+FIRST_VERSION_WITH_DIVERGENCE = 12
+LAST_VERSION_WITH_NAMES = 12
+HIGHEST_VERSION = 17
+NO_SESSION = -1
+OFFSET_MAX = (1 << 63) - 1
+EPOCH_MAX = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLineage:
+    """What one replica's log is made of, oldest epoch first; `error` says why nothing is known.
+
+    A replica that has never had a record has no spans. Offsets are -1 where they are not known.
+    """
+
+    broker_id: int
+    spans: tuple[EpochSpan, ...] = ()
+    high_watermark: int = -1
+    error: str | None = None
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset there is."""
+        return self.spans[0].start_offset if self.spans else -1
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.spans[-1].end_offset if self.spans else -1
+
+
+class Divergence(NamedTuple):
+    """From `offset` on two logs differ: the epochs they have there, -1 where a log has ended."""
+
+    offset: int
+    epoch: int
+    reference_epoch: int
+
+
+def replica_lineages(cluster: Cluster, partition: TopicPartition) -> list[ReplicaLineage]:
+    """The lineage of every replica of a partition, in the order of the assignment.
+
+    The leader is asked last: what a follower has, its leader has had before. Raises UnknownTopic;
+    what a single replica does not tell is in its `error`.
+    """
+    topic = cluster.topic(partition.topic)
+    info = topic.partitions.get(partition.partition)
+    if info is None:
+        raise BrokerError.of(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition", topic=partition.topic,
+            partition=partition.partition,
+        )  # fmt: skip
+    found = {
+        broker: _replica(cluster, partition, topic.topic_id, info, broker)
+        for broker in sorted(info.replicas, key=lambda id_: id_ == info.leader_id)
+    }
+    return [found[broker] for broker in info.replicas]
+
+
+def find_divergence(
+    reference: tuple[EpochSpan, ...], spans: tuple[EpochSpan, ...]
+) -> Divergence | None:
+    """The first offset at which `spans` has another epoch than `reference`, or it has ended there.
+
+    Offsets before the reference's first one are not compared (retention differs by replica). None
+    if `spans` has nothing that the reference lacks: it may have less.
+    """
+    if not spans:
+        return None
+    if not reference:
+        return Divergence(spans[0].start_offset, spans[0].leader_epoch, -1)
+    place = 0
+    for span in spans:
+        offset = max(span.start_offset, reference[0].start_offset)
+        while offset < span.end_offset:
+            while place < len(reference) and reference[place].end_offset <= offset:
+                place += 1
+            if place == len(reference):
+                return Divergence(offset, span.leader_epoch, -1)
+            there = reference[place]
+            if there.leader_epoch != span.leader_epoch:
+                return Divergence(offset, span.leader_epoch, there.leader_epoch)
+            offset = there.end_offset
+    return None
+
+
+def _replica(
+    cluster: Cluster, partition: TopicPartition, topic_id: Uuid, info: PartitionInfo, broker: int
+) -> ReplicaLineage:
+    node = cluster.metadata.nodes.get(broker)
+    if node is None:
+        return ReplicaLineage(broker, error="the broker is not there: down, fenced or unknown")
+    try:
+        connection = cluster.connection(node)
+        asking = _Asking(connection, partition, topic_id)
+        return asking.lineage(broker, max(info.leader_epoch, 0))
+    except ClientError as error:
+        return ReplicaLineage(broker, error=str(error))
+
+
+class _Asking:
+    """Questions to one replica."""
+
+    def __init__(self, connection: Connection, partition: TopicPartition, topic_id: Uuid) -> None:
+        self._connection = connection
+        self._partition = partition
+        self._topic_id = topic_id
+        self._last: PartitionData | None = None
+        highest = HIGHEST_VERSION if topic_id != Uuid.ZERO else LAST_VERSION_WITH_NAMES
+        self._version = connection.version_for(
+            FetchRequest, lowest=FIRST_VERSION_WITH_DIVERGENCE, highest=highest
+        )
+
+    def lineage(self, broker: int, epoch: int) -> ReplicaLineage:
+        """All epochs that the replica's log has records of; `epoch` is one that it may know."""
+        newest = self._newest(epoch)
+        spans: list[EpochSpan] = []
+        while newest is not None and newest[0] >= 0 and len(spans) < EPOCH_SPANS_MAX:
+            found, end_offset = newest
+            start = self._last.log_start_offset if self._last is not None else 0
+            if spans:
+                spans[-1] = spans[-1]._replace(start_offset=max(start, end_offset))
+            if end_offset <= start and (spans or end_offset < start):
+                break
+            spans.append(EpochSpan(found, start, end_offset))
+            newest = self._end_of(found - 1) if found else None
+            if newest is not None and newest[0] >= found:
+                raise ClientError(
+                    f"asked where epoch {found - 1} ends, broker {broker} answered for {newest[0]}"
+                )
+        high_watermark = self._last.high_watermark if self._last is not None else -1
+        return ReplicaLineage(broker, tuple(spans[::-1]), high_watermark)
+
+    def _newest(self, epoch: int) -> tuple[int, int] | None:
+        """The newest epoch that the replica knows, and where it ends; None if it knows none.
+
+        A replica knows all epochs up to its newest one, in the sense that it has an answer.
+        """
+        known, unknown = -1, epoch
+        answer = None
+        while (there := self._end_of(unknown)) is not None:
+            answer = there
+            if unknown == EPOCH_MAX:
+                return answer
+            known, unknown = unknown, min(unknown + max(1, unknown - known), EPOCH_MAX)
+        while unknown - known > 1:
+            middle = (known + unknown) // 2
+            there = self._end_of(middle)
+            if there is None:
+                unknown = middle
+            else:
+                known, answer = middle, there
+        return answer
+
+    def _end_of(self, epoch: int) -> tuple[int, int] | None:
+        """The largest epoch at or below this one and its end; None if the log's are all older."""
+        where = FetchPartition(
+            partition=self._partition.partition,
+            fetch_offset=OFFSET_MAX,
+            last_fetched_epoch=epoch,
+            partition_max_bytes=1,
+        )
+        request = FetchRequest(
+            replica_id=CONSUMER,
+            max_bytes=1,
+            session_epoch=NO_SESSION,
+            topics=[
+                FetchTopic(topic=self._partition.topic, topic_id=self._topic_id, partitions=[where])
+            ],
+        )
+        connection = self._connection
+        response = connection.receive(connection.send(request, self._version))
+        data = self._data(response)
+        code = response.error_code or data.error_code
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return None
+        if code != ErrorCode.NONE:
+            raise BrokerError.of(code, "the replica does not tell", host=connection.address)
+        if data.diverging_epoch.end_offset < 0:
+            raise ClientError("the answer to Fetch says of no epoch where it ends")
+        self._last = data
+        return data.diverging_epoch.epoch, data.diverging_epoch.end_offset
+
+    def _data(self, response: object) -> PartitionData:
+        found = [one for topic in getattr(response, "responses", ()) for one in topic.partitions]
+        if not found:
+            return PartitionData(error_code=getattr(response, "error_code", 0) or -1)
+        return found[0]
