@@ -239,6 +239,8 @@ class ReplicaManager:
         the end of its log alone."""
         self.on_step: Callable[[HostedPartition], None] = _ignore
         """Called after every step of a partition's machine."""
+        self.on_brokers_changed: Callable[[], None] = _ignore
+        """Called when all partitions have heard which brokers may be in sync from now on."""
         self.on_gone: Callable[[HostedPartition], None] = _ignore
         """Called when a partition is hosted here no longer."""
         self.on_offline: Callable[[str], None] = _ignore
@@ -339,6 +341,7 @@ class ReplicaManager:
             for hosted in self.all():
                 self._ports.driver.feed(hosted.key, BrokersChanged(eligible))
                 yield None
+            self.on_brokers_changed()
         placed, self._placed = self._placed, []
         if placed:
             self.on_placed(placed)
@@ -380,6 +383,7 @@ class ReplicaManager:
                 recovery_state=RecoveryState(new.leader_recovery_state),
             ),
         )
+        self.on_moved(hosted, False)  # who is in sync matters to who fetches, too
         if change.is_new_leader_epoch:
             for watcher in self.watchers:
                 watcher.became_leader(hosted, new.leader_epoch)

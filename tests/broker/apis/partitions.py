@@ -165,6 +165,7 @@ class PartitionNode(StillNode):
         self.ports.on_failed = self._disk_failed
         self.ports.on_stepped = self._stepped
         self.fetches = FetchHost(self.timers, self.ports.now_ms, 10)
+        self.fetches.on_seen = lambda hosted, seen: self.driver.feed(hosted.key, seen)
         self.throttle = LeaderThrottle(self.settings, self.ports.now_ms)
         self.replicas = Replicas(self)
         self.storage = Directories([DataDir(str(self.directory))])
@@ -187,9 +188,14 @@ class PartitionNode(StillNode):
         }
 
     def _stepped(self, key: Hashable) -> None:
-        for hosted in self.replicas.all():
-            if hosted.key == key:
-                self.fetches.moved(hosted)
+        name, _, index = str(key).rpartition("-")
+        hosted = self.replicas.hosted.get((name, int(index)))
+        if hosted is None:
+            return
+        state = hosted.machine.fetch_state, hosted.machine.log_end_offset
+        if state != (hosted.seen, hosted.log_end_offset):
+            hosted.seen, hosted.log_end_offset = state
+            self.fetches.moved(hosted)
 
     def _disk_failed(self, key: Hashable, reason: str) -> None:
         for hosted in self.replicas.all():

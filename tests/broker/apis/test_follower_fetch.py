@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -53,14 +54,24 @@ def fetch(
     session: tuple[int, int] = (0, -1),
     indexes: tuple[int, ...] = (0,),
     rack_id: str = "",
+    offsets: Sequence[int] | None = None,
+    epochs: Sequence[int] | None = None,
     **asked: int,
 ) -> RequestContext:
-    """Send a follower's fetch."""
+    """Send a follower's fetch; `offsets` and `epochs` are for partitions that differ in these."""
     asked = {"current_leader_epoch": 0, "log_start_offset": 0, **asked}
-    partitions = [
-        FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=1 << 20, **asked)
-        for i in indexes
-    ]
+    partitions = []
+    for index in indexes:
+        if epochs is not None:
+            asked["current_leader_epoch"] = epochs[index]
+        partitions.append(
+            FetchPartition(
+                partition=index,
+                fetch_offset=offset if offsets is None else offsets[index],
+                partition_max_bytes=1 << 20,
+                **asked,
+            )
+        )
     replica: dict[str, Any] = (
         {"replica_state": ReplicaState(replica_id=replica_id, replica_epoch=broker_epoch)}
         if version >= 15

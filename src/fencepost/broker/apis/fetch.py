@@ -37,6 +37,7 @@ from fencepost.log.reading import ReadResult
 from fencepost.machines.driver import Driver
 from fencepost.machines.fetch import (
     NO_WAIT,
+    Asker,
     FetchContext,
     FetchOutcome,
     FetchTerms,
@@ -137,6 +138,9 @@ def handle(
     )
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=int(session))
+    asker = Asker(replica.replica_id, replica.replica_epoch)
+    if session.session is not None and replica.replica_id >= 0:
+        fetches.arrived(session.session, asker)
     context.add_buffered(PARTITION_BYTES * max(0, len(session.partitions) - len(wanted)))
     parts = _Parts(clocks, config, fetches, metadata, replicas, storage, driver, throttle)
     return (yield from _Fetch(parts, context, request, session, replica).begin())
@@ -227,7 +231,11 @@ class _Fetch:
         """Answer, or park."""
         is_small = len(self._session.partitions) < PARTITIONS_PER_PIECE
         looks = yield from self._look()
-        sizes = bytes_to_wait_with(looks, self._terms, in_one_turn=is_small)
+        sizes = bytes_to_wait_with(
+            looks, self._terms, in_one_turn=is_small, others_are_quiet=self._session.has_quiet
+        )
+        if not is_small and len(looks) < len(self._session.partitions):
+            sizes = None  # one that was quiet has moved meanwhile
         if sizes is None:
             self._looks = looks if is_small else None
             self.complete()
@@ -239,20 +247,29 @@ class _Fetch:
             {key: look.wanted for key, look in zip(keys, looks, strict=True)},
             self._terms,
             zip(keys, sizes, strict=True),
+            self._session.session,
         )
         self._context.on_disconnect(self._abandon)
         return None
 
     def complete(self) -> None:
         """The wait is over."""
-        self._parked = None
+        self._unpark()
         if not self._context.answered:
             self._context.reply_in_pieces(self._respond())
 
     def _abandon(self) -> None:
-        parked, self._parked = self._parked, None  # each refers to the other
+        parked = self._unpark()
         if parked is not None:
             self._parts.fetches.cancel(parked)
+
+    def _unpark(self) -> PendingFetch[str] | None:
+        """What waited, if it did; nothing is to refer to it any more, as it refers to this."""
+        parked, self._parked = self._parked, None
+        session = self._session.session
+        if session is not None and session.waiting is parked:
+            session.waiting = None
+        return parked
 
     # -- looking ---------------------------------------------------------------------------
 
@@ -288,22 +305,24 @@ class _Fetch:
         parts: list[PartitionData] = []
         outcomes: list[tuple[SessionKey, FetchOutcome]] = []
         budget = ReadBudget(min(self._terms.max_bytes, self._context.available_bytes))
-        looked_at = self._looks
-        is_follower = self._terms.replica_id >= 0
-        for position, wanted in enumerate(self._session.partitions):
+        looked_at: Sequence[_Look | FetchWanted[SessionKey]] = (
+            self._session.partitions if self._looks is None else self._looks
+        )
+        for position, one in enumerate(looked_at):
             if position % PARTITIONS_PER_PIECE == PARTITIONS_PER_PIECE - 1:
                 yield
-            one = (
-                look_at(self._find(wanted), wanted, self._terms)
-                if looked_at is None
-                else looked_at[position]
-            )
+            if isinstance(one, FetchWanted):
+                one = look_at(self._find(one), one, self._terms)
             looks.append(one)
             part, size_bytes = self._read_partition(one, budget)
             budget.spend(size_bytes)
             if one.partition is not None:
-                one.partition.traffic.fetched(size_bytes, part.error_code, is_follower)
+                one.partition.traffic.fetched(
+                    size_bytes, part.error_code, self._terms.is_replica
+                )
             parts.append(part)
+            if self._terms.is_replica and one.is_at_end and not part.error_code:
+                self._settle(one)
             outcomes.append(
                 (
                     one.wanted.key,
@@ -323,6 +342,13 @@ class _Fetch:
         )
         self._group(response, looks, parts, finished.included)
         return response
+
+    def _settle(self, look: _Look) -> None:
+        """A follower has all of the partition: its session need not look until that moves."""
+        session = self._session.session
+        if session is not None and look.partition is not None:
+            asker = Asker(self._terms.replica_id, self._terms.broker_epoch)
+            self._parts.fetches.settle(session, look.partition, look.wanted.key, asker)
 
     def _read_partition(self, look: _Look, budget: ReadBudget) -> tuple[PartitionData, int]:
         """One partition's part of the response, and how many bytes of records it has."""

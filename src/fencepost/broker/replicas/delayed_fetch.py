@@ -12,13 +12,17 @@ from sys import getsizeof
 
 from fencepost.broker.loop.timers import Timer, Timers
 from fencepost.machines.fetch import (
+    Asker,
+    FetchSession,
     FetchSessions,
     FetchTerms,
     FetchWanted,
     PendingFetch,
     PendingFetches,
+    QuietPartitions,
 )
 from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES, PARTITION_BYTES
+from fencepost.machines.partition import FollowerSeen
 from fencepost.runtime.replicas import HostedPartition
 
 SESSION_ID_MAX = (1 << 31) - 1
@@ -54,6 +58,10 @@ class FetchHost:
             size_of=_size_of,
         )
         self._pending: PendingFetches[str] = PendingFetches()
+        self._quiet: QuietPartitions[str, SessionKey] = QuietPartitions()
+        self.sessions.on_removed = self._quiet.forget
+        self.on_seen: Callable[[HostedPartition, FollowerSeen], None] = lambda hosted, seen: None
+        """Takes to a partition when a follower was last there that nobody looked at."""
         self._timers = timers
         self._now_ms = now_ms
         self._timer: Timer | None = None
@@ -67,10 +75,16 @@ class FetchHost:
         partitions: dict[str, FetchWanted[SessionKey]],
         terms: FetchTerms,
         found: Iterable[tuple[str, int]],
+        session: FetchSession[SessionKey] | None = None,
     ) -> PendingFetch[str]:
-        """Let a fetch wait for its partitions (by their hosts' keys) until its deadline."""
+        """Let a fetch wait for its partitions (by their hosts' keys) until its deadline.
+
+        One of a `session` waits for its quiet partitions, too.
+        """
         pending: PendingFetch[str] = PendingFetch(complete, partitions, terms)
         self._pending.add(pending, found)
+        if session is not None:
+            session.waiting = pending
         self._arm()
         return pending
 
@@ -83,13 +97,50 @@ class FetchHost:
 
         `log_end_alone`: nothing of it that consumers see.
         """
+        self._stir(hosted)
         for pending in self._pending.moved(hosted.key, hosted, log_end_alone=log_end_alone):
             pending.token()
 
     def gone(self, hosted: HostedPartition) -> None:
         """The partition is deleted: whoever waits for it is answered."""
+        self._stir(hosted)
         for pending in self._pending.gone(hosted.key):
             pending.token()
+
+    # -- quiet partitions of followers -----------------------------------------------------
+
+    def arrived(self, session: FetchSession[SessionKey], asker: Asker) -> None:
+        """A follower's request in a session."""
+        self._quiet.arrived(session, asker)
+
+    def settle(
+        self,
+        session: FetchSession[SessionKey],
+        hosted: HostedPartition,
+        key: SessionKey,
+        asker: Asker,
+    ) -> None:
+        """A follower has all of the partition: no need to look at it until it moves."""
+        machine = hosted.machine
+        follower = machine.follower_state(asker.replica_id)
+        if (
+            follower is not None
+            and follower.offset == machine.log_end_offset
+            and follower.broker_epoch == asker.broker_epoch
+            and asker.replica_id in machine.isr
+        ):
+            self._quiet.settle(session, hosted.key, key, asker)
+
+    def brokers_changed(self) -> None:
+        """Who is alive, and in which incarnation, has changed."""
+        self._quiet.stir_all()
+
+    def _stir(self, hosted: HostedPartition) -> None:
+        for session, key, asker, seen_ms in self._quiet.stir(hosted.key):
+            self.on_seen(hosted, FollowerSeen(*asker, seen_ms))
+            pending, wanted = session.waiting, session.entries.get(key)
+            if isinstance(pending, PendingFetch) and wanted is not None:
+                self._pending.join(pending, hosted.key, wanted)
 
     def _arm(self) -> None:
         deadline_ms = self._pending.next_deadline_ms()

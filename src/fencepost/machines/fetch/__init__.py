@@ -9,10 +9,12 @@ from fencepost.machines.fetch.answering import (
     look_at,
     progress_told_by,
 )
+from fencepost.machines.fetch.quiet import Asker, QuietPartitions
 from fencepost.machines.fetch.read_replica import ReadReplica, choose_by_rack
 from fencepost.machines.fetch.sessions import (
     FetchContext,
     FetchOutcome,
+    FetchSession,
     FetchSessions,
     FetchWanted,
     Finished,
@@ -23,9 +25,11 @@ from fencepost.machines.fetch.waiting import PendingFetch, PendingFetches
 __all__ = [
     "NO_WAIT",
     "UNLIMITED",
+    "Asker",
     "ByteRate",
     "FetchContext",
     "FetchOutcome",
+    "FetchSession",
     "FetchSessions",
     "FetchTerms",
     "FetchWanted",
@@ -33,6 +37,7 @@ __all__ = [
     "Look",
     "PendingFetch",
     "PendingFetches",
+    "QuietPartitions",
     "ReadBudget",
     "ReadReplica",
     "bytes_to_wait_with",

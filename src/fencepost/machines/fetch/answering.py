@@ -191,6 +191,17 @@ class Look(Generic[Partition, Key]):
         )
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether the reader has all that it may read (row g)."""
+        bounds = self.bounds
+        return (
+            bounds is not None
+            and bounds.upper_bound == self.wanted.fetch_offset
+            and bounds.diverging is None
+            and bounds.preferred_replica < 0
+        )
+
+    @property
     def has_moved(self) -> bool:
         """Whether the partition has moved since (row 6); what it said was not an error."""
         if self.partition is None or self.bounds is None:
@@ -270,13 +281,20 @@ def available_bytes(look: Look[Partition, Key], terms: FetchTerms) -> int | None
 
 
 def bytes_to_wait_with(
-    looks: Sequence[Look[Partition, Key]], terms: FetchTerms, *, in_one_turn: bool = True
+    looks: Sequence[Look[Partition, Key]],
+    terms: FetchTerms,
+    *,
+    in_one_turn: bool = True,
+    others_are_quiet: bool = False,
 ) -> list[int] | None:
     """How many bytes each partition has, of a fetch that is to wait; None: answer it now.
 
-    `in_one_turn`: nothing else has run since the first partition was looked at.
+    `in_one_turn`: nothing else has run since the first partition was looked at. `others_are_quiet`:
+    the fetch has more partitions, which have nothing (`quiet`).
     """
-    if terms.deadline_ms == NO_WAIT or not looks:
+    if terms.deadline_ms == NO_WAIT or (not looks and not others_are_quiet):
+        return None
+    if terms.min_bytes <= 0:
         return None
     sizes = []
     total = 0

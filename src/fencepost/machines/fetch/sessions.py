@@ -143,7 +143,9 @@ class FetchSession(Generic[Key]):
         "privileged",
         "session_id",
         "size_bytes",
+        "stirring",
         "uses_topic_ids",
+        "waiting",
     )
 
     def __init__(
@@ -157,6 +159,10 @@ class FetchSession(Generic[Key]):
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.size_bytes = 0
         self.entries: dict[Key, FetchWanted[Key]] = {}
+        self.stirring: dict[Key, FetchWanted[Key]] = {}
+        """The entries that a request has to look at; the others are quiet (see `quiet`)."""
+        self.waiting: object = None
+        """The fetch of this session that waits, if one does; its host's own."""
         self.evictable: tuple[bool, int, int] | None = None
 
     def update(
@@ -169,13 +175,26 @@ class FetchSession(Generic[Key]):
         for key in forgotten:
             if self.entries.pop(key, None) is not None:
                 self.size_bytes -= size_of(key)
+                self.stirring.pop(key, None)
         for want in wanted:
             before = self.entries.get(want.key)
             if before is None:
                 self.size_bytes += size_of(want.key)
             else:
                 want.keep_answered(before)
-            self.entries[want.key] = want
+            self.entries[want.key] = self.stirring[want.key] = want
+
+    def stir(self, key: Key) -> None:
+        """The partition is to be looked at again, if it still belongs to the session."""
+        entry = self.entries.get(key)
+        if entry is not None:
+            self.stirring[key] = entry
+
+    def to_the_end(self, key: Key) -> None:
+        """The partition had records: others are in front of it from now on."""
+        self.entries[key] = self.entries.pop(key)
+        if key in self.stirring:
+            self.stirring[key] = self.stirring.pop(key)
 
 
 class Finished(NamedTuple):
@@ -187,20 +206,41 @@ class Finished(NamedTuple):
 
 
 class FetchContext(Generic[Key]):
-    """One fetch request: what to read, and afterwards what to say."""
+    """One fetch request: what to read, and afterwards what to say.
 
-    __slots__ = ("_finish", "partitions")
+    `session` is that of an incremental request.
+    """
+
+    __slots__ = ("_finish", "_partitions", "session")
 
     def __init__(
         self,
         partitions: Sequence[FetchWanted[Key]],
         finish: Callable[[Sequence[tuple[Key, FetchOutcome]], int], Finished],
+        session: FetchSession[Key] | None = None,
     ) -> None:
-        self.partitions = partitions
+        self._partitions = partitions
         self._finish = finish
+        self.session = session
+
+    @property
+    def partitions(self) -> Sequence[FetchWanted[Key]]:
+        """What to look at now: of a session, what is not quiet."""
+        if self.session is None:
+            return self._partitions
+        return list(self.session.stirring.values())
+
+    @property
+    def has_quiet(self) -> bool:
+        """Whether there are partitions that need not be looked at."""
+        session = self.session
+        return session is not None and len(session.stirring) < len(session.entries)
 
     def finish(self, outcomes: Sequence[tuple[Key, FetchOutcome]], now_ms: int) -> Finished:
-        """Choose what belongs in the answer. To be called once, with every partition read."""
+        """Choose what belongs in the answer. To be called once, with every partition read.
+
+        What is quiet does not belong in it.
+        """
         return self._finish(outcomes, now_ms)
 
 
@@ -227,6 +267,8 @@ class FetchSessions(Generic[Key]):
         self._size_of = size_of
         self.used_bytes = 0
         """What the partitions of all sessions take."""
+        self.on_removed: Callable[[FetchSession[Key]], None] = lambda session: None
+        """Called when a session has ended."""
         # Least recently used first.
         self._sessions: OrderedDict[int, FetchSession[Key]] = OrderedDict()
         # (privileged, partitions, id): the least valuable first, of sessions old enough to go
@@ -288,7 +330,7 @@ class FetchSessions(Generic[Key]):
         def finish_increment(outcomes: Sequence[tuple[Key, FetchOutcome]], _: int) -> Finished:
             return self._answer_increment(session, expected_epoch, outcomes)
 
-        return FetchContext(list(session.entries.values()), finish_increment)
+        return FetchContext((), finish_increment, session)
 
     def _answer_increment(
         self,
@@ -304,11 +346,10 @@ class FetchSessions(Generic[Key]):
         included = []
         entries = session.entries
         for index, (key, outcome) in enumerate(outcomes):
-            entry = entries[key]
-            if entry.note(outcome):
+            if entries[key].note(outcome):
                 included.append(index)
                 if outcome.records_size_bytes > 0:
-                    entries[key] = entries.pop(key)
+                    session.to_the_end(key)
         return Finished(ErrorCode.NONE, session_id, included)
 
     def _create(
@@ -395,6 +436,7 @@ class FetchSessions(Generic[Key]):
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.used_bytes -= session.size_bytes
+            self.on_removed(session)
         if session is not None and session.evictable is not None:
             self._forget_value(session.evictable)
             session.evictable = None

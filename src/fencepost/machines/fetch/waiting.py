@@ -101,6 +101,12 @@ class PendingFetches(Generic[Key]):
         self._waiting[fetch.order] = fetch
         heapq.heappush(self._deadlines, (fetch.deadline_ms, fetch.order))
 
+    def join(self, fetch: PendingFetch[Key], key: Key, wanted: FetchWanted[Any]) -> None:
+        """A fetch that waits does so for one partition more, which has moved just now."""
+        if fetch.is_waiting:
+            fetch.partitions[key] = wanted
+            self._by_partition.setdefault(key, {})[fetch] = None
+
     def moved(
         self, key: Key, partition: Fetchable | ErrorCode, *, log_end_alone: bool = False
     ) -> list[PendingFetch[Key]]:

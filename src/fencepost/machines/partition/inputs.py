@@ -150,6 +150,18 @@ class FollowerFetched(NamedTuple):
     log_start_offset: int = -1
 
 
+class FollowerSeen(NamedTuple):
+    """A follower has asked for its offset again and again, the last time at `at_ms`.
+
+    For fetches that nobody fed one by one, because neither they nor the log changed anything
+    (`machines.fetch.quiet`).
+    """
+
+    replica_id: int
+    broker_epoch: int
+    at_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class AlterPartitionAnswered:
     """The controller's answer to an `AlterPartition`, or the error that came instead.

@@ -107,6 +107,12 @@ class FollowerState:
         self.last_fetch_leader_end = leader_end
         self.last_fetch_ms = now_ms
 
+    def seen(self, at_ms: int) -> None:
+        """It had asked, until then, for what it asked for last, which was the log's end."""
+        self.last_fetch_ms = max(self.last_fetch_ms, at_ms)
+        if self.offset >= self.last_fetch_leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, at_ms)
+
     def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
         """Whether it is at the end, or was not long ago."""
         return self.offset == leader_end or now_ms - self.last_caught_up_ms <= lag_max_ms

@@ -75,6 +75,7 @@ from fencepost.machines.partition.inputs import (
     Fetched,
     FetchedOutOfRange,
     FollowerFetched,
+    FollowerSeen,
     PartitionConfig,
     Produce,
     ProduceResult,
@@ -149,6 +150,7 @@ class Partition(PartitionQueries):
             CoordinatorAppend: self._step_coordinator_append,
             Persisted: self._step_persisted,
             FollowerFetched: self._step_follower_fetched,
+            FollowerSeen: self._step_follower_seen,
             AdvanceLogStart: self._step_advance_log_start,
             StopReplica: self._step_stop_replica,
             TimerFired: self._step_timer,
@@ -307,6 +309,13 @@ class Partition(PartitionQueries):
         if self._deletions:
             self._release_deletions(effects)
         return effects
+
+    def _step_follower_seen(self, seen: FollowerSeen, now_ms: int) -> list[Effect]:
+        leader = self._leader_state
+        follower = leader.followers.get(seen.replica_id) if leader is not None else None
+        if follower is not None and follower.broker_epoch == seen.broker_epoch:
+            follower.seen(seen.at_ms)
+        return []
 
     def _ask(self, proposal: AlterPartition | None, effects: list[Effect], now_ms: int) -> None:
         if proposal is not None:

@@ -1,0 +1,253 @@
+"""Followers' sessions look at what has moved; the answers are as if they looked at everything."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.net.request_context import RequestContext
+from fencepost.machines.effects import Persisted
+from fencepost.machines.partition import BecomeLeader, BrokersChanged, StopReplica
+from fencepost.wire.api.fetch import FetchResponse
+from fencepost.wire.errors import ErrorCode
+
+from .harness import broker, register, topic
+from .partitions import PartitionNode
+from .test_follower_fetch import EPOCH, FOLLOWER, fetch, response_of
+
+register("fetch")
+
+COUNT = 3
+
+
+class Round:
+    """A node with partitions, and a follower with a session over all of them."""
+
+    def __init__(self, directory: Path, *, settles: bool = True) -> None:
+        node = PartitionNode(BrokerConfig.load(None, {}), directory=directory)
+        self.node = node.learn(broker(1), broker(2))
+        node.learn(*topic("t", *[{"replicas": [1, 2]} for _ in range(COUNT)]))
+        self.hosted = [node.host("t", i, replicas=(1, 2)) for i in range(COUNT)]
+        if not settles:
+            node.fetches.settle = lambda *_: None  # type: ignore[method-assign]
+        self.offsets = [0] * COUNT
+        self.epochs = [0] * COUNT
+        self.looks = 0
+        for one in self.hosted:
+            self._count(one.machine)
+        self.session_id = self.take(self.send((0, 0), tuple(range(COUNT)))).session_id
+        self.session_epoch = 0
+
+    def _count(self, machine: Any) -> None:
+        check = machine.check_fetch
+
+        def counted(**asked: Any) -> Any:
+            self.looks += 1
+            return check(**asked)
+
+        machine.check_fetch = counted
+
+    def send(
+        self, session: tuple[int, int], indexes: tuple[int, ...], **asked: Any
+    ) -> RequestContext:
+        asked = {"offsets": self.offsets, "epochs": self.epochs, **asked}
+        return fetch(self.node, 0, session=session, indexes=indexes, **asked)
+
+    def begin(self, *indexes: int, **asked: Any) -> RequestContext:
+        """The next request of the session, which names some partitions."""
+        self.session_epoch += 1
+        return self.send((self.session_id, self.session_epoch), indexes, **asked)
+
+    def take(self, context: RequestContext) -> FetchResponse:
+        """The answer; what was fetched is named in the next request."""
+        return response_of(context)
+
+    def ask(self, *indexes: int, **asked: Any) -> dict[int, Any]:
+        return parts_of(self.take(self.begin(*indexes, **asked)))
+
+    def rest(self) -> None:
+        """Go on until everything is quiet."""
+        self.ask()
+        self.ask()
+        assert len(self.node.fetches._quiet) == COUNT
+
+
+def parts_of(response: FetchResponse) -> dict[int, Any]:
+    assert response.error_code == 0
+    return {part.partition_index: part for one in response.responses for part in one.partitions}
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> Round:
+    one = Round(tmp_path)
+    one.rest()
+    return one
+
+
+def test_an_idle_round_looks_at_next_to_nothing(idle: Round) -> None:
+    idle.looks = 0
+    for _ in range(10):
+        assert idle.ask() == {}
+    assert idle.looks == 2 * 10, "one partition a round, on arrival and for the answer"
+
+
+def test_a_quiet_partition_wakes_the_fetch_that_waits(idle: Round) -> None:
+    idle.node.timers.advance(1_000)
+    waiting = idle.begin(max_wait_ms=500)
+    assert not waiting.answered
+    for index in range(COUNT):
+        idle.node.produce(idle.hosted[index], [1])
+        if waiting.answered:
+            break
+    parts = parts_of(idle.take(waiting))
+    assert list(parts) == [0] and len(parts[0].records) > 0
+    state = idle.hosted[2].machine.follower_state(FOLLOWER)
+    idle.node.produce(idle.hosted[2], [1])
+    assert state is not None
+    assert state.last_caught_up_ms == 1_000, "it was there with the last request"
+
+
+def test_a_wait_for_quiet_partitions_alone_has_its_deadline(idle: Round) -> None:
+    waiting = idle.begin(max_wait_ms=500)
+    idle.node.timers.advance(499)
+    assert not waiting.answered
+    idle.node.timers.advance(1)
+    assert parts_of(idle.take(waiting)) == {}
+
+
+def test_what_moved_between_two_requests_is_in_the_next_answer(idle: Round) -> None:
+    idle.node.produce(idle.hosted[1], [1, 2])
+    assert len(idle.ask()[1].records) > 0
+    idle.offsets[1] = 2
+    assert idle.ask(1)[1].high_watermark == 2
+    idle.ask()
+    assert idle.ask() == {}
+
+
+def test_the_high_watermark_alone_stirs(idle: Round) -> None:
+    idle.node.produce(idle.hosted[1], [1])
+    idle.ask()
+    idle.offsets[1] = 1
+    idle.hosted[1].machine.durable_offset = 0  # the leader's disk is slow
+    assert idle.ask(1) == {}
+    assert len(idle.node.fetches._quiet) == COUNT
+    idle.node.driver.feed(idle.hosted[1].key, Persisted(1))
+    part = idle.ask()[1]
+    assert (part.high_watermark, len(part.records)) == (1, 0)
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(0, 74), (1, 0)])
+def test_a_new_leader_epoch_stirs(idle: Round, epoch: int, error: int) -> None:
+    idle.node.lead(idle.hosted[0], 1, (1, 2))
+    assert idle.ask()[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    idle.epochs[0] = epoch
+    assert {index: part.error_code for index, part in idle.ask(0).items()} == (
+        {0: error} if error else {0: 0}
+    )
+
+
+def test_a_partition_that_is_gone_answers_who_waits(idle: Round) -> None:
+    waiting = idle.begin(max_wait_ms=500)
+    idle.node.driver.feed(idle.hosted[2].key, StopReplica(is_deleted=True))
+    idle.node.fetches.gone(idle.hosted[2])
+    assert parts_of(idle.take(waiting))[2].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_former_incarnation_is_found_out(idle: Round) -> None:
+    for one in idle.hosted:
+        idle.node.driver.feed(one.key, BrokersChanged({1: 10, FOLLOWER: EPOCH + 1}))
+    idle.node.fetches.brokers_changed()
+    errors = {index: part.error_code for index, part in idle.ask().items()}
+    assert errors == dict.fromkeys(range(COUNT), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_the_next_incarnation_counts_in_its_own_name(idle: Round) -> None:
+    idle.ask(broker_epoch=EPOCH + 1)
+    for one in idle.hosted:
+        state = one.machine.follower_state(FOLLOWER)
+        assert state is not None and state.broker_epoch == EPOCH + 1
+
+
+def test_who_is_not_in_sync_is_never_quiet(idle: Round) -> None:
+    """Its next fetch is what asks the controller for it."""
+    order = BecomeLeader(0, 5, (1, 2), (1,), {1: 10})
+    idle.node.driver.feed(idle.hosted[0].key, order)
+    idle.node.fetches.moved(idle.hosted[0])  # as `ReplicaManager` does
+    for _ in range(3):
+        idle.ask()
+    assert idle.node.ports.sent == []
+    idle.node.driver.feed(idle.hosted[0].key, BrokersChanged({1: 10, FOLLOWER: EPOCH}))
+    idle.ask()
+    assert [one.new_isr for one in idle.node.ports.sent] == [((1, 10), (FOLLOWER, EPOCH))]
+
+
+def test_nothing_is_left_of_a_session_that_is_closed(idle: Round) -> None:
+    idle.take(idle.send((idle.session_id, -1), (0,)))
+    assert len(idle.node.fetches._quiet) == 0
+
+
+def test_who_left_is_not_referred_to(idle: Round) -> None:
+    waiting = idle.begin(max_wait_ms=500)
+    (session,) = idle.node.fetches.sessions._sessions.values()
+    assert session.waiting is not None
+    waiting.abandoned()
+    assert session.waiting is None
+    assert len(idle.node.fetches) == 0
+
+
+STEPS = st.tuples(
+    st.sampled_from(["produce", "delete", "lead", "brokers", "idle"]), st.integers(0, COUNT - 1)
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(STEPS, max_size=14), st.integers(0, 3))
+def test_the_answers_are_as_if_everything_were_looked_at(
+    steps: list[tuple[str, int]], every: int
+) -> None:
+    """The same happens to two nodes, one of which looks at all partitions in every round."""
+    with tempfile.TemporaryDirectory() as directory:
+        nodes = []
+        for name in ("quiet", "thorough"):
+            (Path(directory) / name).mkdir()
+            nodes.append(Round(Path(directory) / name, settles=name == "quiet"))
+        for number, (step, index) in enumerate(steps):
+            answers = [play(one, step, index, waits=number % 4 >= every) for one in nodes]
+            assert answers[0] == answers[1], (number, step, index)
+
+
+def play(one: Round, step: str, index: int, *, waits: bool) -> Any:
+    """A step, before or while a fetch waits; what the follower hears, and it follows that."""
+    context = one.begin(max_wait_ms=500) if waits else None
+    hosted = one.hosted[index]
+    if step == "produce":
+        one.node.produce(hosted, [1])
+    elif step == "delete":
+        one.hosted[index].log.advance_start_offset(hosted.machine.high_watermark)
+        one.node.driver.feed(hosted.key, BrokersChanged({1: 10, FOLLOWER: EPOCH}))
+    elif step == "lead":
+        one.epochs[index] += 1
+        one.node.lead(hosted, one.epochs[index], (1, 2))
+    elif step == "brokers":
+        one.node.fetches.brokers_changed()
+    if context is None:
+        context = one.begin(max_wait_ms=0)
+    one.node.timers.advance(500)
+    heard = parts_of(one.take(context))
+    told = [
+        (i, part.error_code, part.high_watermark, part.log_start_offset, len(part.records))
+        for i, part in sorted(heard.items())
+    ]
+    for i, part in heard.items():
+        if len(part.records):
+            one.offsets[i] = one.hosted[i].machine.log_end_offset
+    if heard:
+        again = one.ask(*sorted(heard), max_wait_ms=0)
+        told += [(i, p.error_code, p.high_watermark, len(p.records)) for i, p in again.items()]
+    states = [hosted.machine.follower_state(FOLLOWER) for hosted in one.hosted]
+    return told, [(state.offset, hosted.machine.high_watermark) for state in states if state]
