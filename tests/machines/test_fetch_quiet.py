@@ -117,7 +117,7 @@ def test_a_follower_that_nobody_looked_at_is_not_behind() -> None:
     assert (1,) in proposals(leader), "it has not come since"
 
 
-def test_who_was_seen_in_another_life_or_with_less_proves_nothing() -> None:
+def test_who_was_seen_as_another_incarnation_or_with_less_proves_nothing() -> None:
     leader = Leader((1, 2))
     leader.produce(count=3)
     leader.fetched(2, 1)

@@ -86,12 +86,6 @@ class AlterPartitions:
         self._keys: dict[tuple[Uuid, int], Hashable] = {}  # of what is in flight
         self._is_held = False
         """Whether nothing is sent for now: an answer is being given out, or a pause observed."""
-        self.expansions = 0
-        """In-sync sets that have grown since the start, as the controller says."""
-        self.shrinks = 0
-        """In-sync sets that have shrunk since the start."""
-        self.failures = 0
-        """Partitions' requests that the controller has refused since the start."""
 
     def submit(self, key: Hashable, asked: AlterPartition) -> None:
         """Ask the controller on behalf of the partition that the driver knows as `key`.
@@ -180,16 +174,10 @@ class AlterPartitions:
         self._send()
 
     def _give(self, key: Hashable, asked: AlterPartition, part: PartitionDataResponse) -> None:
-        hosted = self._hosted(key)
         if part.error_code:
-            self.failures += 1
             answer = AlterPartitionAnswered(part.error_code, asked=asked)
         else:
-            in_sync = tuple(part.isr)
-            if hosted is not None:
-                self.expansions += len(in_sync) > len(hosted.machine.isr)
-                self.shrinks += len(in_sync) < len(hosted.machine.isr)
             answer = AlterPartitionAnswered(
-                0, part.leader_epoch, part.partition_epoch, in_sync, asked
+                0, part.leader_epoch, part.partition_epoch, tuple(part.isr), asked
             )
         self._driver.feed(key, answer)

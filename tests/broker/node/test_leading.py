@@ -196,8 +196,8 @@ def test_a_silent_follower_leaves_and_comes_back(start: Callable[..., Follower])
     assert follower.fetch(1).error_code == 0
     assert follower.fetch(2).error_code == 0
     eventually(lambda: follower.isr == {1, FOLLOWER}, "the follower is in sync again")
-    parts = follower.running.node.broker_part.alter_partitions
-    assert (parts.shrinks, parts.expansions) == (1, 1)
+    changes = hosted.machine.isr_changes
+    assert (changes.shrinks, changes.expands) == (1, 1)
 
 
 def test_deleted_records_wait_for_the_follower(start: Callable[..., Follower]) -> None:

@@ -317,9 +317,7 @@ class _Fetch:
             part, size_bytes = self._read_partition(one, budget)
             budget.spend(size_bytes)
             if one.partition is not None:
-                one.partition.traffic.fetched(
-                    size_bytes, part.error_code, self._terms.is_replica
-                )
+                one.partition.traffic.fetched(size_bytes, part.error_code, self._terms.is_replica)
             parts.append(part)
             if self._terms.is_replica and one.is_at_end and not part.error_code:
                 self._settle(one)
