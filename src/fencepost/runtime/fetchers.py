@@ -180,9 +180,11 @@ class FollowerFetchers:
         def tell(order: Any) -> None:
             if self._following.get(hosted.key) is following:
                 hosted.answers_told += 1
-                if self._throttle is not None and type(order) is Fetched:
+                if type(order) is Fetched:
                     size_bytes = sum(len(batch.data) for batch in order.batches)
-                    self._throttle.record(hosted, size_bytes)
+                    hosted.traffic.replication_bytes_in += size_bytes
+                    if self._throttle is not None:
+                        self._throttle.record(hosted, size_bytes)
                 self._ports.driver.feed(hosted.key, order)
 
         follow = Follow(partition, tell, machine.leader_epoch, position, hosted.answers_told)
@@ -278,6 +280,17 @@ class FollowerFetchers:
     def max_lag(self) -> int:
         """How many records the follower lacks that is furthest behind, as far as is known."""
         return max((one.max_lag for one in self._machines()), default=0)
+
+    def lag_of(self, hosted: HostedPartition) -> tuple[FetcherKey, int] | None:
+        """Who fetches for a partition, and how many records it lacks; None if that is unknown."""
+        following = self._following.get(hosted.key)
+        if following is None:
+            return None
+        fetcher = self._ports.driver.machine(following.key)
+        if not isinstance(fetcher, Fetcher):
+            return None
+        followed = fetcher.partitions.get(following.partition)
+        return None if followed is None or followed.lag is None else (following.key, followed.lag)
 
     @property
     def stopped(self) -> int:

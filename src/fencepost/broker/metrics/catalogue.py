@@ -73,6 +73,17 @@ _REPLICAS = (
         "Records by which the followers on this broker lag behind their leaders, at most.",
         ("clientId",),
     ),
+    MetricDef(
+        "kafka_server_replicafetchermanager_failedpartitionscount",
+        _G,
+        "Followers for which nothing is fetched before there is another leader epoch.",
+        ("clientId",),
+    ),
+    MetricDef(
+        "fencepost_unclean_truncations_total",
+        _C,
+        "Times that a follower was cut because its leader's log ended before it.",
+    ),
 )
 
 PARTITION: Final = "kafka_cluster_partition_"

@@ -4,10 +4,10 @@ A node is healthy unless it has failed and is about to end. That it answers at a
 event loop goes round: whoever asks has to give up after some time.
 
 It is ready when it can do what its roles are for: a broker is unfenced, its log directories work as
-far as it needs them, and it accepts clients; a controller knows the leader of the quorum.
+far as it needs them, and it accepts clients; a controller leads, or follows a leader.
 
-What is no reason to send clients elsewhere (one of several log directories is offline) is said as a
-warning.
+What is no reason to send clients elsewhere is said as a warning: one of several log directories is
+offline, or a broker hears from no controller, and serves what it leads all the same.
 """
 
 from __future__ import annotations

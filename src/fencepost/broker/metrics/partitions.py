@@ -13,19 +13,29 @@ from itertools import islice
 from typing import Final
 
 from fencepost.broker.config.settings import Settings
-from fencepost.broker.metrics.catalogue import LOG, PARTITION, REPLICA_LAG, REPLICAS, TOPICS
+from fencepost.broker.metrics.catalogue import (
+    FOLLOWER_LAG,
+    LOG,
+    PARTITION,
+    REPLICA_LAG,
+    REPLICAS,
+    TOPICS,
+)
 from fencepost.broker.metrics.sheet import Sheet, label_text
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.storage import Storage
 from fencepost.machines.image import ClusterImage
 from fencepost.machines.partition import IsrChanges
 from fencepost.runtime.cooperative import Pieces
+from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.runtime.traffic import TopicTraffic
 
 PARTITIONS_PER_PIECE: Final = 50
 TOPICS_PER_PIECE: Final = 50
 UNKNOWN_OFFSET: Final = -1
+CLIENT_ID: Final = "Replica"
+"""What Kafka's followers call themselves in its metrics."""
 
 _TRAFFIC: Final = (
     ("messages_in", "messagesin"),
@@ -55,8 +65,15 @@ class _Totals:
 class PartitionMetrics:
     """See the module."""
 
-    def __init__(self, replicas: ReplicaManager, storage: Storage, settings: Settings) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        followers: FollowerFetchers,
+        storage: Storage,
+        settings: Settings,
+    ) -> None:
         self._replicas = replicas
+        self._followers = followers
         self._storage = storage
         self._get = settings.get
         self.waiting_produces = 0
@@ -76,7 +93,7 @@ class PartitionMetrics:
             place = id(hosted.data_dir)
             sizes[place] = sizes.get(place, 0) + hosted.log.size_bytes
             if number < most:
-                _tell(sheet, hosted)
+                _tell(sheet, hosted, self._followers.lag_of(hosted))
         isr_changes.add(self._replicas.gone_isr_changes)
         self.waiting_produces = waiting
         for field in fields(totals):
@@ -86,8 +103,15 @@ class PartitionMetrics:
         sheet.add(f"{REPLICAS}isrexpands_total", isr_changes.expands)
         sheet.add(f"{REPLICAS}failedisrupdates_total", isr_changes.failures)
         sheet.add("fencepost_metrics_partitions_omitted", max(0, totals.partitioncount - most))
+        self._tell_followers(sheet)
         self._directories(sheet, sizes)
         yield from self._traffic(sheet)
+
+    def _tell_followers(self, sheet: Sheet) -> None:
+        followers, prefix = self._followers, "kafka_server_replicafetchermanager_"
+        sheet.add(f"{prefix}maxlag", followers.max_lag, clientId=CLIENT_ID)
+        sheet.add(f"{prefix}failedpartitionscount", followers.stopped, clientId=CLIENT_ID)
+        sheet.add("fencepost_unclean_truncations_total", followers.unclean_truncations)
 
     def _directories(self, sheet: Sheet, sizes: dict[int, int]) -> None:
         dirs: list[DataDir] = self._storage.data_dirs
@@ -129,8 +153,8 @@ def _count(totals: _Totals, hosted: HostedPartition, image: ClusterImage) -> Non
     totals.reassigningpartitions += known is not None and known.is_reassigning
 
 
-def _tell(sheet: Sheet, hosted: HostedPartition) -> None:
-    """Series of one partition."""
+def _tell(sheet: Sheet, hosted: HostedPartition, lag: tuple[FetcherKey, int] | None) -> None:
+    """Series of one partition; `lag` is what is known of it as a follower."""
     machine, log = hosted.machine, hosted.log
     labels = label_text({"topic": hosted.topic, "partition": str(hosted.index)})
     is_leader, end_offset = machine.is_leader, log.end_offset
@@ -159,8 +183,11 @@ def _tell(sheet: Sheet, hosted: HostedPartition) -> None:
     )
     for broker_id, follower in machine.followers.items():
         if follower.offset != UNKNOWN_OFFSET:
-            lag = max(0, end_offset - follower.offset)
-            sheet.add_lines(f'{labels[:-1]},replica="{broker_id}"}}', ((REPLICA_LAG, lag),))
+            behind = max(0, end_offset - follower.offset)
+            sheet.add_lines(f'{labels[:-1]},replica="{broker_id}"}}', ((REPLICA_LAG, behind),))
+    if lag is not None:
+        thread = f"ReplicaFetcherThread-{lag[0].number}-{lag[0].leader_id}"
+        sheet.add_lines(f'{{clientId="{thread}",{labels[1:]}', ((FOLLOWER_LAG, lag[1]),))
 
 
 def _tell_topic(sheet: Sheet, topic: str, counts: TopicTraffic) -> None:

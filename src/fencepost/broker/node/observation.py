@@ -27,10 +27,12 @@ from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.machines.broker import BrokerState
+from fencepost.machines.quorum import Role
 from fencepost.runtime.cooperative import Pieces
 
 log = logging.getLogger(__name__)
 
+NO_LEADER: Final = "no leader of the quorum is heard from"
 _KAFKAS_STATES: Final = {
     BrokerState.NOT_RUNNING: 0,
     BrokerState.STARTING: 1,
@@ -83,7 +85,9 @@ class Observation:
         """The node's parts are there: collect what they have."""
         core, broker, collectors = self._core, self._broker, self._endpoint.collectors
         if broker is not None:
-            self._partitions = PartitionMetrics(broker.replicas, core.storage, core.settings)
+            self._partitions = PartitionMetrics(
+                broker.replicas, broker.followers, core.storage, core.settings
+            )
             partitions = self._partitions
             collectors.append(lambda sheet: partitions.collect(sheet, core.image))
             collectors.append(
@@ -155,16 +159,22 @@ class Observation:
         if not self._is_wired:
             yield "the node opens its log directories"
             return
-        if core.metadata.machine.leader_id < 0:
-            yield "no leader of the quorum is known"
+        if self._broker is None and not self._has_leader():
+            yield NO_LEADER
         controller = None if self._controller is None else self._controller.listener
         if controller is not None and controller.names and not controller.is_open:
             yield "other nodes are not accepted"
         if self._broker is not None:
             yield from _reasons_of(self._broker)
 
+    def _has_leader(self) -> bool:
+        """Whether this node leads the quorum, or follows a leader that it hears from."""
+        return self._core.metadata.machine.role in (Role.LEADER, Role.FOLLOWER)
+
     def _warnings(self) -> Iterator[str]:
         if self._is_wired:
+            if self._broker is not None and not self._has_leader():
+                yield NO_LEADER
             for one in self._core.storage.data_dirs:
                 if not one.is_online:
                     yield f"the log directory {one.path} is offline"
