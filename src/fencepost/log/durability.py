@@ -30,7 +30,7 @@ class Durability:
     def __init__(self, disk: Disk, directory: str, health: Health, loaded: LoadedLog) -> None:
         self._disk = disk
         self._health = health
-        self._directory = directory
+        self.directory = directory
         self._row = loaded.row
         self._row.names_changed = 1 if loaded.is_new else 0
         self._epochs = loaded.epochs
@@ -75,10 +75,10 @@ class Durability:
             else:
                 self._epochs_seen = version
         if not self._topic_id_synced:
-            job.new_files.append(f"{self._directory}/{PARTITION_METADATA_FILE}")
+            job.new_files.append(f"{self.directory}/{PARTITION_METADATA_FILE}")
         job.names_changed = row.names_changed
         if self._names_synced != row.names_changed or job.epochs is not None:
-            job.directories.append(self._directory)
+            job.directories.append(self.directory)
         if not self._parent_synced:
             job.directories.append(self._parent)
         if job.files and self.durable_end is not None:
@@ -134,7 +134,7 @@ class Durability:
         """Replace the leader-epoch file, unless a later job has done so; any thread. OSError."""
         with self._epochs_lock:
             if turn > self._epochs_turn:
-                path = f"{self._directory}/{LEADER_EPOCH_FILE}"
+                path = f"{self.directory}/{LEADER_EPOCH_FILE}"
                 self._disk.write_atomic(path, content, sync_directory=False)
                 self._epochs_on_disk = content
                 self._epochs_turn = turn
@@ -143,7 +143,7 @@ class Durability:
 
     @property
     def _parent(self) -> str:
-        return self._directory.rpartition("/")[0] or "/"
+        return self.directory.rpartition("/")[0] or "/"
 
     def settle_names(self) -> None:
         """Make the names of segments durable, on the spot, if they are not. OSError."""
@@ -153,9 +153,9 @@ class Durability:
     def sync_names(self) -> None:
         """Make all names durable, on the spot. OSError."""
         if not self._topic_id_synced:
-            sync_path(self._disk, f"{self._directory}/{PARTITION_METADATA_FILE}")
+            sync_path(self._disk, f"{self.directory}/{PARTITION_METADATA_FILE}")
             self._topic_id_synced = True
-        self._disk.sync_dir(self._directory)
+        self._disk.sync_dir(self.directory)
         if not self._parent_synced:
             self._disk.sync_dir(self._parent)
             self._parent_synced = True

@@ -57,6 +57,7 @@ from fencepost.log.names import (
     LOCK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
+    deleted_dir,
     is_deleted_dir,
     is_former_dir,
     parse_partition_dir,
@@ -332,13 +333,40 @@ class LogDir:
             job.run()
         opened = job.opened
         assert opened is not None, "the log was made anew"
+        self._take(opened)
+        return opened
+
+    def _take(self, opened: PartitionLog) -> None:
+        """From now on the open log is among those of this directory. OSError."""
         key = opened.topic, opened.partition
         opened.share(self._cache)
         self._lower(key, opened.recovery_point, opened.start_offset)
         self.logs[key] = opened
         self.failed.pop(key, None)
         self._untouched.discard(key)
-        return opened
+
+    def take_in(self, copied: PartitionLog) -> None:
+        """A log that lies in this directory under another name gets its partition's, and is one of
+        ours from then on. All of it must be durable. LogFailedError, OSError."""
+        key = copied.topic, copied.partition
+        assert key not in self.logs, f"{copied.directory} has been taken in"
+        self._strike(key)
+        copied.rename_to(
+            f"{self.path}/{partition_dir(*key)}",
+            lambda point, start: self._lower(key, point, start),
+        )
+        self._take(copied)
+        for checkpoint, at in (
+            (self._points, copied.recovery_point),
+            (self._starts, copied.start_offset),
+        ):
+            checkpoint.put(key, at, unless=lambda: False)
+
+    def give_away(self, partition_log: PartitionLog) -> None:
+        """Rename a log as if deleted, which may be read until its owner closes it. OSError."""
+        key = partition_log.topic, partition_log.partition
+        self.logs.pop(key, None)
+        partition_log.rename_to(f"{self.path}/{deleted_dir(*key, uuid4().hex)}")
 
     def _was_renamed(self, key: TopicPartition) -> bool:
         """Whether the partition was deleted or set aside, and its checkpoint not yet written."""

@@ -4,7 +4,8 @@ A partition lives in `<topic>-<partition>`; its files are named after the first 
 twenty digits, and a suffix for what they are. Suffixes behind the suffix say what is being done:
 `.deleted` waits to be removed, `.cleaned` is a compaction's unfinished output, `.swap` its finished
 output on the way to its final name, `.swap.aside` one that was not fit for it. A partition's
-directory that waits to be removed is named `<topic>-<partition>.<32 hex digits>-delete`.
+directory that waits to be removed is named `<topic>-<partition>.<32 hex digits>-delete`, one that
+is set aside `-stray`, and a copy on its way to another log directory `-future`.
 
 Topic names come from outside and become paths, so only Kafka's own alphabet passes.
 """
@@ -26,6 +27,7 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 ASIDE_SUFFIX: Final = ".aside"
 DELETE_DIR_SUFFIX: Final = "-delete"
 STRAY_DIR_SUFFIX: Final = "-stray"
+FUTURE_DIR_SUFFIX: Final = "-future"
 
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 """The files that make up one segment; indexes are of no use without their log."""
@@ -47,6 +49,7 @@ FILE_NAME_MAX: Final = 255
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION_DIR = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})", re.DOTALL)
 _DELETED_DIR = re.compile(r".+-[0-9]{1,10}\.[^.]+-delete", re.DOTALL)
+_FUTURE_DIR = re.compile(r"(.+)\.[^.]+-future", re.DOTALL)
 _OFFSET_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)(\.[a-z]+)?")
 _PARTITION_MAX = (1 << 31) - 1
 _OFFSET_MAX = (1 << 63) - 1
@@ -89,6 +92,23 @@ def stray_dir(topic: str, partition: int, unique: str) -> str:
     """Name of a partition's directory that is set aside; `unique` sets it apart."""
     tail = f"-{partition}.{unique}{STRAY_DIR_SUFFIX}"
     return topic[: FILE_NAME_MAX - len(tail)] + tail
+
+
+def future_dir(topic: str, partition: int, unique: str) -> str:
+    """Name of the directory in which a partition is copied to another log directory (KIP-113).
+
+    ValueError for what is not a topic and a partition, or a name that is too long for a file.
+    """
+    name = f"{partition_dir(topic, partition)}.{unique}{FUTURE_DIR_SUFFIX}"
+    if len(name) > FILE_NAME_MAX:
+        raise ValueError(f"{name!r} is too long for a file")
+    return name
+
+
+def parse_future_dir(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a directory that `future_dir`, or Kafka, names; None for others."""
+    match = _FUTURE_DIR.fullmatch(name)
+    return None if match is None else parse_partition_dir(match[1])
 
 
 def is_former_dir(name: str, topic: str, partition: int) -> bool:

@@ -97,6 +97,8 @@ class PartitionLog(ReadableLog):
         super().__init__(disk, directory, topic, partition, config, loaded)
         self._lower_checkpoints = lower_checkpoints
         self._cleaner = CleaningOwner(disk, directory, loaded.row, self._health)
+        self.cuts = 0
+        """How often its end was cut, since it was opened."""
         self._is_changed = loaded.report.was_unclean and loaded.row.size_bytes > 0
 
     @classmethod
@@ -362,6 +364,7 @@ class PartitionLog(ReadableLog):
         self._durability.take_back(offset)
 
     def _finish_cut(self, end_offset: int) -> None:
+        self.cuts += 1
         self._end_offset = end_offset
         self._start_offset = min(self._start_offset, end_offset)
         self._row.remove_snapshots_above(end_offset)
@@ -554,6 +557,29 @@ class PartitionLog(ReadableLog):
         self.disk.rename(self.directory, target)
         self.disk.sync_dir(parent or "/")
         return target
+
+    def rename_to(
+        self, directory: str, lower_checkpoints: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Rename the log's directory, durably; the log stays open. No flush may be under way.
+
+        `lower_checkpoints` is what the new name has for it. LogFailedError, OSError.
+        """
+        self.check_usable()
+        self._cleaner.stop()
+        self._row.delete_old_files(0, 0)
+        self.disk.rename(self.directory, directory)
+        self.directory = directory
+        self._row.directory = self._durability.directory = self._cleaner.directory = directory
+        for segment in self._row.segments:
+            segment.directory = directory
+        self._lower_checkpoints = lower_checkpoints or _nobody_to_tell
+        self.disk.sync_dir(directory.rpartition("/")[0] or "/")
+
+    @property
+    def is_being_cleaned(self) -> bool:
+        """Whether a compaction of it has begun and not ended."""
+        return self._cleaner.is_at_work
 
 
 def _nobody_to_tell(recovery_point: int, start_offset: int) -> None:

@@ -103,6 +103,7 @@ class GroupCoordinators:
             return
         index = hosted.index
         partition = LedPartition(self._ports.driver, hosted.key, hosted.machine, hosted.log)
+        hosted.on_log_replaced = partition.replace_log
         hosted.on_high_watermark = partial(self.runtime.high_watermark_moved, index)
         self.runtime.load(index, partition, leader_epoch)
 

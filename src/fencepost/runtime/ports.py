@@ -169,6 +169,11 @@ class MachinePorts(ABC):
             for timer in host.timers.values():
                 timer.cancel()
 
+    def replace_log(self, key: Hashable, partition_log: PartitionLog) -> None:
+        """The machine's log is another one from now on; see `Partition.replace_log`."""
+        self.forget_flush(key)
+        self._hosts[key].log_or_none = partition_log
+
     # -- machines.driver.Ports ---------------------------------------------------------------
 
     def now_ms(self) -> int:

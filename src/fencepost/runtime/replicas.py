@@ -189,6 +189,10 @@ class HostedPartition:
     """Who coordinates something by its records wants to know when they are committed."""
     traffic: TopicTraffic = field(default_factory=TopicTraffic)
     """What has been written to and read from its topic here."""
+    on_log_replaced: Callable[[PartitionLog], None] | None = None
+    """And when the log has moved to another directory, and is another object."""
+    is_moving: bool = False
+    """Whether its log is being copied to another directory: it is not compacted meanwhile."""
 
 
 class ReplicaWatcher(Protocol):
@@ -364,7 +368,7 @@ class ReplicaManager:
             change.topic_id,
             configs(change.topic).log,
             new.directory_of(self._broker_id),
-            is_new=change.old is None and new.partition_epoch == 0,
+            is_new=_is_new(change, self._broker_id),
         )
 
     def _lead(
@@ -480,6 +484,17 @@ class ReplicaManager:
         except OSError as error:
             self.dir_failed(hosted.data_dir, f"{hosted.key} could not be deleted: {error}")
 
+    def replace_log(
+        self, hosted: HostedPartition, partition_log: PartitionLog, data_dir: Directory
+    ) -> None:
+        """The partition's log has moved to `data_dir`; see `Partition.replace_log`."""
+        hosted.log, hosted.data_dir = partition_log, data_dir
+        hosted.machine.replace_log(partition_log)
+        self._ports.replace_log(hosted.key, partition_log)
+        if hosted.on_log_replaced is not None:
+            hosted.on_log_replaced(partition_log)
+        self._ports.request_flush(hosted.key)  # so that whoever waits for the old log's hears
+
     def _reconfigure(
         self, image: ClusterImage, delta: ImageDelta, configs: TopicConfigs
     ) -> Pieces[None]:
@@ -554,6 +569,13 @@ class ReplicaManager:
         if led and self.offline_reason is None:
             for watcher in self.watchers:
                 watcher.lost_leadership(hosted, None)
+
+
+def _is_new(change: PartitionDelta, broker_id: int) -> bool:
+    """Whether the broker cannot have had a replica: the topic is new, or it was just added."""
+    if change.old is not None:
+        return broker_id not in change.old.replicas
+    return change.new is not None and change.new.partition_epoch == 0
 
 
 def eligible_brokers(image: ClusterImage) -> dict[int, int]:

@@ -3,11 +3,11 @@
 One entry per directory of `log.dirs`. Asked for topics, it lists those of their partitions that are
 here and says nothing of the others; null asks for all. Sizes are those of the segment files, not of
 indexes; the lag is how far the log's end is behind the high watermark it has heard of, 0 on a
-leader. An offline directory is 56 with nothing in it. The volume's size (v4) is -1 where the system
-does not tell.
+leader. A copy on its way to another directory (`is_future_key`) is listed where it will be, with
+how far it is behind the log that it will replace. An offline directory is 56 with nothing in it.
+The volume's size (v4) is -1 where the system does not tell.
 
-Deviations: copies on their way to another directory (`is_future_key`) and cordoned directories
-(v5) do not exist here.
+Deviation: cordoned directories (v5) do not exist here.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.storage import Storage
+from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -39,9 +40,10 @@ def handle(
     *,
     storage: Storage,
     replicas: ReplicaManager,
+    moves: LogDirMoves,
 ) -> Pieces:
     """Describe the directories."""
-    found = yield from _partitions(replicas, request)
+    found = yield from _partitions(replicas, moves, request)
     results = []
     for data_dir in storage.data_dirs:
         if replicas.offline_reason is not None or not data_dir.is_online:
@@ -66,7 +68,7 @@ def handle(
 
 
 def _partitions(
-    replicas: ReplicaManager, request: DescribeLogDirsRequest
+    replicas: ReplicaManager, moves: LogDirMoves, request: DescribeLogDirsRequest
 ) -> Generator[None, None, dict[DataDir, dict[str, list[DescribeLogDirsPartition]]]]:
     """What was asked for, by directory and topic."""
     wanted: dict[str, set[int]] | None = None
@@ -87,6 +89,17 @@ def _partitions(
                 offset_lag=lag,
             )
         )
+    for data_dir, future in list(moves.futures()):
+        hosted = future.hosted
+        if wanted is None or hosted.index in wanted.get(hosted.topic, ()):
+            found.setdefault(data_dir, {}).setdefault(hosted.topic, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=hosted.index,
+                    partition_size=future.size_bytes,
+                    offset_lag=future.offset_lag,
+                    is_future_key=True,
+                )
+            )
     return found
 
 

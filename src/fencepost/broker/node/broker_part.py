@@ -41,12 +41,14 @@ from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.fetchers import FollowerFetchers
+from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.producer_ids import ProducerIds, block_source
 from fencepost.runtime.registrations import NOBODY_LEADS
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 log = logging.getLogger(__name__)
 
+MOVES_RATE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 SHUTDOWN_TIMEOUT_S: Final = 60.0
 FETCHERS_KEY: Final = "num.replica.fetchers"
 
@@ -66,6 +68,7 @@ class BrokerPart:
     producer_ids: ProducerIds
     groups: GroupHost
     compactor: Compactor
+    moves: LogDirMoves
     fetch_channel: FetchChannel
     followers: FollowerFetchers
 
@@ -150,6 +153,16 @@ class BrokerPart:
         self.replicas.watchers.append(self.groups)
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
+        self.moves = LogDirMoves(
+            config.node_id,
+            self.replicas,
+            ports,
+            lambda: core.storage.data_dirs,
+            lambda: core.image,
+            core.storage.preferred,
+        )
+        self._limit_moves()
+        core.settings.watch([MOVES_RATE_KEY], self._limit_moves)
 
     def _wire_followers(self) -> None:
         """What fetches for the replicas that follow."""
@@ -184,6 +197,9 @@ class BrokerPart:
         )
         self.replicas.on_step = self.followers.looked_at
 
+    def _limit_moves(self) -> None:
+        self.moves.rate.limit = self._core.settings.get(MOVES_RATE_KEY)
+
     def _gone(self, hosted: HostedPartition) -> None:
         self.followers.gone(hosted)
         self.fetches.gone(hosted)
@@ -211,6 +227,7 @@ class BrokerPart:
     async def start(self) -> None:
         """Accept clients."""
         self._core.storage.rename_strays()
+        self.moves.resume()
         self.compactor.start()
         self.listener.routes = bind_routes(self.listener.routes, self._parts())
         await self.listener.start()
@@ -228,6 +245,7 @@ class BrokerPart:
             FetchHost: self.fetches,
             Forwarder: self.forwarder,
             GroupHost: self.groups,
+            LogDirMoves: self.moves,
             LeaderThrottle: self.leader_throttle,
             MetadataCache: MetadataCache(core.metadata, core.cluster_id),
             ProducerIds: self.producer_ids,
@@ -241,6 +259,7 @@ class BrokerPart:
         self.followers.close()
         self.fetch_channel.close()
         self.compactor.close()
+        self.moves.close()
         self.replicas.close()
         self.groups.close()
         self.decompression.close()

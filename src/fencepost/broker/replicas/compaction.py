@@ -239,7 +239,9 @@ class Compactor:
         self._uncleanable &= compacted
         self._without_progress &= compacted
         passed_over = self._uncleanable | {work.hosted.log for work in self._at_work}
-        waiting = [hosted for hosted in waiting if hosted.log not in passed_over]
+        waiting = [
+            hosted for hosted in waiting if hosted.log not in passed_over and not hosted.is_moving
+        ]
         found: list[tuple[float, HostedPartition]] = []
         self.max_dirty_ratio = 0.0
         self._work.begin(self._measure(waiting, found))

@@ -1,6 +1,7 @@
 """The node's logs in its data directories: where a partition goes, and where it is found again.
 
-A new partition goes to the directory that has the fewest. One that is there stays where it is, and
+A new partition goes to the directory that somebody has asked for (AlterReplicaLogDirs), or else to
+the one that has the fewest. One that is there stays where it is, and
 the controller is told (`PartitionOpening.directory_id`, AssignReplicasToDirs). If the cluster's
 metadata say that a partition is in a directory that is offline, or that none of ours is, it is not
 made anew elsewhere: its records are there, and an empty log under its name would be a loss that
@@ -78,6 +79,8 @@ class Storage:
         self._accept_loss = accept_loss
         self._wall_ms = wall_ms
         self.cluster_id = dirs.cluster_id
+        self.preferred: dict[TopicPartition, DataDir] = {}
+        """Where partitions go that are not here yet: somebody has asked for it."""
         self.on_failed: Callable[[DataDir, str], None] = DataDir.fail
         """Called with a directory that has failed, and why; has to take it offline."""
 
@@ -215,6 +218,9 @@ class Storage:
             return next((one for one in online if one.directory_id == assigned), None)
         if not online or (not is_new and len(online) < len(self.data_dirs)):
             return None
+        preferred = self.preferred.pop(key, None)
+        if preferred is not None and preferred.is_online:
+            return preferred
         return min(online, key=lambda one: len(one.partitions))
 
     def delete_partition(self, partition_log: PartitionLog) -> None:

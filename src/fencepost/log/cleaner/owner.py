@@ -26,11 +26,16 @@ class CleaningOwner:
 
     def __init__(self, disk: Disk, directory: str, row: SegmentRow, health: Health) -> None:
         self._disk = disk
-        self._directory = directory
+        self.directory = directory
         self._row = row
         self._health = health
         self._cleaning: Cleaning | None = None
         self._swap: Swap | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a cleaning, or the swap of one, is under way."""
+        return self._cleaning is not None or self._swap is not None
 
     def begin_cleaning(
         self,
@@ -42,7 +47,7 @@ class CleaningOwner:
         wall_ms: int,
     ) -> Cleaning:
         """See `PartitionLog.begin_cleaning`."""
-        assert self._cleaning is None, f"{self._directory} is being cleaned"
+        assert self._cleaning is None, f"{self.directory} is being cleaned"
         self.settle_swap()
         sources = sources_below(self._row.segments, dirt.first_uncleanable)
         begin = sources[0].base_offset if sources else start_offset
@@ -54,7 +59,7 @@ class CleaningOwner:
             CleaningInput(
                 self._disk,
                 self._row.cache,
-                self._directory,
+                self.directory,
                 config,
                 sources,
                 dirt,
@@ -71,11 +76,11 @@ class CleaningOwner:
         old = [source.segment for source in copied.sources]
         if cleaning.is_aborted or any(segment.is_retired or segment.is_active for segment in old):
             cleaning.abort()
-            raise CleaningAbortedError(f"{self._directory} has changed meanwhile")
+            raise CleaningAbortedError(f"{self.directory} has changed meanwhile")
         copied.is_taken = True
         self._row.replace(old, copied.segment)
         old_bases = [segment.base_offset for segment in old]
-        self._swap = Swap(self._disk, self._directory, self._health, old_bases, copied.segment)
+        self._swap = Swap(self._disk, self.directory, self._health, old_bases, copied.segment)
         return self._swap
 
     def finish_swap(self, swap: Swap) -> None:

@@ -261,6 +261,11 @@ class Partition(PartitionQueries):
         self._wait(produce, last_offset, result, effects)
         return effects
 
+    def replace_log(self, log: LogView) -> None:
+        """A copy of the log takes its place, which ends where it does and is durable so far."""
+        assert log.end_offset == self._log.end_offset, "nothing is lost or won by a copy"
+        self._log = log
+
     def _step_persisted(self, persisted: Persisted, now_ms: int) -> list[Effect]:
         if persisted.end_offset <= self.durable_offset:
             return []

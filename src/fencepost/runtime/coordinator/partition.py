@@ -33,6 +33,10 @@ class LedPartition:
     def __str__(self) -> str:
         return str(self.key)
 
+    def replace_log(self, partition_log: PartitionLog) -> None:
+        """The log has moved to another directory."""
+        self.log = partition_log
+
     def is_led_in(self, leader_epoch: int) -> bool:
         """Whether this node leads the partition, and in that epoch."""
         return self.machine.is_leader and self.machine.leader_epoch == leader_epoch

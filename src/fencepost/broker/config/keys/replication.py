@@ -118,12 +118,12 @@ _DYNAMIC_ONLY = (
         "Bytes per second of throttled replicas, at leaders.",
         CLUSTER_WIDE,
     ),
-    unused(
+    honoured(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG,
         LONG_MAX,
         at_least(0),
-        "Bytes per second of moves between directories.",
+        "Bytes per second that replicas are copied with which move to another directory.",
         CLUSTER_WIDE,
     ),
 )
