@@ -119,7 +119,7 @@ def test_a_copy_takes_the_place_of_its_source(disk: SimDisk) -> None:
     assert contents(opened)[:-1] == before and opened.start_offset == 3
 
 
-def test_a_copy_of_a_former_life_is_found_and_removed(disk: SimDisk) -> None:
+def test_a_copy_of_a_earlier_run_is_found_and_removed(disk: SimDisk) -> None:
     first, second = directories(disk)
     source = first.create("t", 0, TOPIC_ID, CONFIG, wall_ms=NOW_MS)
     for number in range(5):

@@ -102,7 +102,7 @@ class Move:
     target: Any
     """The `MovingDir`."""
     found: str | None
-    """The directory of a copy that a former life has left."""
+    """The directory of a copy that an earlier run has left."""
     copying: Copying | None = None
     is_told: bool = False
     is_over: bool = False
@@ -192,7 +192,7 @@ class LogDirMoves:
                 yield move.target, FutureReplica(move.hosted, move.copy.size_bytes, lag)
 
     def resume(self) -> None:
-        """Go on with what a former life has left, or remove it."""
+        """Go on with what an earlier run has left, or remove it."""
         for data_dir in self._dirs():
             if not data_dir.is_online:
                 continue

@@ -153,16 +153,7 @@ class BrokerPart:
         self.replicas.watchers.append(self.groups)
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
-        self.moves = LogDirMoves(
-            config.node_id,
-            self.replicas,
-            ports,
-            lambda: core.storage.data_dirs,
-            lambda: core.image,
-            core.storage.preferred,
-        )
-        self._limit_moves()
-        core.settings.watch([MOVES_RATE_KEY], self._limit_moves)
+        self._wire_moves()
 
     def _wire_followers(self) -> None:
         """What fetches for the replicas that follow."""
@@ -196,6 +187,20 @@ class BrokerPart:
             [FETCHERS_KEY], lambda: self.followers.resize(core.settings.get(FETCHERS_KEY))
         )
         self.replicas.on_step = self.followers.looked_at
+
+    def _wire_moves(self) -> None:
+        """What moves replicas between directories."""
+        core = self._core
+        self.moves = LogDirMoves(
+            core.config.node_id,
+            self.replicas,
+            core.ports,
+            lambda: core.storage.data_dirs,
+            lambda: core.image,
+            core.storage.preferred,
+        )
+        self._limit_moves()
+        core.settings.watch([MOVES_RATE_KEY], self._limit_moves)
 
     def _limit_moves(self) -> None:
         self.moves.rate.limit = self._core.settings.get(MOVES_RATE_KEY)
