@@ -115,10 +115,15 @@ def test_an_incremental_answer_has_only_what_changed(outcome: FetchOutcome, incl
     assert client.epoch == 2
 
 
-def test_what_comes_behind_an_error_is_answered() -> None:
+@pytest.mark.parametrize(
+    "outcome",
+    [QUIET._replace(error_code=6), QUIET._replace(has_diverging_epoch=True)],
+    ids=["error", "diverging"],
+)
+def test_what_comes_behind_an_error_or_a_divergence_is_answered(outcome: FetchOutcome) -> None:
     client = Client(make())
     client.fetch(["a"], a=QUIET)
-    assert client.fetch(a=QUIET._replace(error_code=6)) == ["a"]
+    assert client.fetch(a=outcome) == ["a"]
     assert client.fetch(a=QUIET) == ["a"]
     assert client.fetch(a=QUIET) == []
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines import probes
 from fencepost.machines.partition.queries import PartitionQueries
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.sim import options as options_of_seeds
@@ -84,6 +85,14 @@ def test_members_are_drawn_in_some_worlds_with_brokers() -> None:
     having = [options for options in drawn if options.members]
     assert 20 < len(having) < 50, "about every third world of those with brokers"
     assert {options.members for options in having} == {2, 3}
+
+
+def test_fetches_wait_at_brokers_and_have_sessions() -> None:
+    run = Run(Tape(1), Plan(base=SMALL, draws_options=False))
+    run.go()
+    assert probes.counts()["sim.fetch.waits"] > 100
+    brokers = run.world.brokers.values()
+    assert all(len(broker.fetches.sessions) for broker in brokers)
 
 
 def test_groups_are_drawn_in_some_worlds_with_brokers_and_leave_the_others_as_they_are(

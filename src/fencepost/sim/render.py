@@ -60,11 +60,7 @@ def details_of(message: Message | None) -> str:
         verdict = "yes" if said.vote_granted else "no"
         return f" e{said.leader_epoch} {verdict if not said.error_code else _error(said)}"
     if isinstance(message, FetchRequest):
-        asked_of = message.topics[0].partitions[0]
-        return (
-            f" e{asked_of.current_leader_epoch} from {asked_of.fetch_offset},"
-            f" last e{asked_of.last_fetched_epoch}"
-        )
+        return _fetching(message)
     if isinstance(message, FetchResponse):
         return _fetched(message)
     if isinstance(message, FetchSnapshotRequest | FetchSnapshotResponse):
@@ -94,7 +90,19 @@ def details_of(message: Message | None) -> str:
     return f" {error}e{epoch} of {partition.leader_id}"
 
 
+def _fetching(message: FetchRequest) -> str:
+    if not message.topics:
+        return " as before"  # of a session that names nothing new
+    asked_of = message.topics[0].partitions[0]
+    return (
+        f" e{asked_of.current_leader_epoch} from {asked_of.fetch_offset},"
+        f" last e{asked_of.last_fetched_epoch}"
+    )
+
+
 def _fetched(message: FetchResponse) -> str:
+    if not message.responses:
+        return " nothing new"
     got = message.responses[0].partitions[0]
     if got.error_code:
         return f" {_error(got)}"

@@ -7,6 +7,7 @@ with more replicas the high watermark stays where it was until `follower_fetched
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any
 from fencepost.batch.record_batch import RecordBatch
 from fencepost.batch.records import BatchBuilder
 from fencepost.broker.net.registry import Parts
-from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.data_dirs import DataDir
 from fencepost.broker.storage.decompression import Decompression
@@ -43,6 +43,7 @@ from fencepost.machines.partition import (
     ProduceResult,
 )
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -164,7 +165,7 @@ class PartitionNode(StillNode):
         self.ports = PromptPorts(self.timers)
         self.ports.on_failed = self._disk_failed
         self.ports.on_stepped = self._stepped
-        self.fetches = FetchHost(self.timers, self.ports.now_ms, 10)
+        self.fetches = FetchHost(self.timers, self.ports.now_ms, secrets.randbelow, 10)
         self.fetches.on_seen = lambda hosted, seen: self.driver.feed(hosted.key, seen)
         self.throttle = LeaderThrottle(self.settings, self.ports.now_ms)
         self.replicas = Replicas(self)

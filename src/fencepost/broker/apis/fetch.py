@@ -28,7 +28,6 @@ from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.net.registry import Pieces, handles
 from fencepost.broker.net.request_context import RequestContext
-from fencepost.broker.replicas.delayed_fetch import FetchHost, SessionKey
 from fencepost.broker.replicas.read_replicas import rack_selector
 from fencepost.broker.replicas.throttles import LeaderThrottle
 from fencepost.broker.storage.storage import Storage
@@ -51,6 +50,7 @@ from fencepost.machines.fetch import (
 from fencepost.machines.partition import Isolation
 from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
 from fencepost.runtime.clock import Clocks
+from fencepost.runtime.delayed_fetches import FetchHost, SessionKey
 from fencepost.runtime.fetching import look_on_arrival
 from fencepost.runtime.log_errors import answer_log_error
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager

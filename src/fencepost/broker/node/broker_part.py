@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from typing import Final
 
 from fencepost.broker.cluster.broker_lifecycle import LifecycleHandle, RegistrationError
@@ -26,7 +27,6 @@ from fencepost.broker.net.log_limit import ClientWarnings
 from fencepost.broker.net.registry import Parts, bind_routes
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.replicas.compaction import CLEANER_KEYS, Compactor
-from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.replicas.fetch_channel import FetchChannel
 from fencepost.broker.replicas.throttles import FollowerThrottle, LeaderThrottle
 from fencepost.broker.replicas.topic_configs import topic_configs_under
@@ -40,6 +40,7 @@ from fencepost.machines.image import ClusterImage, ImageDelta, diff
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.cooperative import InOrder
+from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.fetchers import FollowerFetchers
 from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.producer_ids import ProducerIds, block_source
@@ -119,6 +120,7 @@ class BrokerPart:
         self.fetches = FetchHost(
             ports.timers,
             core.now_ms,
+            secrets.randbelow,
             config.get("max.incremental.fetch.session.cache.slots"),
             config.get("fencepost.fetch.session.cache.max.bytes"),
         )

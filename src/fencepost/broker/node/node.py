@@ -41,10 +41,10 @@ from fencepost.broker.node.broker_part import BrokerPart
 from fencepost.broker.node.controller_part import ControllerPart
 from fencepost.broker.node.core import NodeCore
 from fencepost.broker.node.housekeeping import Housekeeping
-from fencepost.broker.replicas.delayed_fetch import FetchHost
 from fencepost.broker.storage.decompression import Decompression
 from fencepost.broker.storage.storage import Storage, open_storage
 from fencepost.runtime.controller_host import ControllerHost
+from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.fetchers import FetcherKey
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.registrations import REGISTRATION_KEYS, Registrations

@@ -99,15 +99,15 @@ class FetchWanted(Generic[Key]):
 
     def note(self, outcome: FetchOutcome) -> bool:
         """Whether `outcome` belongs in the answer; it then counts as answered."""
-        if outcome.error_code != ErrorCode.NONE:
-            # Whatever comes behind the error is answered again.
+        if outcome.error_code != ErrorCode.NONE or outcome.has_diverging_epoch:
+            # Whatever comes behind the error is answered again: of such an answer, a follower takes
+            # no high watermark.
             self.answered_high_watermark = _NEVER_ANSWERED
             return True
         is_changed = (
             outcome.records_size_bytes > 0
             or outcome.high_watermark != self.answered_high_watermark
             or outcome.log_start_offset != self.answered_log_start_offset
-            or outcome.has_diverging_epoch
             or outcome.has_preferred_replica
         )
         self.answered_high_watermark = outcome.high_watermark

@@ -11,6 +11,7 @@ directory of its disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from itertools import count
 from typing import Any, Final
 
 from fencepost.log.config import LogConfig
@@ -32,6 +33,7 @@ from fencepost.machines.partition import PartitionConfig
 from fencepost.runtime.alter_partition import AlterPartitions
 from fencepost.runtime.cooperative import InOrder
 from fencepost.runtime.coordinator import CoordinatorKind
+from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
 from fencepost.runtime.groups import OFFSETS_TOPIC, GroupCoordinators
 from fencepost.runtime.metadata.host import METADATA_KEY
@@ -57,6 +59,9 @@ from fencepost.wire.types import Uuid
 CHECKPOINT_MS: Final = 5_000
 OFFSETS_COMMIT_TIMEOUT_MS: Final = 5_000
 RESTART_US: Final = 1_000_000
+SESSIONS: Final = 4
+"""Fetch sessions that a broker keeps: fewer than there may be who want one."""
+SESSIONS_PER_INCARNATION: Final = 1_000_000
 ANY_TIMESTAMP: Final = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """A broker whose clock was set by an hour takes what producers send all the same."""
 GROUPS: Final = GroupConfig(min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300)
@@ -78,6 +83,7 @@ class SimBroker(SimNode):
     lifecycle: BrokerLifecycle
     registrations: Registrations
     groups: GroupCoordinators
+    fetches: FetchHost
 
     def __init__(self, world: Surroundings, node_id: int) -> None:
         super().__init__(world, node_id)
@@ -103,6 +109,13 @@ class SimBroker(SimNode):
         )
         self.replicas.on_offline = self._give_up
         self.replicas.on_gone = self._gone
+        sessions = count(self.incarnation * SESSIONS_PER_INCARNATION)
+        self.fetches = FetchHost(
+            self.timers, self.clocks.now_ms, lambda below: next(sessions) % below, SESSIONS
+        )
+        self.replicas.on_moved = self.fetches.moved
+        self.replicas.on_brokers_changed = self.fetches.brokers_changed
+        self.fetches.on_seen = lambda hosted, seen: self.ports.driver.feed(hosted.key, seen)
         self.replicas.on_step = self.followers.looked_at
         self.alter_partitions = AlterPartitions(
             self.ports.driver,
@@ -334,6 +347,7 @@ class SimBroker(SimNode):
 
     def _gone(self, hosted: HostedPartition) -> None:
         self.followers.gone(hosted)
+        self.fetches.gone(hosted)
         self._by_key.pop(hosted.key, None)
         self.world.observer.oracle.partitions.gone(self.id, key_of(hosted))
 

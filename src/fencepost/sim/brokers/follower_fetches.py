@@ -1,8 +1,4 @@
-"""How the fetchers of a simulated broker reach their leaders: over the world's network.
-
-Fetches do not wait at simulated leaders. What a waiting leader would have held back, an answer with
-nothing in it, is held back here for `WAIT_MS`; a leader that keeps a session has waited itself.
-"""
+"""How the fetchers of a simulated broker reach their leaders: over the world's network."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from fencepost.machines.fetcher import FetcherConfig, LeaderAnswered, LeaderFail
 from fencepost.machines.probes import probe
 from fencepost.runtime.fetchers import FollowerFetchers, OnOutcome
 from fencepost.sim.brokers.process import BrokerProcess
-from fencepost.wire.api.fetch import FetchResponse
 
 WAIT_MS: Final = 100
 """How long a follower waits that has everything."""
@@ -35,10 +30,6 @@ class SimLeaders:
             if response is None:
                 probe("sim.follower.unanswered")
                 on_outcome(LeaderFailed(asked.number, "no answer"))
-            elif isinstance(response, FetchResponse) and _says_nothing(response):
-                broker.timers.after(
-                    WAIT_MS, lambda: on_outcome(LeaderAnswered(asked.number, response))
-                )
             else:
                 on_outcome(LeaderAnswered(asked.number, response))
 
@@ -56,13 +47,4 @@ def followers_of(broker: BrokerProcess) -> FollowerFetchers:
     )
     return FollowerFetchers(
         broker.id, broker.ports, SimLeaders(broker), config, lambda: broker.broker_epoch
-    )
-
-
-def _says_nothing(response: FetchResponse) -> bool:
-    """Whether a leader would have waited with this answer."""
-    return not response.session_id and not any(
-        part.records or part.error_code or part.diverging_epoch.end_offset >= 0
-        for topic in response.responses
-        for part in topic.partitions
     )

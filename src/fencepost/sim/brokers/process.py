@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.alter_partition import AlterPartitions
+from fencepost.runtime.delayed_fetches import FetchHost
 from fencepost.runtime.groups import GroupCoordinators
 from fencepost.runtime.producer_ids import ProducerIds
 from fencepost.runtime.registrations import Registrations
@@ -23,6 +24,7 @@ class BrokerProcess(Process, Protocol):
     producer_ids: ProducerIds
     registrations: Registrations
     groups: GroupCoordinators
+    fetches: FetchHost
 
     @property
     def followers(self) -> Any:

@@ -1,7 +1,7 @@
 """What a simulated broker answers to clients and to followers: the machines' answers, on the wire.
 
 The broker's handlers do the same behind sockets (`broker/apis`); here a request is a message that
-has arrived, and an answer is due at once or when a machine gives it. Fetches do not wait.
+has arrived, and an answer is due at once or when a machine gives it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fencepost.batch.errors import BatchError
 from fencepost.batch.produced import prepare_produced
-from fencepost.log.errors import LogError
-from fencepost.machines.partition import FetchBounds, FollowerFetched, Produce, ProduceResult
-from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
+from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.sim.brokers.fetches import fetch
 from fencepost.sim.brokers.group_requests import (
     heartbeat,
     join_group,
@@ -23,15 +22,7 @@ from fencepost.sim.brokers.group_requests import (
     sync_group,
 )
 from fencepost.sim.brokers.process import BrokerProcess
-from fencepost.wire.api.fetch import (
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.api.join_group import JoinGroupRequest
@@ -55,7 +46,6 @@ if TYPE_CHECKING:
     from fencepost.runtime.replicas import HostedPartition
 
 Reply = Callable[[Any], None]
-CONSUMER: Final = -1
 
 
 def serve(broker: BrokerProcess, request: Message, reply: Reply) -> None:
@@ -129,74 +119,6 @@ def _produce_one(
     broker.ports.driver.feed(hosted.key, produce)
 
 
-# -- Fetch -----------------------------------------------------------------------------------------
-
-
-def _fetch(broker: BrokerProcess, request: FetchRequest, reply: Reply) -> None:
-    response = FetchResponse()
-    for topic in request.topics:
-        parts = [_fetch_one(broker, request, topic, asked) for asked in topic.partitions]
-        response.responses.append(
-            FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=parts)
-        )
-    reply(response)
-
-
-def _fetch_one(
-    broker: BrokerProcess, request: FetchRequest, topic: FetchTopic, asked: FetchPartition
-) -> PartitionData:
-    part = PartitionData(partition_index=asked.partition, high_watermark=-1, records=b"")
-    hosted = _find(broker, topic.topic_id, topic.topic, asked.partition)
-    if isinstance(hosted, ErrorCode):
-        part.error_code = int(hosted)
-        return part
-    state = request.replica_state
-    replica_id = max(state.replica_id, request.replica_id)
-    broker_epoch = state.replica_epoch if state.replica_id >= 0 else ANY_BROKER_EPOCH
-    bounds = hosted.machine.check_fetch(
-        fetch_offset=asked.fetch_offset,
-        current_leader_epoch=asked.current_leader_epoch,
-        last_fetched_epoch=asked.last_fetched_epoch,
-        replica_id=replica_id,
-        broker_epoch=broker_epoch,
-    )
-    if isinstance(bounds, ErrorCode):
-        part.error_code = int(bounds)
-        return part
-    if bounds.diverging is not None:
-        part.diverging_epoch = EpochEndOffset(
-            epoch=bounds.diverging.epoch, end_offset=bounds.diverging.end_offset
-        )
-    else:
-        if replica_id >= 0:
-            fetched = FollowerFetched(
-                replica_id, asked.fetch_offset, broker_epoch, asked.current_leader_epoch
-            )
-            broker.ports.driver.feed(hosted.key, fetched)
-        limit = min(asked.partition_max_bytes, request.max_bytes)
-        part.error_code = int(_read(broker, hosted, asked.fetch_offset, limit, bounds, part))
-    part.high_watermark = hosted.machine.high_watermark
-    part.log_start_offset = bounds.log_start_offset
-    return part
-
-
-def _read(
-    broker: BrokerProcess,
-    hosted: HostedPartition,
-    offset: int,
-    limit_bytes: int,
-    bounds: FetchBounds,
-    part: PartitionData,
-) -> ErrorCode:
-    try:
-        found = hosted.log.read(offset, limit_bytes, bounds.upper_bound)
-        part.records = b"".join(bytes(buffer) for buffer in found.buffers)
-    except (LogError, OSError) as error:
-        broker.ports.driver.disk_failed(hosted.key, str(error))
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    return ErrorCode.NONE
-
-
 # -- Producer ids ----------------------------------------------------------------------------------
 
 
@@ -215,7 +137,7 @@ def _init_producer_id(broker: BrokerProcess, request: InitProducerIdRequest, rep
 
 _SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
     ProduceRequest: _produce,
-    FetchRequest: _fetch,
+    FetchRequest: fetch,
     InitProducerIdRequest: _init_producer_id,
     OffsetCommitRequest: offset_commit,
     OffsetFetchRequest: offset_fetch,

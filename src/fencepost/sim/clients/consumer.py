@@ -5,7 +5,8 @@ to know whether the log under them was cut (KIP-320). It must not have been: of 
 nothing is ever cut off.
 
 Partitions take turns; one that has more than a fetch brought is fetched from again at once, so that
-a consumer of small fetches reads faster than any number of producers writes.
+a consumer of small fetches reads faster than any number of producers writes. Some consumers wait at
+the broker for records, and some have fetch sessions with it (KIP-227).
 """
 
 from __future__ import annotations
@@ -18,10 +19,16 @@ from fencepost.sim.clients.client import Client
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey, partition_batch
 from fencepost.sim.surroundings import Surroundings
-from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from fencepost.wire.api.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
 from fencepost.wire.errors import ErrorCode
 
 CONSUMER = -1
+WAIT_MS = (0, 200)
 FETCH_BYTES = (1 << 20, 200, 1_000)
 
 _TRY_AGAIN: Final = frozenset(
@@ -45,6 +52,15 @@ class Position:
     epoch: int = -1
 
 
+@dataclass(slots=True)
+class Session:
+    """What a broker knows of this consumer, and which partition it was told of last."""
+
+    session_id: int = 0
+    epoch: int = 0
+    key: PartitionKey | None = None
+
+
 class Consumer(Client):
     """See the module docstring."""
 
@@ -55,6 +71,9 @@ class Consumer(Client):
         self.consumed = 0
         self._waits = False
         self._turns = 0
+        self._max_wait_ms = WAIT_MS[self.lane.pick(len(WAIT_MS))]
+        self._has_sessions = self.lane.pick(2) == 1
+        self._sessions: dict[int, Session] = {}
 
     def begin(self) -> None:
         self.later(2 * self.world.options.consume_every_ms, self._turn)
@@ -81,17 +100,20 @@ class Consumer(Client):
         )
         request = FetchRequest(
             replica_id=CONSUMER,
-            max_wait_ms=0,
+            max_wait_ms=self._max_wait_ms,
             min_bytes=1,
             max_bytes=self.fetch_bytes,
             session_epoch=-1,
             topics=[FetchTopic(topic=topic, topic_id=key[0], partitions=[asked])],
         )
+        if self._has_sessions:
+            self._join_session(request, leader, key)
         self._waits = True
         self.ask(leader, request, lambda response: self._answered(key, leader, response))
 
     def _answered(self, key: PartitionKey, leader: int, response: Any) -> None:
         self._waits = False
+        self._note_session(leader, response)
         if response is None or not response.responses:
             return
         part = response.responses[0].partitions[0]
@@ -109,6 +131,28 @@ class Consumer(Client):
                 f"what stood at {self.positions[key].offset} of partition {key[1]} is gone:"
                 f" {error.name}",
             )
+
+    def _join_session(self, request: FetchRequest, leader: int, key: PartitionKey) -> None:
+        """Have the session with this broker be about this partition alone."""
+        session = self._sessions.setdefault(leader, Session())
+        request.session_id, request.session_epoch = session.session_id, session.epoch
+        if session.key not in (None, key) and session.epoch > 0:
+            topic_id, index = session.key or key
+            forgotten = ForgottenTopic(
+                topic=self.name_of(key) or "", topic_id=topic_id, partitions=[index]
+            )
+            request.forgotten_topics_data = [forgotten]
+        session.key = key
+
+    def _note_session(self, leader: int, response: Any) -> None:
+        """Go on with the session, or begin another if the answer is lost or refuses it."""
+        session = self._sessions.get(leader)
+        if session is None:
+            return
+        if response is None or response.error_code or not response.session_id:
+            self._sessions[leader] = Session()
+        else:
+            session.session_id, session.epoch = response.session_id, session.epoch + 1
 
     def _read(self, key: PartitionKey, part: Any) -> bool:
         """Check what was served; whether there was anything new."""

@@ -1,16 +1,15 @@
 """What fetches of all connections share: sessions, and the long polls that wait.
 
 The rules are the machines' (`machines.fetch`); here they meet the clock, randomness and the
-partitions that move. One timer serves the earliest deadline of all waiting fetches.
+partitions that move. One timer serves the earliest deadline of all waiting fetches. A broker and a
+simulated broker run this class.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable
 from sys import getsizeof
 
-from fencepost.broker.loop.timers import Timer, Timers
 from fencepost.machines.fetch import (
     Asker,
     FetchSession,
@@ -23,6 +22,7 @@ from fencepost.machines.fetch import (
 )
 from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES, PARTITION_BYTES
 from fencepost.machines.partition import FollowerSeen
+from fencepost.runtime.ports import ArmedTimer, TimerQueue
 from fencepost.runtime.replicas import HostedPartition
 
 SESSION_ID_MAX = (1 << 31) - 1
@@ -46,13 +46,15 @@ class FetchHost:
 
     def __init__(
         self,
-        timers: Timers,
+        timers: TimerQueue,
         now_ms: Callable[[], int],
+        draw: Callable[[int], int],
         max_sessions: int,
         max_session_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
+        """`draw(n)` is a number in [0, n): session ids, which should not be guessable."""
         self.sessions: FetchSessions[SessionKey] = FetchSessions(
-            lambda: 1 + secrets.randbelow(SESSION_ID_MAX),
+            lambda: 1 + draw(SESSION_ID_MAX),
             max_slots=max_sessions,
             max_bytes=max_session_bytes,
             size_of=_size_of,
@@ -64,7 +66,8 @@ class FetchHost:
         """Takes to a partition when a follower was last there that nobody looked at."""
         self._timers = timers
         self._now_ms = now_ms
-        self._timer: Timer | None = None
+        self._timer: ArmedTimer | None = None
+        self._armed_ms = 0
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -146,13 +149,14 @@ class FetchHost:
         deadline_ms = self._pending.next_deadline_ms()
         if deadline_ms is None:
             return
-        if self._timer is not None and self._timer.armed:
-            if self._timer.deadline_ms <= deadline_ms:
+        if self._timer is not None:
+            if self._armed_ms <= deadline_ms:
                 return
             self._timer.cancel()
-        self._timer = self._timers.at(deadline_ms, self._expire)
+        self._timer, self._armed_ms = self._timers.at(deadline_ms, self._expire), deadline_ms
 
     def _expire(self) -> None:
+        self._timer = None
         for pending in self._pending.expired(self._now_ms()):
             pending.token()
         self._arm()

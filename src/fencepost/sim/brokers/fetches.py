@@ -1,0 +1,222 @@
+"""How a simulated broker answers Fetch: by `machines.fetch`, as the broker's handler does.
+
+When a fetch is answered, with how much of what, what a session leaves out and who waits is the
+machines' to say; here a request is a message that has arrived, and its answer is read at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.log.error_codes import LOG_ERRORS
+from fencepost.machines.fetch import (
+    NO_WAIT,
+    Asker,
+    FetchContext,
+    FetchOutcome,
+    FetchTerms,
+    FetchWanted,
+    Look,
+    ReadBudget,
+    bytes_to_wait_with,
+    look_at,
+)
+from fencepost.machines.fetch.waiting import PendingFetch
+from fencepost.machines.partition.inputs import ANY_BROKER_EPOCH
+from fencepost.machines.probes import probe
+from fencepost.runtime.delayed_fetches import SessionKey
+from fencepost.runtime.fetching import look_on_arrival
+from fencepost.runtime.log_errors import answer_log_error
+from fencepost.runtime.replicas import HostedPartition
+from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.wire.api.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from fencepost.wire.errors import ErrorCode
+from fencepost.wire.types import Uuid
+
+Reply = Callable[[Any], None]
+_Look = Look[HostedPartition, SessionKey]
+
+
+def fetch(broker: BrokerProcess, request: FetchRequest, reply: Reply) -> None:
+    """Answer with records, or wait for them."""
+    wanted: dict[SessionKey, FetchWanted[SessionKey]] = {
+        (key := (_topic_of(topic), one.partition)): FetchWanted(
+            key,
+            one.fetch_offset,
+            one.partition_max_bytes,
+            one.current_leader_epoch,
+            one.last_fetched_epoch,
+            one.log_start_offset,
+        )
+        for topic in request.topics
+        for one in topic.partitions
+    }
+    session = broker.fetches.sessions.begin(
+        request.session_id,
+        request.session_epoch,
+        list(wanted.values()),
+        [
+            (_topic_of(topic), index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ],
+        is_follower=max(request.replica_state.replica_id, request.replica_id) >= 0,
+        uses_topic_ids=all(isinstance(key[0], Uuid) for key in wanted),
+        now_ms=broker.clocks.now_ms(),
+    )
+    if isinstance(session, ErrorCode):
+        probe("sim.fetch.session_refused")
+        reply(FetchResponse(error_code=int(session)))
+        return
+    answering = _Fetch(broker, request, session, reply)
+    if session.session is not None and answering.terms.is_replica:
+        broker.fetches.arrived(session.session, answering.asker)
+    answering.begin()
+
+
+def _topic_of(topic: Any) -> Uuid | str:
+    """What the request knows the topic by."""
+    return topic.topic_id if topic.topic_id != Uuid.ZERO else topic.topic
+
+
+class _Fetch:
+    """One fetch until its answer."""
+
+    def __init__(
+        self,
+        broker: BrokerProcess,
+        request: FetchRequest,
+        session: FetchContext[SessionKey],
+        reply: Reply,
+    ) -> None:
+        state, now_ms = request.replica_state, broker.clocks.now_ms()
+        self._broker = broker
+        self._session = session
+        self._reply = reply
+        self._parked: PendingFetch[str] | None = None
+        self.terms = FetchTerms(
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            deadline_ms=now_ms + request.max_wait_ms if request.max_wait_ms > 0 else NO_WAIT,
+            replica_id=max(state.replica_id, request.replica_id),
+            isolation=request.isolation_level,
+            broker_epoch=state.replica_epoch if state.replica_id >= 0 else ANY_BROKER_EPOCH,
+        )
+
+    @property
+    def asker(self) -> Asker:
+        """Who asks, if it is a follower."""
+        return Asker(self.terms.replica_id, self.terms.broker_epoch)
+
+    def begin(self) -> None:
+        """Answer, or wait."""
+        driver, terms = self._broker.ports.driver, self.terms
+        looks: list[_Look] = [
+            look_on_arrival(driver, self._find(wanted), wanted, terms)
+            if terms.is_replica
+            else look_at(self._find(wanted), wanted, terms)
+            for wanted in self._session.partitions
+        ]
+        sizes = bytes_to_wait_with(looks, terms, others_are_quiet=self._session.has_quiet)
+        if sizes is None:
+            self._complete()
+            return
+        probe("sim.fetch.waits")
+        keys = [look.partition.key for look in looks if look.partition is not None]
+        self._parked = self._broker.fetches.park(
+            self._complete,
+            {key: look.wanted for key, look in zip(keys, looks, strict=True)},
+            terms,
+            zip(keys, sizes, strict=True),
+            self._session.session,
+        )
+
+    def _find(self, wanted: FetchWanted[SessionKey]) -> HostedPartition | ErrorCode:
+        topic, index = wanted.key
+        if isinstance(topic, Uuid):
+            return self._broker.replicas.by_id(topic, index)
+        return self._broker.replicas.get(str(topic), index)
+
+    def _complete(self) -> None:
+        """Read afresh, and answer with what the session does not leave out."""
+        parked, self._parked = self._parked, None
+        session = self._session.session
+        if session is not None and session.waiting is parked:
+            session.waiting = None
+        budget = ReadBudget(self.terms.max_bytes)
+        parts: list[tuple[SessionKey, PartitionData]] = []
+        outcomes: list[tuple[SessionKey, FetchOutcome]] = []
+        for wanted in self._session.partitions:
+            look = look_at(self._find(wanted), wanted, self.terms)
+            part, size_bytes = self._read(look, budget)
+            budget.spend(size_bytes)
+            parts.append((wanted.key, part))
+            if session is not None and look.partition is not None:
+                if self.terms.is_replica and look.is_at_end and not part.error_code:
+                    self._broker.fetches.settle(session, look.partition, wanted.key, self.asker)
+            outcome = FetchOutcome(
+                size_bytes,
+                part.high_watermark,
+                part.log_start_offset,
+                part.error_code,
+                part.diverging_epoch.end_offset >= 0,
+                part.preferred_read_replica >= 0,
+            )
+            outcomes.append((wanted.key, outcome))
+        finished = self._session.finish(outcomes, self._broker.clocks.now_ms())
+        response = FetchResponse(
+            error_code=int(finished.error_code), session_id=finished.session_id
+        )
+        for position in finished.included:
+            (topic, _), part = parts[position]
+            named = (
+                FetchableTopicResponse(topic_id=topic, partitions=[part])
+                if isinstance(topic, Uuid)
+                else FetchableTopicResponse(topic=str(topic), partitions=[part])
+            )
+            response.responses.append(named)
+        self._reply(response)
+
+    def _read(self, look: _Look, budget: ReadBudget) -> tuple[PartitionData, int]:
+        """One partition's part of the answer, and how many bytes of records it has."""
+        index, bounds = look.wanted.key[1], look.bounds
+        if bounds is None:
+            return _refused(index, look.error), 0
+        part = PartitionData(
+            partition_index=index,
+            high_watermark=bounds.high_watermark,
+            last_stable_offset=bounds.last_stable_offset,
+            log_start_offset=bounds.log_start_offset,
+            records=b"",
+        )
+        if bounds.diverging is not None:
+            part.diverging_epoch = EpochEndOffset(
+                epoch=bounds.diverging.epoch, end_offset=bounds.diverging.end_offset
+            )
+            return part, 0
+        limit_bytes = budget.limit_for(look)
+        hosted = look.partition
+        if limit_bytes is None or hosted is None:
+            return part, 0
+        try:
+            found = hosted.log.read(
+                look.wanted.fetch_offset, limit_bytes, bounds.upper_bound, budget.takes_any_batch
+            )
+        except LOG_ERRORS as error:
+            replicas = self._broker.replicas
+            return _refused(index, answer_log_error(replicas, hosted, "reading", error)), 0
+        part.records = b"".join(bytes(buffer) for buffer in found.buffers)
+        return part, found.size_bytes
+
+
+def _refused(index: int, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index, error_code=int(error), high_watermark=-1, records=b""
+    )
