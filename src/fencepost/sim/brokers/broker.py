@@ -104,19 +104,7 @@ class SimBroker(SimNode):
         self.followers = followers_of(self)
         storage = BrokerStorage(self)
         self.following = InOrder(self.ports.scheduler.lane())
-        self.replicas = ReplicaManager(
-            self.id, self.ports, storage, storage, self.following, self._configs
-        )
-        self.replicas.on_offline = self._give_up
-        self.replicas.on_gone = self._gone
-        sessions = count(self.incarnation * SESSIONS_PER_INCARNATION)
-        self.fetches = FetchHost(
-            self.timers, self.clocks.now_ms, lambda below: next(sessions) % below, SESSIONS
-        )
-        self.replicas.on_moved = self.fetches.moved
-        self.replicas.on_brokers_changed = self.fetches.brokers_changed
-        self.fetches.on_seen = lambda hosted, seen: self.ports.driver.feed(hosted.key, seen)
-        self.replicas.on_step = self.followers.looked_at
+        self._begin_replicas(storage)
         self.alter_partitions = AlterPartitions(
             self.ports.driver,
             self.link,
@@ -159,6 +147,22 @@ class SimBroker(SimNode):
         self._note_stage(Stage.STARTS)
         self.tell_lifecycle(Start(registration, self._caught_up))
         self.timers.after(CHECKPOINT_MS, self._checkpoint)
+
+    def _begin_replicas(self, storage: BrokerStorage) -> None:
+        """Make what hosts the replicas, and what fetches of them wait at."""
+        self.replicas = ReplicaManager(
+            self.id, self.ports, storage, storage, self.following, self._configs
+        )
+        self.replicas.on_offline = self._give_up
+        self.replicas.on_gone = self._gone
+        sessions = count(self.incarnation * SESSIONS_PER_INCARNATION)
+        self.fetches = FetchHost(
+            self.timers, self.clocks.now_ms, lambda below: next(sessions) % below, SESSIONS
+        )
+        self.replicas.on_moved = self.fetches.moved
+        self.replicas.on_brokers_changed = self.fetches.brokers_changed
+        self.fetches.on_seen = lambda hosted, seen: self.ports.driver.feed(hosted.key, seen)
+        self.replicas.on_step = self.followers.looked_at
 
     def tell_lifecycle(self, input_: Any) -> None:
         """Step the lifecycle."""

@@ -158,9 +158,8 @@ class _Fetch:
             part, size_bytes = self._read(look, budget)
             budget.spend(size_bytes)
             parts.append((wanted.key, part))
-            if session is not None and look.partition is not None:
-                if self.terms.is_replica and look.is_at_end and not part.error_code:
-                    self._broker.fetches.settle(session, look.partition, wanted.key, self.asker)
+            if not part.error_code:
+                self._settle(look)
             outcome = FetchOutcome(
                 size_bytes,
                 part.high_watermark,
@@ -183,6 +182,13 @@ class _Fetch:
             )
             response.responses.append(named)
         self._reply(response)
+
+    def _settle(self, look: _Look) -> None:
+        """A session need not look at what its follower has all of, until that moves."""
+        session, hosted = self._session.session, look.partition
+        if session is None or hosted is None or not (self.terms.is_replica and look.is_at_end):
+            return
+        self._broker.fetches.settle(session, hosted, look.wanted.key, self.asker)
 
     def _read(self, look: _Look, budget: ReadBudget) -> tuple[PartitionData, int]:
         """One partition's part of the answer, and how many bytes of records it has."""
