@@ -10,12 +10,18 @@ from fencepost.broker.cluster.controller_requests import decide_here
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.net.registry import CONTROLLER, handles
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 
 
 @handles(BrokerHeartbeatRequest, versions="0-2", listeners=(CONTROLLER,))
 def handle(
-    context: RequestContext, request: BrokerHeartbeatRequest, *, controller: ControllerService
+    context: RequestContext,
+    request: BrokerHeartbeatRequest,
+    *,
+    controller: ControllerService,
+    probes: BrokerProbes,
 ) -> None:
     """Let the controller decide; answer when that is committed."""
+    probes.heard(request.broker_id, request.broker_epoch, context.connection)
     decide_here(controller, context, request)

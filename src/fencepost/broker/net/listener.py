@@ -90,6 +90,8 @@ class Listener:
             loop, lambda: list(self.connections), limits.max_frame_bytes
         )
         self.disconnect_log = DisconnectLog()
+        self.on_disconnected: Callable[[Connection], None] = lambda connection: None
+        """Called with every connection that was accepted, when it is gone."""
         self.counts = ConnectionCounts()
         self.new_context: Callable[..., RequestContext] = RequestContext
         """Makes what stands for a request until it is answered."""
@@ -217,6 +219,7 @@ class Listener:
     def disconnected(self, connection: Connection) -> None:
         """A counted connection is gone."""
         self.connections.discard(connection)
+        self.on_disconnected(connection)
         self.count.open -= 1
         self.counts.closed[connection.listener_name] += 1
         self._unflushed.pop(connection, None)

@@ -14,6 +14,7 @@ import logging
 from fencepost.broker.cluster.broker_lifecycle import registered_listeners, supported_features
 from fencepost.broker.cluster.controller_service import ControllerService
 from fencepost.broker.cluster.draft_route import KEY as DRAFT_KEY, draft_routes
+from fencepost.broker.cluster.listener_probe import ListenerProbe
 from fencepost.broker.cluster.metadata_cache import MetadataCache
 from fencepost.broker.cluster.topic_creation import fill_in_configs
 from fencepost.broker.config.broker_config import CONNECTION_KEYS, BrokerConfig, connection_limits
@@ -29,6 +30,7 @@ from fencepost.machines.controller import Controller, ControllerConfig
 from fencepost.machines.driver import Driver
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage
 from fencepost.machines.quorum import Resign, Role, received
+from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.runtime.controller_host import ControllerHost, Periods
 from fencepost.runtime.metadata.host import METADATA_KEY, MetadataHost
 from fencepost.wire.types import Uuid
@@ -41,12 +43,14 @@ class ControllerPart:
 
     host: ControllerHost
     service: ControllerService
+    probes: BrokerProbes
 
     def __init__(self, core: NodeCore) -> None:
         self._core = core
         self.bound: list[Endpoint] = []
         """Where the quorum is listened for."""
         self._is_voter = False
+        self._probe: ListenerProbe | None = None
         get = core.settings.get
         self.listener = Listener(
             core.loop,
@@ -94,6 +98,17 @@ class ControllerPart:
             ),
             core.metadata.machine,
         )
+        self._probe = ListenerProbe(core.loop)
+        self.probes = BrokerProbes(
+            core.ports,
+            self.host,
+            self._probe,
+            own_id=core.config.node_id,
+            interval_ms=get("fencepost.broker.probe.interval.ms"),
+            session_ms=get("broker.session.timeout.ms"),
+        )
+        self.listener.on_disconnected = self.probes.disconnected
+        core.metadata.on_step(self.probes.look)
 
     def wire_registration(self) -> None:
         """Have this controller register, over the node's channel to the active one."""
@@ -118,6 +133,7 @@ class ControllerPart:
         core = self._core
         return {
             BrokerConfig: core.config,
+            BrokerProbes: self.probes,
             ControllerService: self.service,
             Driver: core.driver,
             FaultHandler: core,
@@ -145,6 +161,9 @@ class ControllerPart:
 
     async def close(self) -> None:
         """Close the connections of the quorum."""
+        if self._probe is not None:
+            self.probes.close()
+            self._probe.close()
         await self.listener.close()
 
     # -- inside ----------------------------------------------------------------------------

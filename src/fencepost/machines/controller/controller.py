@@ -329,6 +329,18 @@ class Controller:
         records = brokers.fence_records(self.image, broker, self._policies)
         return Decision(records, broker_id)
 
+    def decide_fence_refusing(self, broker_id: int, broker_epoch: int, since_ms: int) -> Decision:
+        """Fence a broker whose listeners refuse connections; reply: whether that is done.
+
+        Not if it was heard of after `since_ms`, when that was first looked at: it is alive.
+        """
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch or broker.fenced:
+            return Decision([], False)
+        if self._sessions.heard_since(broker, since_ms):
+            return Decision([], False)
+        return Decision(brokers.fence_records(self.image, broker, self._policies), True)
+
     def next_session_deadline_ms(self) -> int | None:
         """When `decide_session_expiry` should be asked next; None if no broker is unfenced."""
         return min(

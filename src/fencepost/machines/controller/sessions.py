@@ -50,6 +50,12 @@ class Sessions:
         """Whether a broker counts as alive: not fenced, and heard of lately."""
         return not broker.fenced and now_ms < self.deadline_ms(broker)
 
+    def heard_since(self, broker: BrokerImage, since_ms: int) -> bool:
+        """Whether the broker has sent a heartbeat after that time."""
+        contact = self._contacts.get(broker.broker_id)
+        is_current = contact is not None and contact.broker_epoch == broker.epoch
+        return contact is not None and is_current and contact.heard_ms > since_ms
+
     def lowest_active_offset(self, image: ClusterImage) -> int | None:
         """How far the slowest active broker has read the metadata; None if there is none.
 

@@ -18,7 +18,7 @@ from fencepost.broker.config.keys.definition import (
     unused,
 )
 from fencepost.broker.config.quorum_config import ROLES
-from fencepost.log.configdef import LONG_MAX, Validator, at_least, distinct, one_of
+from fencepost.log.configdef import LONG_MAX, Validator, at_least, between, distinct, one_of
 
 _CLASSES = "Java classes cannot be loaded here"
 _UNSTABLE = "nothing unreleased is served"
@@ -66,6 +66,14 @@ _CONTROLLER = (
     honoured("broker.heartbeat.interval.ms", INT, 2000, at_least(1), "Between two heartbeats."),
     honoured(
         "broker.session.timeout.ms", INT, 9000, at_least(1), "A silent broker is fenced then."
+    ),
+    honoured(
+        "fencepost.broker.probe.interval.ms",
+        INT,
+        100,
+        between(0, 60_000),
+        "How long the controller waits between two attempts to connect to a broker whose connection"
+        " is gone; one that refuses twice is fenced at once. 0: only when its session ends.",
     ),
     honoured(
         "initial.broker.registration.timeout.ms",
