@@ -20,6 +20,8 @@ from fencepost.sim.partition_oracle import PartitionKey
 from fencepost.sim.script import Script, ScriptError
 from fencepost.sim.script_table import command, node_of, options_of
 from fencepost.sim.workload import Asked
+from fencepost.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from fencepost.wire.errors import ErrorCode
 
 
 @command
@@ -41,6 +43,27 @@ def topic(script: Script, words: list[str]) -> None:
         given.get("replicas", 3),
         told,
         given.get("min_isr", 2),
+    )
+
+
+@command
+def elect(script: Script, words: list[str]) -> None:
+    """`elect A TOPIC-N [unclean]`: ask controller A to have the partition's preferred replica lead,
+    or any that may, in sync or not; see `outcomes`."""
+    node, (name, _, index) = node_of(script, words[0]), words[1].rpartition("-")
+    request = ElectLeadersRequest(
+        election_type=int(words[2:] == ["unclean"]),
+        topic_partitions=[TopicPartitions(topic=name, partitions=[int(index)])],
+    )
+    key = f"elect {words[1]}"
+    script.outcomes[key] = "waits"
+
+    def told(asked: Asked) -> None:
+        (topic,) = asked.reply.replica_election_results
+        script.outcomes[key] = ErrorCode(topic.partition_result[0].error_code).name
+
+    script.world.workload.submit(
+        node, key, lambda controller: controller.decide_elect_leaders(request), told
     )
 
 

@@ -171,6 +171,14 @@ def reconnect(script: Script, words: list[str]) -> None:
         script.world.network.reconnect(source, target)
 
 
+@command
+def clog(script: Script, words: list[str]) -> None:
+    """`clog A->B MS`: what is sent this way from now on arrives in MS milliseconds, not before."""
+    ((source, target),) = _links(script, words[:1])
+    world = script.world
+    world.network.links[source, target].clogged_until_us = world.now_us + int(words[1]) * 1_000
+
+
 def _links(script: Script, words: list[str]) -> list[tuple[int, int]]:
     if "->" in words[0]:
         source, target = (node_of(script, word).id for word in words[0].split("->"))

@@ -21,14 +21,17 @@ from fencepost.sim.brokers.group_requests import (
     offset_fetch,
     sync_group,
 )
+from fencepost.sim.brokers.offset_requests import answer_epochs, answer_list_offsets
 from fencepost.sim.brokers.process import BrokerProcess
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fencepost.wire.api.join_group import JoinGroupRequest
 from fencepost.wire.api.leave_group import LeaveGroupRequest
+from fencepost.wire.api.list_offsets import ListOffsetsRequest
 from fencepost.wire.api.offset_commit import OffsetCommitRequest
 from fencepost.wire.api.offset_fetch import OffsetFetchRequest
+from fencepost.wire.api.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from fencepost.wire.api.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -145,4 +148,6 @@ _SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
     SyncGroupRequest: sync_group,
     HeartbeatRequest: heartbeat,
     LeaveGroupRequest: leave_group,
+    ListOffsetsRequest: answer_list_offsets,
+    OffsetForLeaderEpochRequest: answer_epochs,
 }
