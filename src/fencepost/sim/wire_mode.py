@@ -17,10 +17,12 @@ from fencepost.wire.message import Message
 _BROKER_FLOORS: dict[str, int] = {
     "AlterPartitionRequest": 3,
     "BrokerRegistrationRequest": 4,
+    "ListOffsetsRequest": 4,
     "JoinGroupRequest": 4,
     "LeaveGroupRequest": 3,
     "OffsetCommitRequest": 2,
     "OffsetFetchRequest": 8,
+    "OffsetForLeaderEpochRequest": 2,
     "ProduceRequest": 3,
     "SyncGroupRequest": 5,
 }

@@ -25,5 +25,6 @@ ABLATION = Ablation(
     "a follower that missed two elections keeps what nobody else has",
     Rules(patches=((requests, "_fetch_partition", fetch_partition),)),
     scenarios=("S06",),
+    is_found_by_search=False,
     in_brokers=True,
 )
