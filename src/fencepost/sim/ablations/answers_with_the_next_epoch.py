@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from fencepost.log.divergence import EpochEnds, find_divergence as _find_divergence
 from fencepost.log.epochs import EpochEndOffset
 from fencepost.machines.partition import queries
 from fencepost.sim.ablations import Ablation
 from fencepost.sim.rules import Rules
 
-_find_divergence = queries.find_divergence
-
 
 def find_divergence(
-    epochs: queries.LeaderEpochCache,
+    epochs: EpochEnds,
     last_fetched_epoch: int,
     fetch_offset: int,
     log_end: EpochEndOffset,
