@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.consume import parse_time_ms
 from fencepost.cli.main import main
+from fencepost.cli.times import parse_time_ms
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster
 from fencepost.client.producer import Producer
@@ -185,9 +185,9 @@ def test_a_reader_that_leaves_is_not_committed_for(served, produce, topic, group
 
 
 def test_times_are_milliseconds_or_iso_8601():
-    assert parse_time_ms("1700000000123") == 1700000000123
-    assert parse_time_ms("2023-11-14T22:13:20") == 1700000000000
-    assert parse_time_ms("2023-11-14T23:13:20+01:00") == 1700000000000
+    assert parse_time_ms("1700000000123", "--timestamp") == 1700000000123
+    assert parse_time_ms("2023-11-14T22:13:20", "--timestamp") == 1700000000000
+    assert parse_time_ms("2023-11-14T23:13:20+01:00", "--timestamp") == 1700000000000
 
 
 def test_times_out_of_range_are_refused(run: Fencepost, topic: str, tmp_path: Path):

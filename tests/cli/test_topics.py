@@ -20,7 +20,16 @@ def test_a_topic_is_created_described_altered_and_deleted(run: Fencepost):
     assert all(p["leader"] in p["replicas"] for p in described["partitions"])
     table = run("topics", "describe", name).lines
     assert table[0].startswith(f"topic {name}  id ")
-    assert table[1].split() == ["partition", "leader", "epoch", "replicas", "isr", "offline"]
+    assert table[1].split() == [
+        "partition",
+        "leader",
+        "epoch",
+        "replicas",
+        "isr",
+        "offline",
+        "elr",
+        "last-known-elr",
+    ]
     assert len(table) == 4
     assert run("topics", "alter", name, "--partitions", "5").code == 0
     listed = {entry["name"]: entry for entry in run("topics", "list", "--json").json}

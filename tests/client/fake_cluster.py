@@ -17,6 +17,7 @@ from typing import Any
 from fencepost.batch.header import BatchHeader, read_header, stamp
 from fencepost.wire.api.create_topics import CreatableTopicResult, CreateTopicsResponse
 from fencepost.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from fencepost.wire.api.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from fencepost.wire.api.fetch import (
     EpochEndOffset as Diverging,
     FetchableTopicResponse,
@@ -209,6 +210,7 @@ class FakeCluster:
             "FetchRequest": self._on_fetch,
             "CreateTopicsRequest": self._on_create_topics,
             "DeleteTopicsRequest": self._on_delete_topics,
+            "DescribeConfigsRequest": self._on_describe_configs,
         }[name]
         with self.lock:
             return handler(node, request, version)
@@ -406,6 +408,13 @@ class FakeCluster:
             blob += batch
         answer.records = blob
         return answer
+
+    def _on_describe_configs(self, node: int, request: Any, version: int) -> Any:
+        results = [
+            DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name)
+            for one in request.resources
+        ]
+        return DescribeConfigsResponse(results=results)
 
     def _on_create_topics(self, node: int, request: Any, version: int) -> Any:
         results = []

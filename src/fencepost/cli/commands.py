@@ -42,7 +42,20 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("produce", "fencepost.cli.produce", "write lines of text or JSON to a topic"),
     Command("consume", "fencepost.cli.consume", "print records of a topic"),
-    Command("epochs", "fencepost.cli.epochs", "where each leader epoch of a topic begins and ends"),
+    Command(
+        "epochs",
+        "fencepost.cli.epochs",
+        "the leader epochs of every replica's log, and where logs diverge",
+    ),
+    Command("offsets", "fencepost.cli.offsets", "where partitions begin and end, offsets by time"),
+    Command(
+        "delete-records", "fencepost.cli.delete_records", "delete the oldest records of partitions"
+    ),
+    Command("reassign", "fencepost.cli.reassign", "move partitions to other brokers"),
+    Command("elect", "fencepost.cli.elect", "elect leaders of partitions: preferred or unclean"),
+    Command(
+        "log-dirs", "fencepost.cli.log_dirs", "log directories of brokers, and moving replicas"
+    ),
     Command("wire", "fencepost.cli.wire", "Kafka's protocol: APIs, fields, errors, bytes as JSON"),
     Command("log", "fencepost.cli.log", "files of a data directory: show them, check them"),
     Command("sim", "fencepost.cli.sim", "the deterministic simulator: quorums under faults"),

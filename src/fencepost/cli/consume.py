@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.cluster_options import (
@@ -16,6 +15,7 @@ from fencepost.cli.cluster_options import (
     open_cluster,
 )
 from fencepost.cli.failures import UsageError
+from fencepost.cli.times import parse_time_ms
 
 if TYPE_CHECKING:
     from fencepost.batch.records import Record
@@ -181,7 +181,7 @@ def _starts(
     from fencepost.client.offsets import EARLIEST, list_offsets
 
     if arguments.timestamp is not None:
-        since = parse_time_ms(arguments.timestamp)
+        since = parse_time_ms(arguments.timestamp, "--timestamp")
         check_number("--timestamp", since, 0, INT64_MAX)
         found = list_offsets(cluster, dict.fromkeys(partitions, since))
         return {p: at.offset if at.offset >= 0 else latest[p] for p, at in found.items()}
@@ -196,19 +196,6 @@ def _starts(
     if text.startswith("-") and text[1:].isdecimal():
         return {p: max(at.offset, latest[p] + int(text)) for p, at in earliest.items()}
     raise UsageError(f"--offset {text!r}: must be earliest, latest, an offset or -N")
-
-
-def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970 from a number of them or an ISO 8601 time, UTC if it does not say."""
-    if text.isdecimal():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--timestamp {text!r}: must be milliseconds or ISO 8601") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
 
 
 def _check_divergence(fetched: Fetched, position: FetchPosition) -> None:

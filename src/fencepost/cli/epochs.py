@@ -19,9 +19,8 @@ from fencepost.cli.output import add_json_option, print_json
 
 if TYPE_CHECKING:
     from fencepost.cli.epochs_drawing import Picture
-    from fencepost.client.cluster import Cluster
     from fencepost.client.lineage import Divergence, ReplicaLineage
-    from fencepost.client.metadata import PartitionInfo, TopicPartition
+    from fencepost.client.metadata import PartitionInfo
 
 WIDTH_MIN = 60
 
@@ -58,6 +57,7 @@ def register(subparsers: Any) -> None:
 @command
 def run(arguments: argparse.Namespace) -> int:
     """Ask every replica, and print a picture or JSON."""
+    from fencepost.client.lineage import replica_lineages
     from fencepost.client.metadata import TopicPartition
 
     pictures, rows, replicas = [], [], []
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"topic {arguments.topic} has no partition {unknown[0]}")
         for number in sorted(set(arguments.partition or topic.partition_ids)):
             info = topic.partitions[number]
-            found = _lineages(cluster, TopicPartition(arguments.topic, number), info)
+            found = replica_lineages(cluster, TopicPartition(arguments.topic, number))
             reference = _reference(found, info)
             parted = {one.broker_id: _divergence(reference, one) for one in found}
             pictures.append(_picture(arguments.topic, info, found, reference, parted))
@@ -82,25 +82,6 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.svg is None:
         _print(pictures)
     return 0
-
-
-def _lineages(
-    cluster: Cluster, partition: TopicPartition, info: PartitionInfo
-) -> list[ReplicaLineage]:
-    """Of all replicas; the leader's by OffsetForLeaderEpoch if its Fetch is too old to tell."""
-    from fencepost.client.errors import ClientError
-    from fencepost.client.lineage import ReplicaLineage, replica_lineages
-    from fencepost.client.offsets import epoch_spans
-
-    found = replica_lineages(cluster, partition)
-    for place, one in enumerate(found):
-        if one.broker_id == info.leader_id and one.error is not None:
-            try:
-                spans = tuple(epoch_spans(cluster, partition))
-            except ClientError:
-                continue
-            found[place] = ReplicaLineage(one.broker_id, spans)
-    return found
 
 
 def _reference(found: list[ReplicaLineage], info: PartitionInfo) -> ReplicaLineage | None:

@@ -16,7 +16,8 @@ from fencepost.cli.cluster_options import (
 from fencepost.cli.commands import add_actions
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
-from fencepost.cli.output import print_json, print_table
+from fencepost.cli.output import print_json
+from fencepost.cli.topics_describe import add_describe
 
 EXAMPLES = """\
 examples:
@@ -24,6 +25,7 @@ examples:
   fencepost topics create placed --assignment 1:2,2:1     (replicas of each partition)
   fencepost topics list --json
   fencepost topics describe orders
+  fencepost topics describe --under-replicated            (of all topics, those partitions)
   fencepost topics alter orders --partitions 12
   fencepost topics delete orders
 """
@@ -57,9 +59,7 @@ def register(subparsers: Any) -> None:
     creating.add_argument("--validate-only", action="store_true", help="check, do not create")
     finish_cluster_command(creating, create_topic)
 
-    describing = actions.add_parser("describe", help="partitions, leaders, replicas, configs")
-    describing.add_argument("names", nargs="*", metavar="NAME", help="default: all topics")
-    finish_cluster_command(describing, describe_topics)
+    add_describe(actions)
 
     altering = actions.add_parser("alter", help="add partitions")
     altering.add_argument("name")
@@ -151,53 +151,6 @@ def _assignments(arguments: argparse.Namespace) -> dict[int, list[int]] | None:
         }
     except ValueError:
         raise UsageError(f"--assignment {text!r}: must be broker ids like 1:2,2:3") from None
-
-
-@command
-def describe_topics(arguments: argparse.Namespace) -> int:
-    """Everything about some topics, or all."""
-    from fencepost.client.admin import TOPIC_RESOURCE, Admin
-
-    described = []
-    with open_cluster(arguments) as cluster:
-        admin = Admin(cluster)
-        names = arguments.names or [topic.name for topic in admin.list_topics()]
-        for name in names:
-            topic = admin.describe_topic(name)
-            configs = admin.describe_configs(TOPIC_RESOURCE, name)
-            described.append(
-                {
-                    "name": name,
-                    "id": str(topic.topic_id),
-                    "internal": topic.is_internal,
-                    "configs": {c.name: c.value for c in configs if c.source == "topic"},
-                    "partitions": [_partition(topic.partitions[i]) for i in topic.partition_ids],
-                }
-            )
-    if arguments.json:
-        print_json(described)
-        return 0
-    for number, entry in enumerate(described):
-        if number:
-            print()
-        configs_text = " ".join(f"{key}={value}" for key, value in entry["configs"].items())
-        print(f"topic {entry['name']}  id {entry['id']}  {configs_text}".rstrip())
-        print_table(
-            ("partition", "leader", "epoch", "replicas", "isr", "offline"),
-            [tuple(partition.values()) for partition in entry["partitions"]],
-        )
-    return 0
-
-
-def _partition(info: Any) -> dict[str, Any]:
-    return {
-        "partition": info.partition,
-        "leader": info.leader_id,
-        "leader_epoch": info.leader_epoch,
-        "replicas": list(info.replicas),
-        "isr": list(info.isr),
-        "offline": list(info.offline),
-    }
 
 
 @command

@@ -9,6 +9,8 @@ newest epoch back to the log's beginning this gives the replica's whole leader-e
 answers hold no records, and nothing changes at the broker.
 
 `find_divergence` compares two such lineages without asking anybody.
+
+A leader whose Fetch is older than version 12 is asked with OffsetForLeaderEpoch.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from typing import NamedTuple
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.connection import Connection
-from fencepost.client.errors import BrokerError, ClientError
+from fencepost.client.errors import BrokerError, ClientError, UnsupportedApi
 from fencepost.client.metadata import PartitionInfo, TopicPartition
-from fencepost.client.offsets import CONSUMER, EPOCH_SPANS_MAX, EpochSpan
+from fencepost.client.offsets import CONSUMER, EPOCH_SPANS_MAX, EpochSpan, epoch_spans
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -119,10 +121,24 @@ def _replica(
         return ReplicaLineage(broker, error="the broker is not there: down, fenced or unknown")
     try:
         connection = cluster.connection(node)
-        asking = _Asking(connection, partition, topic_id)
+        try:
+            asking = _Asking(connection, partition, topic_id)
+        except UnsupportedApi:
+            if broker != info.leader_id:
+                raise
+            return _leader_of_old(cluster, partition, broker)
         return asking.lineage(broker, max(info.leader_epoch, 0))
     except ClientError as error:
         return ReplicaLineage(broker, error=str(error))
+
+
+def _leader_of_old(cluster: Cluster, partition: TopicPartition, broker: int) -> ReplicaLineage:
+    """The lineage of a leader whose Fetch is too old to tell, by OffsetForLeaderEpoch."""
+    spans = tuple(epoch_spans(cluster, partition))
+    led = cluster.topic(partition.topic).partitions[partition.partition]
+    if led.leader_id != broker:
+        raise ClientError(f"it was asked, and broker {led.leader_id} leads now")
+    return ReplicaLineage(broker, spans)
 
 
 class _Asking:

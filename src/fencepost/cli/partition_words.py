@@ -1,0 +1,66 @@
+"""Partitions on the command line, and what became of each of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.cluster_options import partition_of
+from fencepost.cli.failures import UsageError
+from fencepost.cli.output import print_json, print_table
+from fencepost.client.metadata import TopicPartition
+from fencepost.wire.errors import error_name
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+    from fencepost.client.replicas import Outcome
+
+
+def existing_partitions(admin: Admin, words: Iterable[str]) -> list[TopicPartition]:
+    """`TOPIC` (all its partitions) and `TOPIC:PARTITION` words. UsageError, UnknownTopic."""
+    found: dict[TopicPartition, None] = {}
+    for word in words:
+        if ":" in word:
+            where = partition_of(word, "PARTITION")
+            if where.partition not in admin.describe_topic(where.topic).partitions:
+                raise UsageError(f"topic {where.topic} has no partition {where.partition}")
+            found[where] = None
+        else:
+            ids = admin.describe_topic(word).partition_ids
+            found.update(dict.fromkeys(TopicPartition(word, number) for number in ids))
+    return list(found)
+
+
+def broker_ids(text: str, option: str) -> list[int]:
+    """ "1,2,3" as ids of brokers, each at most once. UsageError."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
+        raise UsageError(f"{option} {text!r}: must be different broker ids like 1,2,3")
+    return [int(word) for word in words]
+
+
+def print_outcomes(
+    arguments: argparse.Namespace,
+    outcomes: Mapping[TopicPartition, Outcome],
+    done: str,
+    *,
+    extra: Mapping[TopicPartition, Mapping[str, Any]] | None = None,
+) -> int:
+    """A row per partition, `done` if it went well; exit code 1 unless all did."""
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": where.topic,
+            "partition": where.partition,
+            **(extra or {}).get(where, {}),
+            "result": done if outcome.is_done else error_name(outcome.error_code),
+            "message": outcome.message,
+        }
+        for where, outcome in sorted(outcomes.items())
+    ]
+    if arguments.json:
+        print_json(rows)
+    else:
+        header = tuple(rows[0]) if rows else ("topic", "partition", "result", "message")
+        print_table(header, [tuple(row.values()) for row in rows])
+    return 0 if all(outcome.is_done for outcome in outcomes.values()) else 1
