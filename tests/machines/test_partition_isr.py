@@ -315,6 +315,42 @@ def test_an_idle_follower_at_the_end_stays() -> None:
     assert proposals(leader) == []
 
 
+def test_who_has_everything_is_not_watched() -> None:
+    """Thousands of partitions that nobody writes to cost no timers."""
+    leader = Leader((1, 2, 3))
+    assert (KEY, "isr") in leader.world.timers, "nobody has said yet what it has"
+    leader.fetched(2, 0)
+    leader.fetched(3, 0)
+    leader.world.advance(LAG_MS)
+    assert (KEY, "isr") not in leader.world.timers
+    leader.produce(1)
+    leader.world.advance(2 * LAG_MS)
+    assert (1,) in proposals(leader), "whoever appends watches"
+
+
+def test_a_follower_that_has_less_than_before_is_watched() -> None:
+    """It came back with an empty disk, and nobody writes."""
+    leader = Leader((1, 2))
+    leader.produce()
+    leader.fetched(2, 1)
+    leader.world.advance(LAG_MS)
+    assert (KEY, "isr") not in leader.world.timers
+    leader.fetched(2, 0)
+    leader.world.advance(2 * LAG_MS)
+    assert (1,) in proposals(leader)
+
+
+def test_a_joining_replica_alone_is_not_waited_for_without_end() -> None:
+    leader = Leader((1, 2), isr=(1,))
+    leader.fetched(2, 0)
+    leader.feed(AlterPartitionAnswered(ErrorCode.INELIGIBLE_REPLICA))
+    token = leader.produce(timeout_ms=10 * LAG_MS)
+    leader.flush()
+    assert leader.answer(token) is None
+    leader.world.advance(2 * LAG_MS)
+    assert leader.error(token) is ErrorCode.NONE
+
+
 def test_a_lone_leader_watches_nobody() -> None:
     leader = Leader()
     leader.produce()

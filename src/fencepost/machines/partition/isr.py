@@ -233,6 +233,14 @@ class LeaderState:
                 least = follower.offset
         return least
 
+    def is_behind(self, leader_end: int, lag_max_ms: int, now_ms: int) -> bool:
+        """Whether anybody who may count for the high watermark has not all of the log."""
+        return any(
+            follower.offset < leader_end
+            and (broker_id in self.isr or follower.is_caught_up(leader_end, now_ms, lag_max_ms))
+            for broker_id, follower in self.followers.items()
+        )
+
     def propose_expansion(self, replica_id: int, high_watermark: int) -> AlterPartition | None:
         """The request that adds `replica_id`, if it has become in sync and nothing is in flight.
 

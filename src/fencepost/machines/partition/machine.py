@@ -220,6 +220,8 @@ class Partition(PartitionQueries):
             log.start_offset,
         )
         effects: list[Effect] = [Persist(Append((batch,), self.leader_epoch))]
+        if leader.followers and self._isr_check_due_ms is None:
+            self._watch_followers(effects, now_ms)
         if acks == 0:
             effects.append(Reply(token, result))
         else:
@@ -239,7 +241,14 @@ class Partition(PartitionQueries):
             return [Reply(request.token, ProduceResult(error))]
         first_offset = self._log.end_offset
         result = ProduceResult(_NO_ERROR, first_offset, -1, self._log.start_offset)
-        return [Persist(Append((request.batch,), self.leader_epoch)), Reply(request.token, result)]
+        effects: list[Effect] = [
+            Persist(Append((request.batch,), self.leader_epoch)),
+            Reply(request.token, result),
+        ]
+        assert leader is not None
+        if leader.followers and self._isr_check_due_ms is None:
+            self._watch_followers(effects, now_ms)
+        return effects
 
     def _wait(
         self, produce: Produce, last_offset: int, result: ProduceResult, effects: list[Effect]
@@ -311,6 +320,8 @@ class Partition(PartitionQueries):
         self._ask(leader.propose_expansion(fetch.replica_id, self.high_watermark), effects, now_ms)
         if has_come_further:
             self._maybe_advance(effects, now_ms)
+        if fetch.fetch_offset < log_end:
+            self._maybe_watch_followers(effects, now_ms)
         if self._deletions:
             self._release_deletions(effects)
         return effects
@@ -367,12 +378,21 @@ class Partition(PartitionQueries):
         self._maybe_watch_followers(effects, now_ms)
 
     def _maybe_watch_followers(self, effects: list[Effect], now_ms: int) -> None:
-        """Followers are looked after at half the time they may lag, while there are any in sync."""
+        """Look after followers at half the time they may lag, while one that counts has not all.
+
+        Who is at the end is in sync for as long as the log does not grow, so partitions that
+        nobody writes to cost nothing; who appends watches again.
+        """
         leader = self._leader_state
-        if leader is not None and len(leader.isr) > 1 and self._isr_check_due_ms is None:
-            interval_ms = max(self.config.replica_lag_time_max_ms // 2, 1)
-            self._isr_check_due_ms = now_ms + interval_ms
-            effects.append(SetTimer(ISR_TIMER, self._isr_check_due_ms))
+        if leader is not None and self._isr_check_due_ms is None:
+            lag_max_ms = self.config.replica_lag_time_max_ms
+            if leader.is_behind(self._log.end_offset, lag_max_ms, now_ms):
+                self._watch_followers(effects, now_ms)
+
+    def _watch_followers(self, effects: list[Effect], now_ms: int) -> None:
+        interval_ms = max(self.config.replica_lag_time_max_ms // 2, 1)
+        self._isr_check_due_ms = now_ms + interval_ms
+        effects.append(SetTimer(ISR_TIMER, self._isr_check_due_ms))
 
     def _step_timer(self, fired: TimerFired, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
