@@ -51,6 +51,9 @@ TOOLS = {
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "features": "org.apache.kafka.tools.FeatureCommand",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
 }
 TOOL_TIMEOUT_S = 90
 START_TIMEOUT_S = 60
