@@ -167,7 +167,7 @@ def test_a_replica_moves_to_another_directory(
         [there] = [path for path in paths if path != here]
         run = reassign(servers, tmp_path / "plan.json", topic, [1], log_dirs=[str(there)])
         assert "Successfully started moving log directory" in run("--execute")
-        eventually(lambda: "on broker 1 completed successfully" in run("--verify"), "it has moved")
+        eventually(lambda: f"{topic}-0-1 completed successfully" in run("--verify"), "it has moved")
         out = run_tool("log-dirs", "--bootstrap-server", servers, "--describe").stdout
         document = json.loads(next(line for line in out.splitlines() if line.startswith("{")))
         found = {
