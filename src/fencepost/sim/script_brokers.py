@@ -68,6 +68,32 @@ def elect(script: Script, words: list[str]) -> None:
 
 
 @command
+def feature(script: Script, words: list[str]) -> None:
+    """`feature A NAME LEVEL`: ask controller A to run the cluster at a level of a feature; see
+    `outcomes`."""
+    node, name, level = node_of(script, words[0]), words[1], int(words[2])
+    key = f"feature {name}"
+    script.outcomes[key] = "waits"
+
+    def told(asked: Asked) -> None:
+        script.outcomes[key] = asked.said()
+
+    script.world.workload.update_feature(node, name, level, told)
+
+
+@command
+def partitions(script: Script, words: list[str]) -> list[str]:
+    """`partitions N`: each partition as node N's image has it: leader, epochs, who is in sync, and
+    who is eligible to lead or is known to have led last."""
+    return [
+        f"{topic.name}-{index} leader {one.leader} e{one.leader_epoch} p{one.partition_epoch}"
+        f"   isr {sorted(one.isr)}   elr {sorted(one.eligible_leader_replicas)}"
+        f"   last {list(one.last_known_elr)}"
+        for topic, index, one in node_of(script, words[0]).metadata.image.partitions()
+    ]
+
+
+@command
 def producer_id(script: Script, words: list[str]) -> None:
     """`producer-id P B`: producer P asks broker B for its producer id."""
     _producer_of(script, words[0]).ask_for_id(_broker_of(script, words[1]).id)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.machines.controller import Controller, Decision
+from fencepost.machines.controller.features import FIRST_VERSION_WITH_TYPES, UPGRADE
 from fencepost.machines.image import ClusterImage
 from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.sim.boot import CLUSTER_ID
@@ -38,6 +39,7 @@ from fencepost.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from fencepost.wire.api.unregister_broker import UnregisterBrokerRequest
+from fencepost.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -199,6 +201,19 @@ class Workload:
             )
         else:
             self.create_topic(node, f"t{self._named}", partitions)
+
+    def update_feature(
+        self, node: SimNode, name: str, level: int, then: Then | None = None
+    ) -> Asked:
+        """Ask for a level of a feature."""
+        key = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=UPGRADE)
+        request = UpdateFeaturesRequest(feature_updates=[key])
+
+        def decide(controller: Controller) -> Decision:
+            decision = controller.decide_update_features(request, FIRST_VERSION_WITH_TYPES)
+            return Decision(decision.records, decision.reply[0])
+
+        return self.submit(node, f"{name}={level}", decide, then)
 
     def create_topic(
         self,

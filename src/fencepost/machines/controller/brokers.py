@@ -34,6 +34,7 @@ from fencepost.machines.controller.partitions import (
     changes_without_broker,
 )
 from fencepost.machines.controller.registration_limits import reason_it_is_too_large
+from fencepost.machines.controller.rules import ControllerRules
 from fencepost.machines.image import DIRECTORY_MIGRATING, BrokerImage, ClusterImage
 from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.api.broker_registration import BrokerRegistrationRequest
@@ -136,6 +137,7 @@ def registration_records(
     request: BrokerRegistrationRequest,
     next_offset: int,
     policies: TopicPolicies,
+    rules: ControllerRules,
 ) -> tuple[list[Message], int]:
     """The records of a checked registration, and the broker's epoch.
 
@@ -175,7 +177,9 @@ def registration_records(
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
     else:
-        is_lost = existing is not None and request.previous_broker_epoch != existing.epoch
+        is_lost = existing is not None and not rules.was_closed_in_order(
+            existing.epoch, request.previous_broker_epoch
+        )
         records += changes_without_broker(image, request.broker_id, policies, is_lost=is_lost)
         record.broker_epoch = next_offset + len(records)
         record.fenced = True

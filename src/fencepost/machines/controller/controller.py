@@ -234,7 +234,9 @@ class Controller:
         except Refused as refused:
             return Decision([], BrokerRegistrationResponse(error_code=refused.error))
         start = self.next_offset if next_offset is None else next_offset
-        records, epoch = brokers.registration_records(self.image, request, start, self._policies)
+        records, epoch = brokers.registration_records(
+            self.image, request, start, self._policies, self._rules
+        )
         return Decision(records, BrokerRegistrationResponse(broker_epoch=epoch))
 
     def _check_identity(self, request: BrokerRegistrationRequest, now_ms: int) -> None:

@@ -25,6 +25,15 @@ class ControllerRules:
         """
         return metadata_offset >= broker_epoch
 
+    def was_closed_in_order(self, broker_epoch: int, previous_broker_epoch: int) -> bool:
+        """Whether a broker that registers anew still has all that it had in its last incarnation.
+
+        `broker_epoch` is that incarnation's, `previous_broker_epoch` is what its log directories
+        say they were closed under, -1 if they do not agree or were not closed at all. A broker that
+        may lack records must not lead without loss (S12, KIP-966).
+        """
+        return previous_broker_epoch == broker_epoch
+
     def reverts_failed_writes(self) -> bool:
         """Whether a controller whose records could not be committed is made anew (KAFKA-13100)."""
         return True

@@ -65,7 +65,11 @@ SESSIONS_PER_INCARNATION: Final = 1_000_000
 ANY_TIMESTAMP: Final = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """A broker whose clock was set by an hour takes what producers send all the same."""
 GROUPS: Final = GroupConfig(min_session_timeout_ms=1_000, initial_rebalance_delay_ms=300)
-FEATURES: Final = (FeatureRange("metadata.version", 7, 30), FeatureRange("kraft.version", 0, 1))
+FEATURES: Final = (
+    FeatureRange("metadata.version", 7, 30),
+    FeatureRange("kraft.version", 0, 1),
+    FeatureRange("eligible.leader.replicas.version", 0, 1),
+)
 
 
 class SimBroker(SimNode):
