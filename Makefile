@@ -18,7 +18,7 @@ setup: ## .venv with pinned dependencies, the project, and Java for Spark (quick
 	@test -n "$(PYTHON)" || { echo "Fencepost needs Python 3.11 or newer on the PATH"; exit 1; }
 	@$(PYTHON) tools/setup_env.py
 
-demo: setup ## flights -> broker -> Spark -> tables and a chart, with proof that none was lost
+demo: setup ## flights -> brokers -> Spark -> tables and a chart; a leader dies, none is lost
 	$(BIN)/fencepost demo
 
 test: setup ## all tests: unit, machines, real clients, Spark, both backends

