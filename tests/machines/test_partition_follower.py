@@ -157,6 +157,23 @@ def test_a_follower_out_of_the_leaders_range_cuts_or_starts_over(
         assert machine.high_watermark == 30, "KAFKA-9491: it is lifted with the log's start"
 
 
+def test_a_log_that_begins_in_the_middle_of_its_leaders_batch_takes_the_whole_batch() -> None:
+    world, machine = follower((0, 1, 5))
+    world.driver.feed("t", FetchedOutOfRange(EPOCH, 12, 15))
+    assert machine.fetch_position() == (12, -1)
+    world.driver.feed("t", Fetched(EPOCH, 12, [final(10, 3, 5)], 14, 12))
+    assert (machine.log_start_offset, machine.log_end_offset) == (12, 15)
+    assert (machine.high_watermark, machine.durable_offset) == (14, 15)
+    assert machine.fetch_position() == (15, 3)
+
+
+def test_an_empty_log_takes_no_batch_that_ends_below_it() -> None:
+    world, machine = follower()
+    world.driver.feed("t", FetchedOutOfRange(EPOCH, 12, 15))
+    world.driver.feed("t", Fetched(EPOCH, 12, [final(10, 3, 2)], 14, 12))
+    assert (machine.log_start_offset, machine.log_end_offset) == (12, 12)
+
+
 def test_nothing_is_cut_below_the_logs_start() -> None:
     world, machine = follower(*LOG)
     world.logs["t"].start_offset = 8

@@ -194,6 +194,11 @@ WRONG: list[tuple[str, str, Wrong]] = [
         lambda check: check.replica_cutting(partitions_of(LOG, visible=2), 1, KEY, 1),
     ),
     (
+        "I07",
+        "records deleted that nobody wanted to go",
+        lambda check: check.replica_starts(partitions_of(LOG, visible=2), 1, KEY, 1),
+    ),
+    (
         "I08",
         "a leader that is not in sync",
         lambda c: c.partition_changed(Oracle(), image(), change(None, partition((2, 3), 1))),

@@ -87,6 +87,15 @@ def test_members_are_drawn_in_some_worlds_with_brokers() -> None:
     assert {options.members for options in having} == {2, 3}
 
 
+def test_logs_begin_later_when_records_are_deleted() -> None:
+    run = Run(Tape(2), Plan(base=replace(SMALL, deleters=1, safety_ms=8_000), draws_options=False))
+    run.go()
+    views = run.world.observer.oracle.partitions.views.values()
+    assert any(view.start_offset > 0 for view in views)
+    followers = {view.start_offset for view in views if not view.is_leader}
+    assert followers == {view.start_offset for view in views if view.is_leader}
+
+
 def test_fetches_wait_at_brokers_and_have_sessions() -> None:
     run = Run(Tape(1), Plan(base=SMALL, draws_options=False))
     run.go()

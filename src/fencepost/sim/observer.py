@@ -151,6 +151,12 @@ class Observer:
         for check in self.checks:
             check.replica_cutting(self.oracle, broker_id, key, end_offset)
 
+    def replica_starts(self, broker_id: int, key: PartitionKey, start_offset: int) -> None:
+        """A replica's log begins there now."""
+        for check in self.checks:
+            check.replica_starts(self.oracle, broker_id, key, start_offset)
+        self.oracle.partitions.log(broker_id, key).dropped_prefix(start_offset)
+
     def replica_stepped(self, view: ReplicaView) -> None:
         """A replica looks different from before."""
         self._trace.note(

@@ -14,6 +14,8 @@ WIRE_ONE_IN = 10
 """One seed in so many sends every message through the codec."""
 BROKERS_ONE_IN = 3
 """One seed in so many has simulated brokers."""
+DELETERS_ONE_IN = 2
+"""One seed with brokers in so many has nobody who deletes records."""
 MEMBERS_ONE_IN = 3
 """One seed with brokers in so many has members of a group."""
 
@@ -32,7 +34,8 @@ class Options:
 
     With `brokers` simulated brokers there are up to `topics` topics at a time, whose partitions
     have `replicas` replicas and want `min_isr` of them in sync; `producers` and `consumers` use
-    them, `committers` commit offsets of groups for them, and `members` are those of one group.
+    them, `committers` commit offsets of groups for them, `members` are those of one
+    group, and `deleters` have records deleted.
     """
 
     voters: int = 3
@@ -67,6 +70,7 @@ class Options:
     topics: int = 4
     committers: int = 0
     members: int = 0
+    deleters: int = 0
     produce_every_ms: int = 150
     consume_every_ms: int = 100
     commit_every_ms: int = 200
@@ -88,9 +92,9 @@ class Options:
 
     @property
     def client_ids(self) -> tuple[int, ...]:
-        """Ids of the clients of brokers: producers first, then consumers, committers, members."""
+        """Ids of the clients of brokers: producers, consumers, committers, members, deleters."""
         clients = self.producers + self.consumers + self.committers + self.members
-        count = clients if self.brokers else 0
+        count = clients + self.deleters if self.brokers else 0
         return tuple(range(FIRST_CLIENT_ID, FIRST_CLIENT_ID + count))
 
     @property
@@ -107,6 +111,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     base = base if base.brokers else _draw_brokers(tape, base)
     base = _draw_groups(tape, base) if base.brokers and not base.committers else base
     base = _draw_members(tape, base) if base.brokers and not base.members else base
+    base = _draw_deleters(tape, base) if base.brokers and not base.deleters else base
     return replace(
         base,
         voters=voters,
@@ -179,6 +184,12 @@ def _draw_members(tape: Tape, base: Options) -> Options:
     if lane.pick(MEMBERS_ONE_IN) != MEMBERS_ONE_IN - 1:
         return base
     return replace(base, members=2 + lane.pick(2))
+
+
+def _draw_deleters(tape: Tape, base: Options) -> Options:
+    """Somebody who has records deleted in every other world with brokers, likewise."""
+    lane = tape.lane("options.deleters")
+    return base if lane.pick(DELETERS_ONE_IN) == 0 else replace(base, deleters=1)
 
 
 def _weighted(drawn: int, weights: tuple[int, ...]) -> int:

@@ -98,6 +98,8 @@ class PartitionOracle:
         """What consumers may have read: the log up to the highest watermark of any leader."""
         self.acknowledged: dict[PartitionKey, dict[int, PartitionBatch]] = {}
         """By base offset, what producers were told is on all in-sync replicas (acks=all)."""
+        self.may_start_at: dict[PartitionKey, int] = {}
+        """Below which offsets somebody has asked to delete records."""
         self.deleted: set[PartitionKey] = set()
         """Partitions whose topic somebody has asked to delete."""
 
@@ -138,6 +140,10 @@ class PartitionOracle:
             return ()
         log = self.log(view.broker_id, view.key)
         return log.entries[log.position(known) : log.position(view.high_watermark)]
+
+    def may_delete(self, key: PartitionKey, offset: int) -> None:
+        """Somebody asks to delete what stands below `offset`."""
+        self.may_start_at[key] = max(offset, self.may_start_at.get(key, 0))
 
     def stepped(self, view: ReplicaView) -> None:
         """A replica looks different from before."""

@@ -147,6 +147,7 @@ class SimPorts(MachinePorts):
 
     append_to_log = MachinePorts.append
     cut_log = MachinePorts.truncate
+    drop_log_prefix = MachinePorts.drop_prefix
     watch_step = MachinePorts.stepped
 
     def append(self, key: Hashable, work: Append, wall_ms: int) -> int:

@@ -32,9 +32,10 @@ MAY_BE_ZERO = (
     "consumers",
     "committers",
     "members",
+    "deleters",
     "topics",
 )
-CLIENTS = ("producers", "consumers", "committers", "members", "topics")
+CLIENTS = ("producers", "consumers", "committers", "members", "deleters", "topics")
 NODES = ("voters", "observers", "brokers", "replicas", "min_isr", *CLIENTS)
 """Options that count nodes, or what is at most as many."""
 

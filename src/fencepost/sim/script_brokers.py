@@ -13,6 +13,7 @@ from collections.abc import Callable
 from fencepost.sim.brokers.broker import SimBroker
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
+from fencepost.sim.clients.deleter import Deleter
 from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.oracle import Violation
@@ -110,7 +111,9 @@ def produce(script: Script, words: list[str]) -> None:
     script.world.guard(lambda: producer.produce(key, int((words[2:] or ["1"])[0])), None)
 
 
-def _note_outcome(script: Script, client: Producer | Committer | Member, name: str) -> None:
+def _note_outcome(
+    script: Script, client: Producer | Committer | Member | Deleter, name: str
+) -> None:
     """Keep under `name` what becomes of the next thing that the client does."""
     script.outcomes[name] = "waits"
 
@@ -188,6 +191,18 @@ def _do_as_member(
     member = _member_of(script, words[0])
     _note_outcome(script, member, f"{words[0]} {what}")
     script.world.guard(lambda: do(member), None)
+
+
+@command
+def delete_records(script: Script, words: list[str]) -> None:
+    """`delete-records TOPIC-N OFFSET`: ask the leader to delete what stands below the offset, once,
+    in a world with deleters=1; see `outcomes`."""
+    deleters = script.world.clients.deleters
+    if not deleters:
+        raise ScriptError("nobody deletes records here; somebody does if deleters=1")
+    key = _partition_of(script, words[0])
+    _note_outcome(script, deleters[0], f"delete {words[0]} {words[1]}")
+    script.world.guard(lambda: deleters[0].delete(key, int(words[1])), None)
 
 
 @command

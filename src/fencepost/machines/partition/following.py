@@ -11,6 +11,19 @@ from fencepost.machines.partition.inputs import Fetched
 from fencepost.machines.partition.queries import LogView
 
 
+def beginning_for(log: LogView, answer: Fetched) -> int | None:
+    """Where an empty log has to begin for the first batch of `answer`; None: where it does.
+
+    A leader whose log begins in the middle of a batch (DeleteRecords) serves the batch as a whole,
+    and a follower that has just started over at that offset would wait for another for ever.
+    """
+    if not answer.batches or not answer.fetch_offset == log.end_offset == log.start_offset:
+        return None
+    header = answer.batches[0].header
+    begins_earlier = header.base_offset < log.end_offset < header.next_offset
+    return header.base_offset if begins_earlier else None
+
+
 def appendable(log: LogView, answer: Fetched) -> list[RecordBatch]:
     """The batches of `answer` that continue the log: all up to the first that does not fit.
 
@@ -22,7 +35,8 @@ def appendable(log: LogView, answer: Fetched) -> list[RecordBatch]:
     if answer.fetch_offset != log.end_offset:
         return []
     batches: list[RecordBatch] = []
-    next_offset = log.end_offset
+    begins_at = beginning_for(log, answer)
+    next_offset = log.end_offset if begins_at is None else begins_at
     epoch = log.epochs.latest_epoch()
     for batch in answer.batches:
         header = batch.header

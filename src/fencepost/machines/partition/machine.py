@@ -60,7 +60,7 @@ from fencepost.machines.effects import (
     Truncate,
 )
 from fencepost.machines.partition.deletions import DELETIONS_TIMER, WaitingDeletions
-from fencepost.machines.partition.following import appendable
+from fencepost.machines.partition.following import appendable, beginning_for
 from fencepost.machines.partition.inputs import (
     AdvanceLogStart,
     AlterPartition,
@@ -494,9 +494,13 @@ class Partition(PartitionQueries):
         if self._leader_state is not None or answer.leader_epoch != self.leader_epoch:
             return []
         batches = appendable(self._log, answer)
-        end_offset = self._log.end_offset
+        start_offset, end_offset = self._log.start_offset, self._log.end_offset
         effects: list[Effect] = []
         if batches:
+            begins_at = beginning_for(self._log, answer)
+            if begins_at is not None:
+                self.durable_offset = start_offset = begins_at
+                effects.append(Persist(Truncate(begins_at, start_over=True)))
             effects.append(Persist(Append(batches, answer.leader_epoch, as_leader=False)))
             end_offset = batches[-1].header.next_offset
         elif answer.fetch_offset != end_offset:
@@ -506,7 +510,7 @@ class Partition(PartitionQueries):
             self._raise_high_watermark(known)
         # In this order: nothing is deleted above the high watermark.
         log_start = min(answer.leader_log_start_offset, self.high_watermark)
-        if log_start > self._log.start_offset:
+        if log_start > start_offset:
             effects.append(Persist(DropPrefix(log_start)))
         return effects
 

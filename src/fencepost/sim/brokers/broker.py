@@ -226,6 +226,7 @@ class SimBroker(SimNode):
         self.timers.after(CHECKPOINT_MS, self._checkpoint)
         try:
             self.log_dir.checkpoint_recovery_points()
+            self.log_dir.checkpoint_start_offsets()
             self.log_dir.checkpoint_high_watermarks(self.replicas.high_watermarks())
         except OSError as error:
             self._give_up(str(error))

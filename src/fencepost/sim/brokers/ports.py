@@ -8,7 +8,7 @@ from typing import Any
 from fencepost.batch.header import read_header
 from fencepost.batch.records import read_batch
 from fencepost.log.disk import Buffer
-from fencepost.machines.effects import Append, Machine, Truncate
+from fencepost.machines.effects import Append, DropPrefix, Machine, Truncate
 from fencepost.machines.fetcher import LeaderRequest
 from fencepost.machines.group import GroupCodec
 from fencepost.machines.partition import AlterPartition
@@ -105,6 +105,17 @@ class BrokerPorts(SimPorts):
             known.cut(work.end_offset)
         self._node.look_at_epochs(hosted)
         self._node.sync_done()
+
+    def drop_prefix(self, key: Hashable, work: DropPrefix) -> None:
+        """As the product does it; the observer notes where the log begins."""
+        hosted = self._node.hosted(key)
+        if hosted is None:
+            super().drop_prefix(key, work)
+            return
+        self.drop_log_prefix(key, work)
+        start_offset = hosted.log.start_offset
+        self._node.world.observer.replica_starts(self._node.id, key_of(hosted), start_offset)
+        self._node.look_at_epochs(hosted)
 
     def note_flushed(self, key: Hashable, end_offset: int) -> None:
         """A log is durable up to there: the observer notes it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost.batch.errors import BatchError
 from fencepost.batch.produced import prepare_produced
 from fencepost.machines.partition import Produce, ProduceResult
+from fencepost.sim.brokers.delete_requests import delete_records
 from fencepost.sim.brokers.fetches import fetch
 from fencepost.sim.brokers.group_requests import (
     heartbeat,
@@ -23,6 +24,7 @@ from fencepost.sim.brokers.group_requests import (
 )
 from fencepost.sim.brokers.offset_requests import answer_epochs, answer_list_offsets
 from fencepost.sim.brokers.process import BrokerProcess
+from fencepost.wire.api.delete_records import DeleteRecordsRequest
 from fencepost.wire.api.fetch import FetchRequest
 from fencepost.wire.api.heartbeat import HeartbeatRequest
 from fencepost.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -141,6 +143,7 @@ def _init_producer_id(broker: BrokerProcess, request: InitProducerIdRequest, rep
 _SERVED: Final[dict[type[Message], Callable[[Any, Any, Reply], None]]] = {
     ProduceRequest: _produce,
     FetchRequest: fetch,
+    DeleteRecordsRequest: delete_records,
     InitProducerIdRequest: _init_producer_id,
     OffsetCommitRequest: offset_commit,
     OffsetFetchRequest: offset_fetch,

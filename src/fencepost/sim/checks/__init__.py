@@ -105,6 +105,11 @@ class Check:
     ) -> None:
         """A replica's log is about to be cut to end at `end_offset`."""
 
+    def replica_starts(
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, start_offset: int
+    ) -> None:
+        """Records of a replica below that offset are deleted."""
+
     def replica_stepped(self, oracle: Oracle, view: ReplicaView) -> None:
         """A replica looks different after a step; `oracle.partitions.views` has the old view."""
 

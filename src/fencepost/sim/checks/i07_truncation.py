@@ -1,4 +1,7 @@
-"""I07: nothing that is committed is cut off, whether the node that cuts knows of it or not."""
+"""I07: nothing that is committed is cut off, whether the node that cuts knows of it or not.
+
+Nor is anything deleted at a log's start that nobody asked to delete.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,27 @@ class Truncation(Check):
         self, oracle: Oracle, broker_id: int, key: PartitionKey, end_offset: int
     ) -> None:
         log = oracle.partitions.log(broker_id, key)
+        may_go = oracle.partitions.may_start_at.get(key, 0)
         for batch in log.entries[log.position(end_offset) :]:
+            if batch.next_offset <= may_go:
+                continue  # its leader's log begins behind it
             if oracle.partitions.visible_batch(key, batch.base_offset) == batch:
                 raise Violation(
                     self.kind,
                     f"{broker_id} cuts partition {key[1]} to {end_offset}, below visible"
                     f" {batch.base_offset}",
                 )
+
+    def replica_starts(
+        self, oracle: Oracle, broker_id: int, key: PartitionKey, start_offset: int
+    ) -> None:
+        may_go = oracle.partitions.may_start_at.get(key, 0)
+        if start_offset > may_go:
+            raise Violation(
+                self.kind,
+                f"{broker_id} deletes records of partition {key[1]} below {start_offset}, and"
+                f" somebody has asked for {may_go}",
+            )
 
 
 CHECK = Truncation

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.batch.header import check_crc, iter_headers
+from fencepost.machines.partition.queries import EARLIEST_TIMESTAMP
 from fencepost.sim.clients.client import Client
 from fencepost.sim.oracle import Violation
 from fencepost.sim.partition_oracle import PartitionKey, partition_batch
@@ -24,6 +25,11 @@ from fencepost.wire.api.fetch import (
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
+)
+from fencepost.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
 )
 from fencepost.wire.errors import ErrorCode
 
@@ -125,12 +131,34 @@ class Consumer(Client):
                 self.fetch(key)
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE and self.is_deposed(leader, key):
             return  # it is asked again, of whoever leads then
+        elif error is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_late(key):
+            self._go_to_start(key, leader)
         elif error not in _TRY_AGAIN:
             raise Violation(
                 "I20",
                 f"what stood at {self.positions[key].offset} of partition {key[1]} is gone:"
                 f" {error.name}",
             )
+
+    def _is_late(self, key: PartitionKey) -> bool:
+        """Whether what it wants to read next may have been deleted."""
+        may_start_at = self.world.observer.oracle.partitions.may_start_at.get(key, 0)
+        return self.positions[key].offset < may_start_at
+
+    def _go_to_start(self, key: PartitionKey, leader: int) -> None:
+        """Go on where the log begins now (auto.offset.reset=earliest)."""
+        asked = ListOffsetsPartition(partition_index=key[1], timestamp=EARLIEST_TIMESTAMP)
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER,
+            topics=[ListOffsetsTopic(name=self.name_of(key) or "", partitions=[asked])],
+        )
+
+        def told(response: Any) -> None:
+            part = None if response is None else response.topics[0].partitions[0]
+            if part is not None and not part.error_code:
+                self.positions[key] = Position(max(part.offset, self.positions[key].offset))
+
+        self.ask(leader, request, told)
 
     def _join_session(self, request: FetchRequest, leader: int, key: PartitionKey) -> None:
         """Have the session with this broker be about this partition alone."""

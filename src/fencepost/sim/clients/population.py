@@ -6,6 +6,7 @@ from fencepost.runtime.groups import OFFSETS_TOPIC
 from fencepost.sim.clients.client import Client
 from fencepost.sim.clients.committer import Committer
 from fencepost.sim.clients.consumer import Consumer
+from fencepost.sim.clients.deleter import Deleter
 from fencepost.sim.clients.member import Member
 from fencepost.sim.clients.producer import Producer
 from fencepost.sim.oracle import Violation
@@ -18,7 +19,7 @@ LEADER_ONLY = 1
 
 class BrokerClients:
     """Producers first, the odd ones idempotent; then consumers; then those that commit offsets
-    without a group's members, then the members of a group."""
+    without a group's members, then the members of a group, then who deletes."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
@@ -26,6 +27,7 @@ class BrokerClients:
         self.consumers: list[Consumer] = []
         self.committers: list[Committer] = []
         self.members: list[Member] = []
+        self.deleters: list[Deleter] = []
         options = world.options
         for number, id_ in enumerate(options.client_ids):
             if number < options.producers:
@@ -36,12 +38,15 @@ class BrokerClients:
                 self.consumers.append(Consumer(world, id_))
             elif len(self.committers) < options.committers:
                 self.committers.append(Committer(world, id_))
-            else:
+            elif len(self.members) < options.members:
                 self.members.append(Member(world, id_))
+            else:
+                self.deleters.append(Deleter(world, id_))
 
     def all(self) -> list[Client]:
         """Every client."""
-        return [*self.producers, *self.consumers, *self.committers, *self.members]
+        groups = [*self.committers, *self.members]
+        return [*self.producers, *self.consumers, *groups, *self.deleters]
 
     def begin(self) -> None:
         """Have all of them begin."""
