@@ -49,7 +49,7 @@ def fencepost(**config: str) -> Iterator[Peer]:
     """`fencepost serve` in a child process."""
     from fencepost.testing import Cluster
 
-    with Cluster(config=dict(config)) as cluster:
+    with Cluster(faults=False, config=dict(config)) as cluster:
         yield Peer("fencepost", cluster.bootstrap_servers, cluster.pid)
 
 

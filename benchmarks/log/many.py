@@ -72,7 +72,7 @@ def through_serve(count: int) -> list[str]:
     """A topic of so many partitions in a broker."""
     from fencepost.testing import Cluster
 
-    with Cluster(config={"offsets.topic.num.partitions": "1"}) as cluster:
+    with Cluster(faults=False, config={"offsets.topic.num.partitions": "1"}) as cluster:
         before = psutil.Process(cluster.pid).memory_info().rss
         began = time.perf_counter()
         _create(cluster.bootstrap_servers, count)

@@ -51,7 +51,7 @@ def bootstrap(
     if request.param == "fencepost":
         from fencepost.testing import Cluster
 
-        with Cluster(group_initial_rebalance_delay_ms=0) as cluster:
+        with Cluster(faults=False, group_initial_rebalance_delay_ms=0) as cluster:
             yield cluster.bootstrap_servers
     else:
         with apache.apache_broker(tmp_path_factory.mktemp("apache")) as broker:

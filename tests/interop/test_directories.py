@@ -51,7 +51,7 @@ def end_and_committed(servers: str, group: str) -> tuple[int, int]:
 
 
 def test_from_us_to_kafka_and_back(kafka_jars, tmp_path: Path):
-    with Cluster(data_dir=tmp_path / "data") as ours:
+    with Cluster(faults=False, data_dir=tmp_path / "data") as ours:
         write(ours.bootstrap_servers, ["1", "2", "3"], create=True)
         with Client(ours.bootstrap_servers) as cluster:
             Admin(cluster).alter_group_offsets("readers", {WHERE: CommittedOffset(2, -1, "")})
@@ -64,7 +64,7 @@ def test_from_us_to_kafka_and_back(kafka_jars, tmp_path: Path):
         ).stdout
         assert "retention.ms=-1" in described
         write(kafka.bootstrap_servers, ["4"])
-    with Cluster(data_dir=tmp_path / "data") as ours:
+    with Cluster(faults=False, data_dir=tmp_path / "data") as ours:
         assert end_and_committed(ours.bootstrap_servers, "readers") == (4, 2)
         assert read_with_kafka(ours.bootstrap_servers, 4) == ["1", "2", "3", "4"]
 
@@ -89,7 +89,7 @@ def test_from_kafka_to_us(kafka_jars, tmp_path: Path):
         write(kafka.bootstrap_servers, ["1", "2", "3"], create=True)
         with Client(kafka.bootstrap_servers) as cluster:
             Admin(cluster).alter_group_offsets("readers", {WHERE: CommittedOffset(1, -1, "")})
-    with Cluster(data_dir=tmp_path / "data") as ours:
+    with Cluster(faults=False, data_dir=tmp_path / "data") as ours:
         assert end_and_committed(ours.bootstrap_servers, "readers") == (3, 1)
         write(ours.bootstrap_servers, ["4"])
         assert read_with_kafka(ours.bootstrap_servers, 4) == ["1", "2", "3", "4"]
@@ -100,6 +100,6 @@ def test_features_that_we_lack_are_refused(kafka_jars, tmp_path: Path):
         pass  # Kafka finalizes its features when it first starts
     with (
         pytest.raises(ClusterError, match="is finalized at level 1, and it runs 0 to 0"),
-        Cluster(data_dir=tmp_path / "data"),
+        Cluster(faults=False, data_dir=tmp_path / "data"),
     ):
         pass

@@ -427,7 +427,7 @@ def test_our_reading_of_kafkas_transactions(kafka_dir, tmp_path, capsys):
 def test_what_we_wrote_is_the_same_to_both_tools(kafka_jars, tmp_path, capsys):
     place = tmp_path / "data"
     for _ in range(2):  # each life leads in an epoch of its own
-        with Cluster(data_dir=place) as cluster:
+        with Cluster(faults=False, data_dir=place) as cluster:
             producer = Producer(
                 {
                     "bootstrap.servers": cluster.bootstrap_servers,
@@ -500,6 +500,6 @@ def test_our_broker_serves_kafkas_transactions(kafka_jars, tmp_path):
         everything = values_in(kafka.bootstrap_servers, "read_uncommitted")
         committed = values_in(kafka.bootstrap_servers, "read_committed")
     assert len(everything) > len(committed) > 50
-    with Cluster(data_dir=tmp_path / "data") as ours_now:
+    with Cluster(faults=False, data_dir=tmp_path / "data") as ours_now:
         assert values_in(ours_now.bootstrap_servers, "read_uncommitted") == everything
         assert values_in(ours_now.bootstrap_servers, "read_committed") == committed

@@ -65,7 +65,7 @@ FIRST_V1 = END // 2
 def old_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data of a stopped cluster, the topic's log replaced by one that an old broker wrote."""
     place = tmp_path_factory.mktemp("old")
-    with Cluster(data_dir=place / "data") as cluster:
+    with Cluster(faults=False, data_dir=place / "data") as cluster:
         with Client(cluster.bootstrap_servers) as client:
             Admin(client).create_topic(TOPIC, 1, configs={"retention.ms": "-1"})
         assert cluster.stop() == 0

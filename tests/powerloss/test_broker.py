@@ -186,6 +186,7 @@ def test_a_broker_loses_nothing_that_it_acknowledged_or_served(
 ):
     clients = Clients(random.Random(filesystem.kind))
     cluster = Cluster(
+        faults=False,
         data_dir=filesystem.path / "data",
         offsets_topic_num_partitions=1,
         log_segment_bytes=1 << 20,
@@ -221,6 +222,7 @@ def test_a_broker_that_does_not_sync_is_found_out(filesystem: Filesystem):
     """Kafka's own way, acknowledging from the page cache: the same check must find losses."""
     clients = Clients(random.Random(filesystem.kind))
     cluster = Cluster(
+        faults=False,
         data_dir=filesystem.path / "data",
         offsets_topic_num_partitions=1,
         config={"log.flush.before.ack": False},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from fencepost.testing.faults.relay import Relay
@@ -34,15 +36,16 @@ class Gate:
         """Whether it was made for a broker that was heard of while clients were served."""
         self.state = state
         self._relays: set[Relay] = set()
-        self._server: asyncio.Server | None = None
-        self._socket: socket.socket | None = socket.create_server((LOOPBACK, port), backlog=BACKLOG)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_open = False
+        self._socket = socket.create_server((LOOPBACK, port), backlog=BACKLOG)
         self.port: int = self._socket.getsockname()[1]
 
     # -- what relays say -------------------------------------------------------------------
 
     def entered(self, relay: Relay) -> bool:
         """A client has come; whether it may stay."""
-        if self._server is None or len(self._relays) >= CONNECTIONS_MAX:
+        if not self._is_open or len(self._relays) >= CONNECTIONS_MAX:
             return False
         self._relays.add(relay)
         return True
@@ -55,21 +58,44 @@ class Gate:
 
     async def open(self) -> None:
         """Accept connections, at the same port as before. OSError if it is taken."""
-        if self._server is not None:
+        if self._is_open:
             return
+        if self._socket.fileno() < 0:
+            self._socket = socket.create_server((LOOPBACK, self.port), backlog=BACKLOG)
+        self._socket.setblocking(False)
+        # Not `create_server`: one that is closed in the moment that it accepts a connection leaves
+        # the connection open (Python 3.11 to 3.13).
+        asyncio.get_running_loop().add_reader(self._socket, self._accept)
+        self._is_open = True
+
+    def _accept(self) -> None:
         loop = asyncio.get_running_loop()
-        sock = self._socket or socket.create_server((LOOPBACK, self.port), backlog=BACKLOG)
-        self._socket = None
-        self._server = await loop.create_server(lambda: Relay(self, loop).client, sock=sock)
+        for connection in self._waiting():
+            task = loop.create_task(self._serve(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.connect_accepted_socket(lambda: Relay(self, loop).client, connection)
+        except (OSError, asyncio.CancelledError):
+            connection.close()
+
+    def _waiting(self) -> Iterator[socket.socket]:
+        """The connections that wait to be accepted."""
+        with contextlib.suppress(OSError):  # there are no more
+            while True:
+                yield self._socket.accept()[0]
 
     def refuse(self) -> None:
         """Refuse connections, as a host does where nobody listens; those that are open stay."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._is_open:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            for connection in self._waiting():
+                connection.close()
+        self._is_open = False
+        self._socket.close()
 
     def close(self) -> None:
         """Refuse connections and end those that there are."""

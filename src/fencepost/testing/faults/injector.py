@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from fencepost.testing.faults.gate import Gate
 from fencepost.testing.faults.links import End
@@ -33,6 +33,8 @@ Api = str | int | type[Message] | None
 """An API: its name as in "Produce", its key, its request's class; None is any."""
 REMEMBERED_MAX: Final = 1_000
 CALL_TIMEOUT_S: Final = 60.0
+TURNS_TO_CLOSE: Final = 5
+"""In so many turns of its loop asyncio ends a connection, also one that it has just accepted."""
 
 
 class FaultInjector:
@@ -310,10 +312,16 @@ class FaultInjector:
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(CALL_TIMEOUT_S)
 
 
-async def _let_go() -> Any:
-    """Let transports that were closed tell their protocols so, and end what is under way."""
+async def _let_go() -> None:
+    """Let connections that were accepted a moment ago be refused, and those that are closed end.
+
+    A task of asyncio that would make a connection must not be cancelled: its socket would stay.
+    """
+    for _ in range(TURNS_TO_CLOSE):
+        await asyncio.sleep(0)
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.sleep(0)
+    for _ in range(TURNS_TO_CLOSE):
+        await asyncio.sleep(0)
