@@ -19,7 +19,11 @@ class Response:
         first, *lines = head.decode("ascii").split("\r\n")
         self.status = int(first.split(" ")[1])
         self.headers = dict(line.split(": ", 1) for line in lines)
-        self.text = self.body.decode()
+
+    @property
+    def text(self) -> str:
+        """The body."""
+        return self.body.decode()
 
 
 def send(port: int, request: bytes) -> socket.socket:

@@ -19,12 +19,12 @@ from .scraping import get, scrape
 
 def test_a_report_has_a_line_for_everything_that_is_wrong():
     answer = Report(("it is\nlate",), ("a disk is gone",)).answer("ready", "not ready")
-    assert (answer.status, answer.body) == (
+    assert (answer.status, b"".join(answer.body)) == (
         503,
         b"not ready\nit is late\nwarning: a disk is gone\n",
     )
     answer = Report((), ("a disk is gone",)).answer("ready", "not ready")
-    assert (answer.status, answer.body) == (200, b"ready\nwarning: a disk is gone\n")
+    assert (answer.status, b"".join(answer.body)) == (200, b"ready\nwarning: a disk is gone\n")
 
 
 def test_a_node_that_works_is_well_and_ready_and_one_that_fails_says_why(node_factory):

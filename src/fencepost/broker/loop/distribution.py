@@ -50,6 +50,11 @@ class Distribution:
         self._sum = 0.0
         self._marks = deque([(-inf, self._buckets.copy())])
 
+    def add_all(self, values: Iterable[float]) -> None:
+        """Take many values."""
+        self.fresh += values
+        self.count_if_many()
+
     def count_if_many(self) -> None:
         """Count what was added into buckets if it is much."""
         if len(self.fresh) >= FRESH_MAX:

@@ -60,7 +60,7 @@ class MetricsEndpoint:
         self.server = HttpServer(
             loop,
             {
-                "/": lambda respond: respond(Answer(HTTPStatus.OK, _INDEX)),
+                "/": lambda respond: respond(Answer(HTTPStatus.OK, (_INDEX,))),
                 "/metrics": self._scrape,
                 "/health": lambda respond: respond(self._health().answer("healthy", "failed")),
                 "/ready": lambda respond: respond(self._readiness().answer("ready", "not ready")),
@@ -87,13 +87,13 @@ class MetricsEndpoint:
             answer = Answer(HTTPStatus.OK, (yield from self._text()), CONTENT_TYPE_PLAIN_0_0_4)
         except Exception:
             log.exception("collecting metrics failed")
-            answer = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"collecting metrics failed\n")
+            answer = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, (b"collecting metrics failed\n",))
         waiting, self._waiting = self._waiting, []
         for respond in waiting:
             respond(answer)
         return None
 
-    def _text(self) -> Pieces[bytes]:
+    def _text(self) -> Pieces[list[bytes]]:
         self._scrapes += 1
         sheet = Sheet(perf_counter())
         for collect in self.collectors:

@@ -34,7 +34,7 @@ class Report(NamedTuple):
             *(f"warning: {warning}" for warning in self.warnings),
         ]
         status = HTTPStatus.SERVICE_UNAVAILABLE if self.problems else HTTPStatus.OK
-        return Answer(status, "".join(f"{_one_line(line)}\n" for line in lines).encode())
+        return Answer(status, tuple(f"{_one_line(line)}\n".encode() for line in lines))
 
 
 def _one_line(text: str) -> str:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
 
@@ -35,6 +36,8 @@ REQUEST_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
 """How long an answer may take to be made, and again to be taken."""
 TEXT: Final = "text/plain; charset=utf-8"
+WRITTEN_PER_TURN_BYTES: Final = 1024 * 1024
+"""Of an answer, until others have had their turn."""
 _BACKLOG: Final = 16
 _ENDS: Final = (b"\r\n\r\n", b"\n\n")
 
@@ -43,7 +46,8 @@ class Answer(NamedTuple):
     """What a path answers."""
 
     status: HTTPStatus
-    body: bytes
+    body: Sequence[bytes]
+    """In parts: a long one is not put together, and leaves part by part."""
     content_type: str = TEXT
 
 
@@ -110,6 +114,8 @@ class _Connection(asyncio.Protocol):
         self._received = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._is_head = False
+        self._body: deque[bytes] = deque()
+        self._is_paused = False
         self.has_asked = False
         """Whether its request is here."""
 
@@ -176,7 +182,7 @@ class _Connection(asyncio.Protocol):
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _refuse(self, status: HTTPStatus) -> None:
-        self._respond(Answer(status, f"{status.value} {status.phrase}\n".encode()))
+        self._respond(Answer(status, (f"{status.value} {status.phrase}\n".encode(),)))
 
     def _respond(self, answer: Answer) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -184,7 +190,7 @@ class _Connection(asyncio.Protocol):
         head = [
             f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
             f"Content-Type: {answer.content_type}",
-            f"Content-Length: {len(answer.body)}",
+            f"Content-Length: {sum(map(len, answer.body))}",
             "Cache-Control: no-store",
             "X-Content-Type-Options: nosniff",
             "Connection: close",
@@ -193,9 +199,33 @@ class _Connection(asyncio.Protocol):
             head.append("Allow: GET, HEAD")
         self._transport.write("\r\n".join([*head, "", ""]).encode("ascii"))
         if not self._is_head:
-            self._transport.write(answer.body)
+            self._body.extend(answer.body)
         self._abort_after(ANSWER_TIMEOUT_S)
-        self._transport.close()  # once all of it is taken
+        self._write()
+
+    def pause_writing(self) -> None:
+        """The client does not take more for now."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """The client has taken what was written."""
+        self._is_paused = False
+        # Not now: asyncio's transports are not to be closed while they write.
+        self._server.loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        """Write what the client takes, and then disconnect."""
+        written_bytes = 0
+        while self._transport is not None and not self._is_paused:
+            if not self._body:
+                self._transport.close()  # once all of it is taken
+                return
+            if written_bytes > WRITTEN_PER_TURN_BYTES:
+                self._server.loop.call_soon(self._write)
+                return
+            part = self._body.popleft()
+            written_bytes += len(part)
+            self._transport.write(part)
 
     def _abort_after(self, delay_s: float) -> None:
         if self._timer is not None:

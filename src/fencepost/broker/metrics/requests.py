@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from fencepost.broker.loop.distribution import Distribution
 from fencepost.broker.metrics.catalogue import REQUESTS, SOCKETS
 from fencepost.broker.metrics.sheet import Sheet
 from fencepost.broker.net.listener import Listener
@@ -51,14 +50,9 @@ def _tell_api(sheet: Sheet, apis: list[ApiMetrics]) -> None:
         sheet.add(f"{REQUESTS}errors_total", count, request=name, error=error_name(code))
     sheet.add("fencepost_request_bytes_total", sum(a.request_bytes for a in apis), request=name)
     sheet.add("fencepost_response_bytes_total", sum(a.response_bytes for a in apis), request=name)
-    times: dict[str, list[Distribution]] = {
-        "requestqueuetimems": [api.queue_ms for api in apis],
-        "localtimems": [api.local_ms for api in apis],
-        "remotetimems": [api.remote_ms for api in apis],
-        "responsequeuetimems": [api.response_queue_ms for api in apis],
-        "totaltimems": [api.total_ms for api in apis],
-    }
-    for part, values in times.items():
+    all_times = [api.times() for api in apis]
+    for part in all_times[0]:
+        values = [times[part] for times in all_times]
         sheet.add_summary(f"{REQUESTS}{part}", *values, request=name)
 
 

@@ -64,8 +64,8 @@ class Sheet:
         """Metrics that are not of the catalogue: those of the process."""
         self._others += metrics
 
-    def render(self) -> Pieces[bytes]:
-        """The text, in pieces."""
+    def render(self) -> Pieces[list[bytes]]:
+        """The text, in parts, made in pieces."""
         text: list[bytes] = []
         for name in CATALOGUE:
             metric, lines = self._metrics.pop(name, None), self._lines.pop(name, None)
@@ -81,7 +81,7 @@ class Sheet:
         for metric in self._others:
             text.append(generate_latest(_Only(metric)))
             yield None
-        return b"".join(text)
+        return text
 
     def _metric(self, name: str) -> Metric:
         metric = self._metrics.get(name)

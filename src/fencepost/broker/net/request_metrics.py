@@ -2,8 +2,9 @@
 
 Theory of operation
 -------------------
-A listener that is watched has a `RequestMetrics`, whose contexts take the place of the usual ones
-and note when what happens to their request. Where nobody watches nothing is measured.
+A listener that is watched has a `RequestMetrics`, whose contexts take the place of the usual ones.
+Where nobody watches nothing is measured. Every request is counted; times are taken of each as long
+as there are few, and of one in `TIMED_ONE_IN` of an API that is asked often, which counts as many.
 
 The time of a request has four parts, which add up to its total; they have the names of Kafka's
 beans:
@@ -29,11 +30,15 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, Protocol
 
-from fencepost.broker.loop.distribution import Distribution
+from fencepost.broker.loop.distribution import FRESH_MAX, Distribution
 from fencepost.broker.net.registry import Handler, Pieces, Route
 from fencepost.broker.net.request_context import Buffer, Replier, RequestContext
 from fencepost.wire.message import Message, Struct
 
+ALL_TIMED_UP_TO: Final = 100
+"""Requests of an API in a second whose time is taken, each."""
+TIMED_ONE_IN: Final = 7
+"""Of more in a second, one in so many is timed and stands for all of them."""
 ERROR_FIELD: Final = "error_code"
 NONE: Final = 0
 
@@ -46,15 +51,18 @@ class ApiMetrics:
 
     __slots__ = (
         "_count_errors",
+        "_fresh",
+        "_local_ms",
+        "_queue_ms",
+        "_remote_ms",
+        "_response_queue_ms",
+        "_total_ms",
         "errors",
-        "local_ms",
+        "in_second",
         "name",
-        "queue_ms",
-        "remote_ms",
         "request_bytes",
         "response_bytes",
-        "response_queue_ms",
-        "total_ms",
+        "second_s",
         "versions",
     )
 
@@ -65,19 +73,18 @@ class ApiMetrics:
         """Requests by their version."""
         self.errors: Counter[int] = Counter()
         """Errors in answers by their code."""
-        self.queue_ms = Distribution()
-        self.local_ms = Distribution()
-        self.remote_ms = Distribution()
-        self.response_queue_ms = Distribution()
-        self.total_ms = Distribution()
         self.request_bytes = 0
         self.response_bytes = 0
+        self.second_s = 0.0
+        self.in_second = 0
+        """How many requests there were since `second_s`, which is less than a second ago."""
+        self._fresh: list[tuple[float, float, float, float]] = []
+        self._queue_ms = Distribution()
+        self._local_ms = Distribution()
+        self._remote_ms = Distribution()
+        self._response_queue_ms = Distribution()
+        self._total_ms = Distribution()
         self._count_errors: dict[type[Struct], CountErrors | None] = {}
-
-    def began(self, version: int, frame_bytes: int) -> None:
-        """A request is handed to its handler."""
-        self.versions[version] += 1
-        self.request_bytes += frame_bytes
 
     def answering(self, response: Message) -> None:
         """This is the answer to a request."""
@@ -89,19 +96,36 @@ class ApiMetrics:
         if count is None or not count(response, self.errors):
             self.errors[NONE] += 1
 
-    def done(
-        self, queue_s: float, local_s: float, remote_s: float, response_queue_s: float
-    ) -> None:
-        """The answer goes to the output, after so much time in each part."""
-        self.queue_ms.add(queue_s * 1e3)
-        self.local_ms.add(local_s * 1e3)
-        self.remote_ms.add(remote_s * 1e3)
-        self.response_queue_ms.add(response_queue_s * 1e3)
-        self.total_ms.add((queue_s + local_s + remote_s + response_queue_s) * 1e3)
-        self.total_ms.count_if_many()
-        if not self.total_ms.fresh:
-            for one in (self.queue_ms, self.local_ms, self.remote_ms, self.response_queue_ms):
-                one.count_now()
+    def done(self, times_s: tuple[float, float, float, float], weight: int) -> None:
+        """An answer goes to the output, after so much time in each part: queue, local, remote and
+        response queue. It stands for `weight` requests."""
+        fresh = self._fresh
+        if weight == 1:
+            fresh.append(times_s)
+        else:
+            fresh += (times_s,) * weight
+        if len(fresh) >= FRESH_MAX:
+            self._settle()
+
+    def times(self) -> dict[str, Distribution]:
+        """How long requests took, in milliseconds, by what Kafka calls the part of the time."""
+        self._settle()
+        return {
+            "requestqueuetimems": self._queue_ms,
+            "localtimems": self._local_ms,
+            "remotetimems": self._remote_ms,
+            "responsequeuetimems": self._response_queue_ms,
+            "totaltimems": self._total_ms,
+        }
+
+    def _settle(self) -> None:
+        if not self._fresh:
+            return
+        parts = (self._queue_ms, self._local_ms, self._remote_ms, self._response_queue_ms)
+        for part, values_s in zip(parts, zip(*self._fresh, strict=True), strict=True):
+            part.add_all(value_s * 1e3 for value_s in values_s)
+        self._total_ms.add_all(sum(times_s) * 1e3 for times_s in self._fresh)
+        self._fresh.clear()
 
 
 class RequestMetrics:
@@ -124,19 +148,30 @@ class RequestMetrics:
         client_id: str | None = None,
         frame_size_bytes: int = 0,
     ) -> RequestContext:
-        """The context of a request that is measured."""
+        """The context of a request, which is counted here."""
         key = route.api_key
         try:
             api = self.apis[key]
         except KeyError:
             api = self.apis[key] = ApiMetrics(route.name)
-        context = _Watched(
-            connection, route, api_version, correlation_id, client_id, frame_size_bytes
-        )
-        context.api = api
-        context.arrived_s = connection.arrived_s
-        context.began_s = context.handled_s = context.sending_s = 0.0
-        return context
+        api.versions[api_version] += 1
+        api.request_bytes += frame_size_bytes
+        arrived_s = connection.arrived_s
+        if arrived_s - api.second_s >= 1.0:
+            api.second_s, api.in_second = arrived_s, 0
+        api.in_second = number = api.in_second + 1
+        if number > ALL_TIMED_UP_TO and number % TIMED_ONE_IN:
+            counted = _Counted(
+                connection, route, api_version, correlation_id, client_id, frame_size_bytes
+            )
+            counted.api = api
+            return counted
+        timed = _Timed(connection, route, api_version, correlation_id, client_id, frame_size_bytes)
+        timed.api = api
+        timed.weight = 1 if number <= ALL_TIMED_UP_TO else TIMED_ONE_IN
+        timed.arrived_s = arrived_s
+        timed.began_s = timed.handled_s = timed.sending_s = 0.0
+        return timed
 
 
 class WatchedConnection(Replier, Protocol):
@@ -148,20 +183,33 @@ class WatchedConnection(Replier, Protocol):
         ...
 
 
-class _Watched(RequestContext):
-    """A request that is measured."""
+class _Counted(RequestContext):
+    """A request whose answer is counted."""
 
-    __slots__ = ("answered_s", "api", "arrived_s", "began_s", "handled_s", "sending_s")
+    __slots__ = ("api",)
     api: ApiMetrics
+
+    def _encode(self, message: Message) -> list[Buffer]:
+        api = self.api
+        api.answering(message)
+        parts = RequestContext._encode(self, message)
+        api.response_bytes += len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        return parts
+
+
+class _Timed(_Counted):
+    """A request whose time is taken, too."""
+
+    __slots__ = ("answered_s", "arrived_s", "began_s", "handled_s", "sending_s", "weight")
     arrived_s: float
     began_s: float
     handled_s: float
     answered_s: float
     sending_s: float
+    weight: int
 
     def answering(self, pieces: Pieces) -> Pieces:
         """See `RequestContext`: the handler has not returned before the pieces are done."""
-        self.handled_s = 0.0
         yield from super().answering(pieces)
         self.handled_s = perf_counter()
         return None
@@ -175,23 +223,18 @@ class _Watched(RequestContext):
     def take_parts(self) -> list[Buffer]:
         """See `RequestContext`: the answer leaves."""
         parts = super().take_parts()
-        api = self.api
-        api.response_bytes += sum(map(len, parts))
         began_s, answered_s, sending_s = self.began_s, self.answered_s, self.sending_s
         if began_s:
             # A handler that has answered before it returned has not waited.
             handled_s = min(self.handled_s or answered_s, answered_s)
-            api.done(
+            times_s = (
                 began_s - self.arrived_s,
                 handled_s - began_s + perf_counter() - sending_s,
                 answered_s - handled_s,
                 sending_s - answered_s,
             )
+            self.api.done(times_s, self.weight)
         return parts
-
-    def _encode(self, message: Message) -> list[Buffer]:
-        self.api.answering(message)
-        return super()._encode(message)
 
     def _settle(self) -> None:
         self.answered_s = perf_counter()
@@ -202,9 +245,8 @@ def _timed(handler: Handler) -> Handler:
     """The handler, with its context told when it begins and returns."""
 
     def handle(context: RequestContext, request: Message) -> Message | Pieces | None:
-        if not isinstance(context, _Watched):  # it came in an Envelope, which is measured
+        if type(context) is not _Timed:
             return handler(context, request)
-        context.api.began(context.api_version, context.frame_size_bytes)
         context.began_s = perf_counter()
         answer = handler(context, request)
         if answer is None:
@@ -232,11 +274,14 @@ def count_errors_in(kind: type[Struct]) -> CountErrors | None:
         found = _count_own(struct, errors) if has_own else 0
         for name, is_array, inner in nested:
             value = getattr(struct, name)
-            if is_array:
-                for one in value or ():
+            if not value:
+                continue
+            for one in value if is_array else (value,):
+                if inner is not _count_own:
                     found += inner(one, errors)
-            elif value is not None:
-                found += inner(value, errors)
+                elif one.error_code:  # what `_count_own` does: there may be thousands of these
+                    errors[one.error_code] += 1
+                    found += 1
         return found
 
     return count
