@@ -105,6 +105,58 @@ def test_up_and_down_and_up_again(tmp_path: Path, started: list[Up]):
     assert again.interrupt()[0] == 0
 
 
+def states(directory: Path) -> dict[str, str]:
+    rows = json.loads(fencepost("cluster", "status", "--dir", str(directory), "--json"))["nodes"]
+    return {row["node"]: row["state"] for row in rows}
+
+
+def test_nodes_are_killed_paused_and_restarted_from_another_terminal(
+    tmp_path: Path, started: list[Up]
+):
+    here = ("--dir", str(tmp_path / "c"))
+    started.append(up := Up(*here, "--controllers", "1", "--brokers", "2"))
+    servers = up.read_until("clients:").split()[-1]
+    up.read_until("ready")
+    pids = up.pids
+    assert fencepost("cluster", "kill", "broker-2", *here) == "broker-2 killed\n"
+    assert not is_alive(pids["broker-2"])
+    assert "broker-2 does not run" in fencepost("cluster", "kill", "2", *here, code=1)
+    assert "there is no node 'x'" in fencepost("cluster", "pause", "x", *here, code=1)
+    assert fencepost("cluster", "pause", "3", *here).startswith("broker-3 paused, pid ")
+    assert states(tmp_path / "c") == {
+        "controller-1": "running",
+        "broker-2": "killed",
+        "broker-3": "paused",
+    }
+    assert "running" in fencepost("cluster", "resume", "3", *here)
+    assert "running" in fencepost("cluster", "start", "2", *here)
+    assert "runs already" in fencepost("cluster", "start", "2", *here, code=1)
+    restarted = fencepost("cluster", "restart", "broker-3", *here)
+    assert restarted != f"broker-3 running, pid {pids['broker-3']}\n"
+    assert not is_alive(pids["broker-3"])
+    assert fencepost("topics", "create", "t", "--replication-factor", "2", "-b", servers)
+    assert fencepost("cluster", "stop", "broker-2", *here) == "broker-2 stopped\n"
+    assert states(tmp_path / "c")["broker-2"] == "stopped"
+    assert fencepost("cluster", "stop", *here) == "stopping all nodes\n"
+    _, errors = up.process.communicate(timeout=DEADLINE_S)
+    assert (up.process.returncode, errors) == (0, ""), "nothing ended that nobody asked for"
+    assert "no cluster runs in" in fencepost("cluster", "status", *here, code=1)
+
+
+def test_nodes_with_both_roles_come_up_again_at_the_same_ports(tmp_path: Path, started: list[Up]):
+    here = ("--dir", str(tmp_path / "c"))
+    started.append(up := Up(*here, "--combined", "--controllers", "1"))
+    servers = up.read_until("clients:").split()[-1]
+    up.read_until("ready")
+    assert sorted(up.pids) == ["controller-1"]
+    fencepost("topics", "create", "kept", "-b", servers)
+    assert up.interrupt() == (0, "")
+    started.append(again := Up(*here))
+    assert again.read_until("clients:").split()[-1] == servers
+    assert "kept" in fencepost("topics", "list", "-b", servers)
+    assert again.interrupt() == (0, "")
+
+
 @pytest.fixture(scope="module")
 def stopped_cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a cluster of a controller and a broker that was made and never started."""
@@ -120,6 +172,7 @@ def stopped_cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--brokers", "0"], "has 1; leave --brokers out"),
         (["--controller-port", "19092"], "are 19093; leave --controller-port out"),
         (["--broker-port", "19093"], "are 19092; leave --broker-port out"),
+        (["--combined"], "are no brokers; leave --combined out"),
         (["-o", "num.partitions=7"], "has no num.partitions; leave -o num.partitions out"),
     ],
 )

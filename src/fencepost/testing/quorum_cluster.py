@@ -182,6 +182,17 @@ class QuorumCluster:
         """Of the node's listener; of the quorum's, if it is a controller."""
         return self._ports[node_id]
 
+    def client_address_of(self, node_id: int) -> str | None:
+        """HOST:PORT for clients; None of a node that is no broker."""
+        port = self._client_ports.get(node_id)
+        return None if port is None else f"{HOST}:{port}"
+
+    @property
+    def client_ports(self) -> list[int]:
+        """The ports for clients: of the brokers, then of controllers that are brokers."""
+        ids = [*self.brokers, *self.controllers]
+        return [self._client_ports[id_] for id_ in ids if id_ in self._client_ports]
+
     @property
     def bootstrap_servers(self) -> str:
         """The brokers, for clients."""
@@ -290,7 +301,8 @@ class QuorumCluster:
         self._client_ports = {id_: self._ports[id_] for id_ in self.brokers}
         if self._combined:
             free = free_ports(len(self.controllers))
-            self._client_ports.update(zip(self.controllers, free, strict=True))
+            given = free if broker_ports is None else broker_ports[len(self.brokers) :]
+            self._client_ports.update(zip(self.controllers, given, strict=True))
         self.cluster_id = str(random_id())
         directories = {id_: random_id() for id_ in self.nodes}
         voters = None
@@ -312,12 +324,14 @@ class QuorumCluster:
             path = node.config_path
             try:
                 entries = decode_properties(str(path), path.read_bytes())
-                self._ports[id_] = int(entries["listeners"].rpartition(":")[2])
+                listeners = entries["listeners"].split(",")
+                self._ports[id_] = int(listeners[-1].rpartition(":")[2])
+                if id_ in self.brokers or len(listeners) > 1:
+                    self._client_ports[id_] = int(listeners[0].rpartition(":")[2])
             except (LogError, OSError) as error:
                 raise ClusterError(in_words(error)) from error
             except (KeyError, ValueError):
                 raise ClusterError(f"{path}: `listeners` does not say a port") from None
-        self._client_ports = {id_: self._ports[id_] for id_ in self.brokers}
         try:
             config = BrokerConfig.load(self.nodes[present[0]].config_path, {})
             meta = read_meta_properties(OsDisk(), str(config.metadata_log_dir))

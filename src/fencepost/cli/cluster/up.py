@@ -16,12 +16,12 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fencepost.cli.commands import add_actions
+from fencepost.cli.cluster.actions import STOP_ALL, Nodes
+from fencepost.cli.cluster.control import Control
 from fencepost.cli.failures import UsageError
 from fencepost.cli.key_values import pair
-from fencepost.cli.node_options import add_override_option
 from fencepost.log.errors import LogError, in_words
 from fencepost.log.names import META_PROPERTIES_FILE
 from fencepost.log.properties import decode_properties
@@ -61,49 +61,19 @@ ones unless they are given; everything listens on 127.0.0.1 only.
 
 examples:
   fencepost cluster up                                   (3 controllers, 1 broker)
+  fencepost cluster up --brokers 3 -o default.replication.factor=3
+  fencepost cluster up --combined                        (3 nodes with both roles)
   fencepost cluster up --controllers 5 --brokers 2 --dir /tmp/five
   fencepost cluster up --controller-port 19091 --broker-port 9092
   fencepost cluster up --dir /tmp/five                   (once more, with the same data)
 
+In another terminal, with the same --dir:
+  fencepost cluster status
+  fencepost cluster kill broker-4                        (or pause, resume, stop, start, restart)
+
 A directory that has a cluster keeps its numbers, ports and configuration: options that agree with
 them are accepted, others are refused.
 """
-
-
-def register(subparsers: Any) -> None:
-    """Add the parser of `fencepost cluster`."""
-    parser = subparsers.add_parser(
-        "cluster",
-        help="run a cluster of several nodes on this machine",
-        description="Run controllers and brokers on this machine, one process each.",
-        epilog=EXAMPLES,
-    )
-    actions = add_actions(parser)
-    up = actions.add_parser(
-        "up",
-        help="start a cluster, until Ctrl-C stops it",
-        epilog=EXAMPLES,
-    )
-    up.add_argument(
-        "--controllers", type=int, metavar="N", help=f"how many (default: {DEFAULT_CONTROLLERS})"
-    )
-    up.add_argument(
-        "--brokers", type=int, metavar="N", help=f"how many (default: {DEFAULT_BROKERS})"
-    )
-    up.add_argument(
-        "--dir",
-        type=Path,
-        default=Path(DEFAULT_DIRECTORY),
-        help=f"where everything is kept (default: {DEFAULT_DIRECTORY})",
-    )
-    up.add_argument(
-        "--controller-port", type=int, metavar="PORT", help="of the first; the others follow"
-    )
-    up.add_argument(
-        "--broker-port", type=int, metavar="PORT", help="of the first; the others follow"
-    )
-    add_override_option(up, "a configuration key for all nodes of a new cluster; may be repeated")
-    up.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -139,13 +109,16 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
     directory = _directory(arguments.dir)
     found = len(list(directory.glob("controller-*"))), len(list(directory.glob("broker-*")))
     controllers = _count("--controllers", arguments.controllers, found[0] or DEFAULT_CONTROLLERS, 1)
-    brokers = found[1] if any(found) else DEFAULT_BROKERS
+    combined = bool(arguments.combined)
+    brokers = found[1] if any(found) else 0 if combined else DEFAULT_BROKERS
     brokers = _count("--brokers", arguments.brokers, brokers, 0)
     if any(found):
         _must_be("--controllers", controllers, found[0], directory)
         _must_be("--brokers", brokers, found[1], directory)
+        combined = _is_combined(directory, arguments.combined)
     controller_ports = _ports("--controller-port", arguments.controller_port, controllers)
-    broker_ports = _ports("--broker-port", arguments.broker_port, brokers)
+    serving = brokers + (controllers if combined else 0)
+    broker_ports = _ports("--broker-port", arguments.broker_port, serving)
     _must_not_meet(controller_ports, broker_ports)
     config = dict(pair(text, "-o") for text in arguments.overrides)
     for key in sorted(OWN_KEYS & config.keys()):
@@ -158,14 +131,17 @@ def _cluster(arguments: argparse.Namespace) -> QuorumCluster:
         directory=directory,
         controller_ports=controller_ports,
         broker_ports=broker_ports,
+        combined=combined,
         config=config,
     )
     if any(found):
-        _must_have_ports(cluster, "--controller-port", controller_ports, cluster.controllers)
-        _must_have_ports(cluster, "--broker-port", broker_ports, cluster.brokers)
+        ports = [cluster.port_of(id_) for id_ in cluster.controllers]
+        _must_have_ports(cluster, "--controller-port", controller_ports, ports)
+        _must_have_ports(cluster, "--broker-port", broker_ports, cluster.client_ports)
         _must_be_configured(cluster, config)
-        ports = [cluster.port_of(id_) for id_ in cluster.nodes]
-        _must_be_free(ports, f"perhaps the cluster in {directory} runs already")
+        _must_be_free(
+            {*ports, *cluster.client_ports}, f"perhaps the cluster in {directory} runs already"
+        )
     return cluster
 
 
@@ -205,11 +181,25 @@ def _must_be(option: str, given: int, found: int, directory: Path) -> None:
         )
 
 
+def _is_combined(directory: Path, given: bool | None) -> bool:
+    """Whether the controllers of the cluster that is there are brokers. UsageError; LogError."""
+    path = directory / "controller-1" / "server.properties"
+    found = False
+    if path.exists():
+        roles = decode_properties(str(path), path.read_bytes()).get("process.roles", "")
+        found = "broker" in roles
+    if given and not found:
+        raise UsageError(
+            f"--combined: the controllers in {directory} are no brokers; leave --combined out to"
+            " start that cluster, or name another --dir"
+        )
+    return found
+
+
 def _must_have_ports(
-    cluster: QuorumCluster, option: str, given: list[int] | None, ids: Iterable[int]
+    cluster: QuorumCluster, option: str, given: list[int] | None, ports: list[int]
 ) -> None:
     """Whether nodes that are there listen where the option says. UsageError."""
-    ports = [cluster.port_of(id_) for id_ in ids]
     if given is not None and given != ports:
         said = ", ".join(map(str, ports)) or "none"
         raise UsageError(
@@ -273,13 +263,37 @@ def _must_not_meet(controllers: list[int] | None, brokers: list[int] | None) -> 
 
 def _serve(cluster: QuorumCluster, stopping: threading.Event) -> int:
     try:
-        cluster.start()
-        _say_where(cluster)
-        code = _watch(cluster, stopping)
+        _start(cluster)
+        with Control(cluster.directory) as control:
+            _say_where(cluster)
+            code = _watch(cluster, stopping, control)
     finally:
         cluster.close()
     print("stopped", flush=True)
     return code
+
+
+def _start(cluster: QuorumCluster) -> None:
+    """Start all nodes; somebody who is looking sees how many are ready."""
+    if not sys.stderr.isatty():
+        cluster.start()
+        return
+    started = threading.Event()
+
+    def show() -> None:
+        while not started.wait(WATCH_EVERY_S):
+            ready = sum(node.running and node.is_ready for node in cluster.nodes.values())
+            text = f"\r{ready} of {len(cluster.nodes)} nodes are ready"
+            print(text, end="", file=sys.stderr, flush=True)
+        print("\r" + " " * 40 + "\r", end="", file=sys.stderr, flush=True)
+
+    showing = threading.Thread(target=show)
+    showing.start()
+    try:
+        cluster.start()
+    finally:
+        started.set()
+        showing.join()
 
 
 def _say_where(cluster: QuorumCluster) -> None:
@@ -287,18 +301,30 @@ def _say_where(cluster: QuorumCluster) -> None:
     for id_, node in cluster.nodes.items():
         print(f"  {node.name}  {cluster.address_of(id_)}  pid {node.pid}  log {node.log_path}")
     print(f"controllers: --bootstrap-controller {cluster.bootstrap_controllers}")
-    if cluster.brokers:
+    if cluster.bootstrap_servers:
         print(f"clients: --bootstrap-server {cluster.bootstrap_servers}")
     print("ready; Ctrl-C stops all", flush=True)
 
 
-def _watch(cluster: QuorumCluster, stopping: threading.Event) -> int:
-    """Report nodes that end by themselves; the exit code, when all have or it is time to stop."""
-    reported: set[str] = set()
-    while not stopping.wait(WATCH_EVERY_S):
-        for node in cluster.nodes.values():
-            if not node.running and node.name not in reported:
-                reported.add(node.name)
+def _watch(cluster: QuorumCluster, stopping: threading.Event, control: Control) -> int:
+    """Do what other terminals ask for, and report nodes that end by themselves.
+
+    The exit code, when all have or it is time to stop.
+    """
+    nodes = Nodes(cluster)
+    reported: set[int] = set()
+    while not stopping.is_set():
+        if (asked := control.next(WATCH_EVERY_S)) is not None:
+            with asked:
+                if asked.request.get("action") == STOP_ALL:
+                    asked.answer({})
+                    return 0
+                asked.answer(nodes.answer(asked.request))
+        for id_, node in cluster.nodes.items():
+            if node.running or nodes.was_ended(id_):
+                reported.discard(id_)
+            elif id_ not in reported:
+                reported.add(id_)
                 _report(node)
         if len(reported) == len(cluster.nodes):
             print("fencepost cluster up: no node is left", file=sys.stderr)
