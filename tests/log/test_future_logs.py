@@ -88,6 +88,33 @@ def test_a_copy_becomes_what_its_source_is(disk: SimDisk, seed: int) -> None:
     assert copy.recovery_point == copy.end_offset
 
 
+def test_an_epoch_in_which_nothing_was_written_is_copied_too(disk: SimDisk) -> None:
+    first, second = directories(disk)
+    source = first.create("t", 0, TOPIC_ID, CONFIG, wall_ms=NOW_MS)
+    append(source, epoch=3)
+    source.epochs.assign(5, source.end_offset)
+    copying = Copying(source, future_logs.open_future(second, source, NOW_MS))
+    catch_up(copying)
+    copying.finish()
+    assert list(copying.copy.epochs) == list(source.epochs)
+
+
+def test_what_was_written_down_of_a_deleted_partition_is_struck_out(disk: SimDisk) -> None:
+    first, second = directories(disk)
+    second.delete(second.create("t", 0, TOPIC_ID, CONFIG, wall_ms=NOW_MS))
+    second.create("t", 0, TOPIC_ID, CONFIG, wall_ms=NOW_MS)
+    second.checkpoint_high_watermarks({("t", 0): 100})
+    second.delete(second.logs["t", 0])
+    source = first.create("t", 0, TOPIC_ID, CONFIG, wall_ms=NOW_MS)
+    append(source)
+    copying = Copying(source, future_logs.open_future(second, source, NOW_MS))
+    catch_up(copying)
+    copying.finish()
+    assert second.high_watermark("t", 0) == 100
+    second.take_in(copying.copy)
+    assert second.high_watermark("t", 0) == 0
+
+
 def test_a_copy_takes_the_place_of_its_source(disk: SimDisk) -> None:
     first, second = directories(disk)
     source = first.create("t", 0, TOPIC_ID, CONFIG, wall_ms=NOW_MS)

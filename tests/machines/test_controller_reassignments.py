@@ -19,6 +19,7 @@ from fencepost.wire.api.list_partition_reassignments import (
 )
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.records.metadata import BrokerRegistrationChangeRecord
+from fencepost.wire.types import Uuid
 
 from .controller_fixtures import Bench, check_invariants, cluster, uuid
 
@@ -249,14 +250,17 @@ def test_new_replicas_keep_out_of_cordoned_directories() -> None:
     assert moves(bench, ("u", 0, [1, 2])) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
     assert bench.create("v", partitions=4, factor=1).error_code == 0
     assert {p.replicas for p in bench.topic("v").partitions} == {(1,)}
+    bench.brokers(3, log_dirs=[uuid(901), uuid(902)])
+    bench.apply([_cordon(bench, 3, uuid(901))])
+    assert moves(bench, ("u", 0, [1, 3])) == [0], "it has another directory"
     refused = bench.create("w", assignments=[(0, [2])])
     assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def _cordon(bench: Bench, broker_id: int) -> BrokerRegistrationChangeRecord:
+def _cordon(bench: Bench, broker_id: int, *some: Uuid) -> BrokerRegistrationChangeRecord:
     broker = bench.image.brokers[broker_id]
     return BrokerRegistrationChangeRecord(
         broker_id=broker_id,
         broker_epoch=broker.epoch,
-        cordoned_log_dirs=list(broker.log_dirs),
+        cordoned_log_dirs=list(some or broker.log_dirs),
     )

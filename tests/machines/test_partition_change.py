@@ -96,6 +96,13 @@ CASES: list[tuple[str, PartitionImage, set[int], dict[str, Any], dict[str, Any] 
     ("nothing while it moves", BAR, {1, 2, 4}, {}, None),
     ("the preferred one is not in sync", BAZ, {1, 2, 3}, {"election": PREFERRED}, None),
     ("the preferred one", FOO, {1, 2}, {"election": PREFERRED}, {"leader": 2}),
+    (
+        "the preferred one of the new order",
+        FOO,
+        {1, 2, 3},
+        {"election": PREFERRED, "replicas": (3, 1, 2)},
+        {"leader": 3, "replicas": [3, 1, 2], "directories": dirs(3, 1, 2)},
+    ),
     ("a smaller ISR", FOO, {1, 2}, {"isr": (2, 1)}, {"isr": [2, 1]}),
     ("the leader leaves", FOO, {1, 2}, {"isr": (2, 3)}, {"isr": [2, 3], "leader": 2}),
     (
