@@ -368,7 +368,7 @@ class ReplicaManager:
             change.topic_id,
             configs(change.topic).log,
             new.directory_of(self._broker_id),
-            is_new=_is_new(change, self._broker_id),
+            is_new=is_new_here(change, self._broker_id),
         )
 
     def _lead(
@@ -571,7 +571,7 @@ class ReplicaManager:
                 watcher.lost_leadership(hosted, None)
 
 
-def _is_new(change: PartitionDelta, broker_id: int) -> bool:
+def is_new_here(change: PartitionDelta, broker_id: int) -> bool:
     """Whether the broker cannot have had a replica: the topic is new, or it was just added."""
     if change.old is not None:
         return broker_id not in change.old.replicas

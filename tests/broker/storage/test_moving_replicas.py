@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.fetch import ByteRate
 from fencepost.runtime import log_dir_moves
 from fencepost.wire.api import (
     AlterReplicaLogDirsRequest,
@@ -73,6 +74,8 @@ def test_a_replica_moves_with_what_it_has_and_goes_on(dirs: Dirs) -> None:
     partition = dirs.running.node.image.topics_by_name["t"].partitions[0]
     assert (partition.leader, partition.leader_epoch) == (1, epoch), "nobody lost the lead"
     assert not hosted.is_moving and files(dirs, FUTURE) == []
+    known = [one.path for one in dirs.running.node.storage.data_dirs if ("t", 0) in one.partitions]
+    assert known == [hosted.data_dir.path]
     [old] = files(dirs, DELETED)
     assert old.startswith("t-0.") and before != to
     back = move(client, dirs, before, 0)
@@ -107,6 +110,35 @@ def test_while_producers_write(dirs: Dirs, monkeypatch: pytest.MonkeyPatch) -> N
         assert produce_to(client, "t", 0, batch(b"meanwhile")).base_offset == written
         written += 1
     assert records(dirs) == list(range(written))
+
+
+def test_copying_is_held_back_by_its_rate(dirs: Dirs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_dir_moves, "PIECE_BYTES", 1)
+    client = dirs.running.connect()
+    create(client, partitions=1)
+    for _ in range(3):
+        produce_to(client, "t", 0, batch(b"one"))
+    asked: list[int] = []
+    moves = dirs.running.node.broker.moves
+    moves.rate = HeldRate(asked)
+    to = elsewhere(dirs)
+    assert move(client, dirs, to, 0) == [0]
+    eventually(lambda: len(asked) >= 2)
+    assert dirs.place(0) != to
+    moves.rate = ByteRate()
+    eventually(lambda: dirs.place(0) == to)
+
+
+class HeldRate(ByteRate):
+    """Always exceeded; notes who asks."""
+
+    def __init__(self, asked: list[int]) -> None:
+        super().__init__()
+        self.asked = asked
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        self.asked.append(now_ms)
+        return True
 
 
 def hold_back(dirs: Dirs) -> None:
@@ -154,11 +186,13 @@ def test_a_move_is_called_off(dirs: Dirs, how: str) -> None:
     assert move(client, dirs, to, 0) == [0]
     eventually(lambda: len(files(dirs, FUTURE)) == 1)
     third = next(name for name in ("a", "b", "c") if name not in (here, to))
+    target = next(one for one in dirs.running.node.storage.data_dirs if one.path.endswith(to))
+    eventually(lambda: dirs.image_directory(0) == target.directory_id)
     if how == "back":
         assert move(client, dirs, here, 0) == [0]
         eventually(lambda: files(dirs, FUTURE) == [])
         assert dirs.place(0) == here
-        # The controller may have been told of the target: it is told of the truth again.
+        # The controller has been told of the target, and is told of the truth again.
         eventually(lambda: dirs.image_directory(0) == dirs.replica(0).data_dir.directory_id)
     elif how == "another":
         assert move(client, dirs, third, 0) == [0]
@@ -169,6 +203,8 @@ def test_a_move_is_called_off(dirs: Dirs, how: str) -> None:
         client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000), 6)
         eventually(lambda: files(dirs, FUTURE) == [])
         eventually(lambda: isinstance(dirs.replica(0), ErrorCode))
+    client.ask(DescribeLogDirsRequest(topics=None), 4)  # whatever was still to be done is done
+    assert all(one.is_online for one in dirs.running.node.storage.data_dirs)
 
 
 def test_a_copy_that_a_stop_left_is_gone_on_with(dirs: Dirs) -> None:
@@ -181,9 +217,12 @@ def test_a_copy_that_a_stop_left_is_gone_on_with(dirs: Dirs) -> None:
     assert move(client, dirs, to, 0) == [0]
     eventually(lambda: len(files(dirs, FUTURE)) == 1)
     (dirs.paths[0] / "gone-0.0123-future").mkdir()
+    (dirs.paths["abc".index(dirs.place(1))] / "t-1.0123-future").mkdir()
+    place = dirs.place(1)
     dirs.running.restart()
     eventually(lambda: dirs.place(0) == to)
     assert records(dirs) == [0, 1] and files(dirs, FUTURE) == []
+    assert dirs.place(1) == place
 
 
 def test_what_is_refused(dirs: Dirs) -> None:
@@ -229,3 +268,5 @@ def test_the_target_fails_while_it_is_copied(dirs: Dirs) -> None:
     assert dirs.place(0) != to
     assert produce_to(client, "t", 0, batch(b"two")).error_code == 0
     assert move(client, dirs, to, 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    third = next(name for name in ("a", "b", "c") if name not in (dirs.place(0), to))
+    assert move(client, dirs, third, 0) == [ErrorCode.KAFKA_STORAGE_ERROR], "a copy may be in it"
