@@ -10,6 +10,7 @@ import pytest
 from fencepost.machines.broker import rules as lifecycle_rules
 from fencepost.machines.controller import rules as controller_rules
 from fencepost.machines.group import rules as group_rules
+from fencepost.machines.partition import rules as partition_rules
 from fencepost.machines.quorum import rules as quorum_rules
 from fencepost.runtime.metadata import rules as metadata_rules
 from fencepost.sim.ablations import ablation_names, load_ablation
@@ -41,6 +42,7 @@ DECLARED = (
     Declared("controller", controller_rules.RULES, controller_rules.RULE_NAMES),
     Declared("groups", group_rules.RULES, group_rules.RULE_NAMES),
     Declared("lifecycle", lifecycle_rules.RULES, lifecycle_rules.RULE_NAMES),
+    Declared("partition", partition_rules.RULES, partition_rules.RULE_NAMES),
 )
 WITH_RULES = (
     "fencepost.machines.quorum",

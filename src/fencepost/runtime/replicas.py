@@ -47,6 +47,7 @@ from fencepost.machines.partition import (
     RecoveryState,
     StopReplica,
 )
+from fencepost.machines.partition.rules import RULES, PartitionRules
 from fencepost.runtime.cooperative import InOrder, Pieces
 from fencepost.runtime.metadata.host import METADATA_KEY
 from fencepost.runtime.ports import MachinePorts
@@ -237,6 +238,8 @@ class ReplicaManager:
         """Those of partitions that are hosted here no longer."""
         self.offline_reason: str | None = None
         """Why no log directory can be used any more; None while that is not so."""
+        self.rules: PartitionRules = RULES
+        """What the partitions go by that are hosted from now on."""
         self.watchers: list[ReplicaWatcher] = []
         self.on_moved: Callable[[HostedPartition, bool], None] = _ignore
         """Called when an offset or the role of a partition has changed, and with whether that is
@@ -440,6 +443,7 @@ class ReplicaManager:
             high_watermark=self._storage.high_watermark_of(partition_log),
             durable_offset=partition_log.recovery_point,
             config=configs(change.topic).machine,
+            rules=self.rules,
         )
         key = opening.name
         hosted = HostedPartition(

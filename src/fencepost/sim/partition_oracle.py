@@ -155,6 +155,11 @@ class PartitionOracle:
         self.logs.pop((broker_id, key), None)
         self.views.pop((broker_id, key), None)
 
+    def disk_is_gone(self, broker_id: int) -> None:
+        """A broker has lost all of its replicas."""
+        for key in [one for one in self.logs if one[0] == broker_id]:
+            del self.logs[key]
+
     def died(self, broker_id: int) -> None:
         """A broker's process is gone."""
         for key in [one for one in self.views if one[0] == broker_id]:

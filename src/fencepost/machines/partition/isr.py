@@ -40,6 +40,7 @@ from fencepost.machines.partition.inputs import (
     RecoveryState,
     ReplicaInSync,
 )
+from fencepost.machines.partition.rules import RULES, PartitionRules
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_WRITTEN: Final = -1
@@ -124,6 +125,7 @@ class LeaderState:
     __slots__ = (
         "_eligible",
         "_local_id",
+        "_rules",
         "epoch_start_offset",
         "followers",
         "isr",
@@ -133,9 +135,15 @@ class LeaderState:
     )
 
     def __init__(
-        self, local_id: int, metadata: BecomeLeader, epoch_start_offset: int, now_ms: int
+        self,
+        local_id: int,
+        metadata: BecomeLeader,
+        epoch_start_offset: int,
+        now_ms: int,
+        rules: PartitionRules = RULES,
     ) -> None:
         self._local_id = local_id
+        self._rules = rules
         self.leader_epoch = metadata.leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.followers: dict[int, FollowerState] = {}
@@ -175,16 +183,17 @@ class LeaderState:
         """
         if broker_epoch == ANY_BROKER_EPOCH:
             return False
-        return broker_epoch < self.followers[
-            broker_id
-        ].broker_epoch or broker_epoch < self._eligible.get(broker_id, ANY_BROKER_EPOCH)
+        registered = self._eligible.get(broker_id, ANY_BROKER_EPOCH)
+        newest = max(self.followers[broker_id].broker_epoch, registered)
+        return self._rules.is_former_incarnation(broker_epoch, newest)
 
     @property
     def maximal_isr(self) -> frozenset[int]:
         """Everybody whom the controller may have in the in-sync set by now."""
         if self.pending is None:
             return self.isr
-        return self.isr | {replica.broker_id for replica in self.pending.new_isr}
+        proposed = frozenset(replica.broker_id for replica in self.pending.new_isr)
+        return self._rules.counted_isr(self.isr, proposed)
 
     def effective_min_isr(self, config: PartitionConfig) -> int:
         """`min.insync.replicas`, but never more than there are replicas."""
@@ -242,17 +251,13 @@ class LeaderState:
         )
 
     def propose_expansion(self, replica_id: int, high_watermark: int) -> AlterPartition | None:
-        """The request that adds `replica_id`, if it has become in sync and nothing is in flight.
-
-        Reaching the high watermark is not enough: it may lag behind this epoch's start, below
-        which a replica can lack what was acknowledged in an earlier epoch (KAFKA-7128).
-        """
+        """The request that adds `replica_id`, if it has become in sync and nothing is in flight."""
         follower = self.followers.get(replica_id)
         if follower is None or self.pending is not None or replica_id in self.isr:
             return None
         if self._local_id not in self._eligible:
             return None  # it is about to stop: the controller would take no set with it
-        needed = max(high_watermark, self.epoch_start_offset)
+        needed = self._rules.needed_to_join(high_watermark, self.epoch_start_offset)
         if follower.offset < needed or not self._is_eligible(replica_id, follower):
             return None
         return self._propose((*self.isr, replica_id))
@@ -296,11 +301,13 @@ class LeaderState:
         follower = self.followers.get(broker_id)
         if follower is None:
             return self._eligible.get(broker_id, ANY_BROKER_EPOCH)
-        return follower.broker_epoch
+        registered = self._eligible.get(broker_id, ANY_BROKER_EPOCH)
+        return self._rules.vouches(follower.broker_epoch, registered)
 
     def _is_eligible(self, broker_id: int, follower: FollowerState) -> bool:
         """Registered, neither fenced nor leaving, and the same incarnation that fetched."""
         registered = self._eligible.get(broker_id)
         if registered is None:
             return False
-        return follower.broker_epoch in (registered, ANY_BROKER_EPOCH)
+        vouching = self._rules.vouches(follower.broker_epoch, registered)
+        return vouching in (registered, ANY_BROKER_EPOCH)

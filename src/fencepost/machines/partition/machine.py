@@ -83,6 +83,7 @@ from fencepost.machines.partition.inputs import (
 )
 from fencepost.machines.partition.isr import IsrChanges, LeaderState
 from fencepost.machines.partition.queries import ANY_LEADER_EPOCH, LogView, PartitionQueries
+from fencepost.machines.partition.rules import RULES, PartitionRules
 from fencepost.machines.partition.waiting import (
     NO_DEADLINE_MS,
     TIMER as PRODUCE_TIMER,
@@ -127,6 +128,7 @@ class Partition(PartitionQueries):
         high_watermark: int = 0,
         durable_offset: int = 0,
         config: PartitionConfig | None = None,
+        rules: PartitionRules = RULES,
     ) -> None:
         """`high_watermark` as checkpointed; what lies below `durable_offset` is on stable storage.
 
@@ -134,6 +136,7 @@ class Partition(PartitionQueries):
         """
         super().__init__(local_id, log, high_watermark)
         self.config = config or PartitionConfig()
+        self._rules = rules
         self.durable_offset = min(durable_offset, log.end_offset)
         self._waiting = WaitingProduces()  # acks=all, for the high watermark
         self._waiting_for_disk = WaitingProduces()  # acks=1, for `durable_offset`
@@ -455,7 +458,9 @@ class Partition(PartitionQueries):
         self._log.epochs.assign(metadata.leader_epoch, epoch_start_offset)
         self.leader_epoch = metadata.leader_epoch
         self.leader_id = self._local_id
-        self._leader_state = LeaderState(self._local_id, metadata, epoch_start_offset, now_ms)
+        self._leader_state = LeaderState(
+            self._local_id, metadata, epoch_start_offset, now_ms, self._rules
+        )
         self._in_sync_set_changed(effects, now_ms)
         return effects
 

@@ -157,6 +157,7 @@ class SimBroker(SimNode):
         self.replicas = ReplicaManager(
             self.id, self.ports, storage, storage, self.following, self._configs
         )
+        self.replicas.rules = self.world.rules.partition
         self.replicas.on_offline = self._give_up
         self.replicas.on_gone = self._gone
         sessions = count(self.incarnation * SESSIONS_PER_INCARNATION)
@@ -275,6 +276,11 @@ class SimBroker(SimNode):
     def _restart(self) -> None:
         if not self.is_up:
             self.start()
+
+    def new_disk(self) -> None:
+        """Put in an empty disk: no replica is left."""
+        super().new_disk()
+        self.world.observer.oracle.partitions.disk_is_gone(self.id)
 
     # -- requests ------------------------------------------------------------------------------
 
