@@ -52,7 +52,10 @@ class Hand:
     """Steps one fetcher and keeps what came of it."""
 
     def __init__(self, config: FetcherConfig = CONFIG) -> None:
-        self.fetcher = Fetcher(BROKER, LEADER, config, lambda: BROKER_EPOCH)
+        self.held_back: set[FollowedPartition] = set()
+        self.fetcher = Fetcher(
+            BROKER, LEADER, config, lambda: BROKER_EPOCH, self.held_back.__contains__
+        )
         self.now_ms = 5_000
         self.asked: list[LeaderRequest] = []
         self.told: list[tuple[FollowedPartition, Any]] = []

@@ -152,6 +152,43 @@ def test_what_is_followed_no_longer_is_forgotten_and_its_answer_dropped() -> Non
     assert hand.last.session_epoch > 0, "the session goes on"
 
 
+def test_a_busy_partition_that_is_followed_no_longer_is_not_waited_for() -> None:
+    hand = fetching((20, 4), (7, 4))
+    hand.answer_fetch(part(0, records=records(20)))
+    assert not hand.is_asking
+    hand.feed(Unfollow(T0))
+    assert hand.forgotten() == [("t", 0)]
+
+
+def test_an_answer_from_before_it_was_followed_anew_is_not_used_while_it_is_busy() -> None:
+    hand = fetching((20, 4))
+    hand.feed(Unfollow(T0))
+    hand.follow(T0, 20, -1)  # cut to its high watermark, and not done
+    hand.told.clear()
+    hand.answer_fetch(part(0, records=records(20)))
+    assert hand.told == []
+
+
+def test_an_answer_from_before_it_was_followed_anew_is_not_used_while_it_is_held_back() -> None:
+    hand = fetching((20, 4))
+    hand.feed(Unfollow(T0))
+    hand.held_back.add(T0)
+    hand.follow(T0, 20, 4)
+    hand.answer_fetch(part(0, records=records(20)))
+    assert hand.told == []
+
+
+def test_a_partition_in_sync_is_never_held_back() -> None:
+    hand = fetching((20, 4))
+    hand.held_back.add(T0)
+    hand.answer_fetch(part(0, records=records(20), high_watermark=21))
+    hand.progress(T0, 21, EPOCH)
+    assert hand.fetched() == {("t", 0): (21, EPOCH, EPOCH)}
+    hand.answer_fetch(part(0, records=records(21), high_watermark=30))
+    hand.progress(T0, 22, EPOCH)
+    assert hand.forgotten() == [("t", 0)]
+
+
 def test_an_older_epoch_does_not_replace_a_newer_one() -> None:
     hand = fetching((20, 4))
     hand.follow(T0, 1, 1, epoch=EPOCH - 1)
@@ -243,6 +280,17 @@ def test_a_diverging_log_is_cut_and_nothing_else_of_the_answer_counts() -> None:
     assert hand.fetched() == {("t", 0): (12, EPOCH, 3)}
 
 
+def test_a_high_watermark_that_a_cut_may_have_taken_is_told_again() -> None:
+    hand = fetching((20, 4))
+    hand.answer_fetch(part(0, high_watermark=15))
+    hand.progress(T0, 20, 4)
+    hand.answer_fetch(part(0, diverging_epoch=diverging(3, 12)))
+    hand.progress(T0, 12, 3)
+    hand.told.clear()
+    hand.answer_fetch(part(0, high_watermark=15))
+    assert [type(order) for _, order in hand.told] == [Fetched]
+
+
 def test_a_leader_that_diverges_at_the_same_place_again_and_again_is_asked_seldom() -> None:
     hand = fetching((20, 4))
     hand.answer_fetch(part(0, diverging_epoch=diverging(4, 20)))
@@ -328,6 +376,28 @@ def test_a_leader_whose_log_starts_behind_ours_makes_us_start_over() -> None:
     assert hand.fetched() == {("t", 0): (40, EPOCH, -1)}
 
 
+def test_a_leader_whose_log_ends_where_ours_does_is_asked_where_it_starts() -> None:
+    hand = out_of_range()
+    answer_offset(hand, 20)
+    assert hand.last.topics[0].partitions[0].timestamp == -2
+
+
+def test_an_empty_log_of_a_leader_is_looked_up_to_its_start() -> None:
+    hand = fetching((0, -1))
+    hand.answer_fetch(part(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    answer_offset(hand, 0)
+    answer_offset(hand, 0)
+    assert hand.told == [(T0, FetchedOutOfRange(EPOCH, 0, 0))]
+
+
+def test_a_leader_that_does_not_know_where_its_log_ends_is_asked_again_later() -> None:
+    hand = out_of_range()
+    answer_offset(hand, -1)
+    assert hand.told == []
+    assert hand.fetcher.notices == []
+    assert hand.forgotten() == [("t", 0)]
+
+
 @pytest.mark.parametrize("error", [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.OFFSET_OUT_OF_RANGE])
 def test_a_look_up_that_is_refused_is_made_again_later(error: ErrorCode) -> None:
     hand = out_of_range()
@@ -381,6 +451,8 @@ def test_an_error_of_the_whole_answer_delays_the_fetcher() -> None:
 def test_late_answers_and_failures_of_earlier_requests_are_dropped() -> None:
     hand = fetching((20, 4))
     earlier = hand.asked[-2]
+    count = len(hand.asked)
     hand.feed(LeaderAnswered(earlier.number, fetch.FetchResponse()))
     hand.feed(LeaderFailed(earlier.number, "too late"))
     assert hand.is_asking
+    assert len(hand.asked) == count

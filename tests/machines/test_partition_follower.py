@@ -66,6 +66,18 @@ def test_the_high_watermark_stays_within_our_log_and_never_falls() -> None:
     assert machine.high_watermark == 20
 
 
+def test_the_log_starts_where_the_leaders_does_within_the_high_watermark() -> None:
+    world, machine = follower(*LOG)
+    world.driver.feed("t", Fetched(EPOCH, 20, [], 13, 10))
+    assert machine.log_start_offset == 10
+    world.driver.feed("t", Fetched(EPOCH, 20, [], 13, 18))
+    assert machine.log_start_offset == 13, "nothing is deleted that may not be read yet"
+    world.driver.feed("t", Fetched(EPOCH, 20, [final(20, 9, 4)], 24, 22))
+    assert machine.log_start_offset == 22, "the records first, then the high watermark"
+    world.driver.feed("t", Fetched(EPOCH, 24, [], 24, 3))
+    assert machine.log_start_offset == 22
+
+
 def older(offset: int) -> tuple[Any, bytes]:
     """A message of format v1, which has no leader epoch."""
     data = build_message_set([Record(offset, 5, 0, None, b"v")], magic=1)

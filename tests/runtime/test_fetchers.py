@@ -19,7 +19,13 @@ from fencepost.machines.fetcher import (
     LeaderFailed,
     LeaderRequest,
 )
-from fencepost.machines.partition import BecomeFollower, BecomeLeader, Partition, StopReplica
+from fencepost.machines.partition import (
+    BecomeFollower,
+    BecomeLeader,
+    Fetched,
+    Partition,
+    StopReplica,
+)
 from fencepost.runtime.fetchers import FetcherKey, FollowerFetchers
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.sim.disk import SimDisk
@@ -201,6 +207,19 @@ def test_a_partition_that_is_gone_and_made_anew_begins_from_its_own_log() -> Non
     world.answer((0, records(0, 2)))
     world.durable(anew)
     assert world.offsets() == {0: 1}
+
+
+def test_an_order_for_a_partition_that_is_gone_reaches_nobody() -> None:
+    world = World()
+    hosted = world.host()
+    world.follow(hosted)
+    machine = world.ports.driver.machine(FetcherKey(2, 0, 1))
+    assert isinstance(machine, Fetcher)
+    (followed,) = machine.partitions.values()
+    world.fetchers.gone(hosted)
+    followed.token(Fetched(1, 0, (RecordBatch.parse(records(0, 1)),), 0))
+    assert hosted.answers_told == 0
+    assert hosted.log.end_offset == 0
 
 
 def test_partitions_are_shared_out_between_fetchers_that_are_resized() -> None:

@@ -102,7 +102,6 @@ class _Following:
 
     hosted: HostedPartition
     partition: FollowedPartition
-    leader_id: int
     leader_epoch: int
     key: FetcherKey
     reported: Progressed | None = None
@@ -145,11 +144,7 @@ class FollowerFetchers:
             if known is not None:
                 self._unfollow(known)
             return
-        if known is not None and (
-            known.hosted is not hosted
-            or known.leader_epoch != machine.leader_epoch
-            or known.leader_id != machine.leader_id
-        ):
+        if known is not None and known.leader_epoch != machine.leader_epoch:
             self._unfollow(known)
             known = None
         if machine.durable_offset < machine.log_end_offset:
@@ -174,7 +169,7 @@ class FollowerFetchers:
         partition = FollowedPartition(hosted.topic, hosted.topic_id, hosted.index)
         key = self._fetcher(machine.leader_id, self._number_of(partition))
         following = self._following[hosted.key] = _Following(
-            hosted, partition, machine.leader_id, machine.leader_epoch, key
+            hosted, partition, machine.leader_epoch, key
         )
 
         def tell(order: Any) -> None:

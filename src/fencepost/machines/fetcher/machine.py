@@ -348,7 +348,7 @@ class Fetcher:
     def _compare_all(self, now_ms: int) -> None:
         """The leader will not say where logs diverge: ask, where it has not been found out."""
         for followed in self.partitions.values():
-            if not followed.has_agreed and followed.partition in self._session.wanted:
+            if followed.partition in self._session.wanted:
                 self._resume(followed, now_ms)
 
     def _step_answered(self, answered: LeaderAnswered, now_ms: int, effects: list[Effect]) -> None:
