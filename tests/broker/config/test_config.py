@@ -216,9 +216,12 @@ def test_a_removed_key_of_an_older_file_has_no_effect():
         ("max.connections.per.ip.overrides", "127.0.0.1:-1", "ADDRESS:NUMBER"),
         ("max.connections.per.ip.overrides", ":1", "ADDRESS:NUMBER"),
         ("max.connections.per.ip.overrides", "::1:2147483648", "ADDRESS:NUMBER"),
+        ("replica.fetch.wait.max.ms", "30001", "not over replica.socket.timeout.ms=30000"),
+        ("replica.lag.time.max.ms", "499", "not over replica.lag.time.max.ms=499"),
+        ("inter.broker.listener.name", "OTHER", "one of the listeners PLAINTEXT"),
     ],
 )
-def test_keys_without_effect_are_checked_all_the_same(key, value, says):
+def test_keys_are_checked_whether_they_have_an_effect_or_not(key, value, says):
     with pytest.raises(ConfigError) as caught:
         BrokerConfig.load(None, {key: value})
     assert says in str(caught.value)
@@ -407,3 +410,22 @@ def test_group_offsets_have_three_replicas_except_on_a_node_without_a_quorum():
     assert BrokerConfig.load(None, {}).get(key) == 1
     assert BrokerConfig.load(None, {key: "2"}).get(key) == 2
     assert BrokerConfig.load(None, quorum).get(key) == 3
+
+
+@pytest.mark.parametrize(
+    ("listeners", "named", "expected"),
+    [
+        ("PLAINTEXT://127.0.0.1:0", None, "PLAINTEXT"),
+        ("A://127.0.0.1:0,PLAINTEXT://127.0.0.1:0", None, "PLAINTEXT"),
+        ("A://127.0.0.1:0,B://127.0.0.1:0", None, "A"),
+        ("A://127.0.0.1:0,B://127.0.0.1:0", "b", "B"),
+    ],
+)
+def test_the_listener_that_brokers_use_among_themselves(listeners, named, expected):
+    keys = {
+        "listeners": listeners,
+        "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+    if named is not None:
+        keys["inter.broker.listener.name"] = named
+    assert BrokerConfig.load(None, keys).inter_broker_listener == expected

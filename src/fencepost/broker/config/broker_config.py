@@ -336,6 +336,10 @@ def check_pairs(get: Callable[[str], Any]) -> None:
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
         raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")
+    wait = "replica.fetch.wait.max.ms"
+    for longer in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        if get(wait) > get(longer):  # a follower with nothing to fetch would be given up
+            raise ConfigError(wait, get(wait), f"not over {longer}={get(longer)}")
 
 
 CONNECTION_KEYS = (
