@@ -96,6 +96,13 @@ class Hand:
             self.feed(TimerFired("round"))
         self.now_ms = self.now_ms if until_ms is None else until_ms
 
+    def fire(self, pass_ms: int) -> None:
+        """Let so much time pass, and the timer fire if it is due."""
+        self.now_ms += pass_ms
+        while self.timer_ms is not None and self.timer_ms <= self.now_ms:
+            self.timer_ms = None
+            self.feed(TimerFired("round"))
+
     # -- what was asked ------------------------------------------------------------------------
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, NoticeKind, Unfollow
-from fencepost.machines.fetcher.machine import SYNC_WAIT_MS
+from fencepost.machines.fetcher.machine import ABANDON_EVERY_MS, GATHER_MS, SYNC_WAIT_MS
 from fencepost.machines.fetcher.reactions import Reaction, reaction_to
 from fencepost.machines.partition import Diverged, Fetched, FetchedOutOfRange
 from fencepost.wire.api import fetch, list_offsets
@@ -123,6 +123,62 @@ def test_one_request_is_under_way_whatever_happens_meanwhile() -> None:
     assert len(hand.asked) == count
     hand.answer_fetch()
     assert hand.fetched() == {("t", 1): (3, EPOCH, 1), ("t", 0): (20, EPOCH, 4)}
+
+
+def test_an_idle_fetch_is_given_up_for_partitions_that_are_followed_from_now_on() -> None:
+    hand = fetching((20, 4))
+    hand.answer_fetch()
+    hand.follow(T1, 3, 1)
+    hand.follow(partition(2), 5, 1)
+    count = len(hand.asked)
+    hand.fire(GATHER_MS - 1)
+    assert len(hand.asked) == count
+    hand.fire(1)
+    assert len(hand.asked) == count + 1
+    assert hand.asked[-1].abandons
+    assert sorted(hand.fetched()) == [("t", 0), ("t", 1), ("t", 2)]
+    assert (hand.last.session_id, hand.last.session_epoch) == (5, 0)
+    hand.feed(LeaderAnswered(hand.asked[-2].number, fetch.FetchResponse(session_id=5)))
+    assert len(hand.asked) == count + 1, "an answer that nobody waits for"
+
+
+def test_a_fetch_is_given_up_once_in_a_second_at_most() -> None:
+    hand = fetching((20, 4))
+    hand.follow(T1, 3, 1)
+    hand.fire(GATHER_MS)
+    count = len(hand.asked)
+    hand.follow(partition(2), 5, 1)
+    hand.fire(ABANDON_EVERY_MS - 1)
+    assert len(hand.asked) == count
+    hand.fire(1)
+    assert hand.asked[-1].abandons
+    hand.answer_fetch(part(0), part(1), part(2))
+    for number, (offset, epoch) in enumerate(((20, 4), (3, 1), (5, 1))):
+        hand.progress(partition(number), offset, epoch)
+    assert not hand.asked[-1].abandons
+
+
+def test_a_fetch_that_brings_records_is_not_given_up() -> None:
+    hand = fetching((20, 4))
+    hand.answer_fetch(part(records=records(20)))
+    hand.progress(T0, 21, EPOCH)
+    count = len(hand.asked)
+    hand.follow(T1, 3, 1)
+    hand.fire(10 * ABANDON_EVERY_MS)
+    assert len(hand.asked) == count
+    hand.answer_fetch(part(records=records(21)))
+    hand.progress(T0, 22, EPOCH)
+    assert ("t", 1) in hand.fetched()
+
+
+def test_a_fetch_is_not_given_up_for_what_it_names_or_nobody_wants() -> None:
+    hand = fetching((20, 4))
+    count = len(hand.asked)
+    hand.follow(T0, 20, 4, epoch=EPOCH + 1)
+    hand.follow(T1, 3, 1)
+    hand.feed(Unfollow(T1))
+    hand.fire(GATHER_MS)
+    assert len(hand.asked) == count
 
 
 def test_an_answer_of_an_older_leader_epoch_is_not_used() -> None:

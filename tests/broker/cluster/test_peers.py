@@ -13,6 +13,7 @@ import pytest
 from fencepost.broker.cluster import peer_connection, peers
 from fencepost.broker.cluster.peer_connection import Unsupported
 from fencepost.broker.cluster.peers import MAX_CONNECTIONS, ConnectionRefused, Peers
+from fencepost.client.protocol.versions import VersionRange
 from fencepost.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from fencepost.wire.api.broker_registration import (
     BrokerRegistrationRequest,
@@ -218,6 +219,54 @@ def test_versions_are_the_newest_of_both():
                 ("ApiVersionsRequest", 3),
                 ("VoteRequest", 1),
             ]
+
+    run(test)
+
+
+def test_a_request_goes_in_a_version_that_can_say_it_or_not_at_all():
+    async def test() -> None:
+        async with node(polite) as peer, asking() as made:
+            for versions, expected in (((0, 1), 1), ((2, 2), 2), ((3, 9), None)):
+                told = made.loop.create_future()
+                made.send(
+                    peer.address,
+                    VoteRequest(),
+                    told.set_result,
+                    told.set_result,
+                    TIMEOUT_MS,
+                    versions=VersionRange(*versions),
+                )
+                answer = await told
+                if expected is None:
+                    assert isinstance(answer, Unsupported)
+                else:
+                    assert peer.asked[-1] == ("VoteRequest", expected)
+
+    run(test)
+
+
+def test_a_cancelled_request_tells_nobody_and_is_in_the_way_of_none():
+    async def hold(made: Node, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await made.greet(reader, writer)
+        if made.connections == 1:
+            await made.read(reader)
+            assert await reader.read() == b"", "its connection is closed"
+        else:
+            await made.votes(reader, writer)
+
+    async def test() -> None:
+        async with node(hold) as peer, asking() as made:
+            told: list[Any] = []
+            request = made.send(peer.address, VoteRequest(), told.append, told.append, TIMEOUT_MS)
+            await until(lambda: len(peer.asked) == 2)
+            request.cancel()
+            request.cancel()
+            assert isinstance(await ask(made, peer.address), VoteResponse)
+            assert told == []
+            waiting = made.send(peer.address, VoteRequest(), told.append, told.append, TIMEOUT_MS)
+            waiting.cancel()
+            assert isinstance(await ask(made, peer.address), VoteResponse)
+            assert told == []
 
     run(test)
 

@@ -50,7 +50,7 @@ class PeerSender(Protocol):
         timeout_ms: int,
         *,
         purpose: str = "",
-    ) -> None:
+    ) -> object:
         """Send `request` to `address`; exactly one of the two is called, later."""
         ...
 

@@ -92,6 +92,14 @@ class PeerRequest:
             self._timer.cancel()
             _call(on_response, response)
 
+    def cancel(self) -> None:
+        """Nobody waits any more; a connection that it is on is closed, and nobody is told."""
+        if not self.done:
+            self._on_response = None
+            self._timer.cancel()
+            if self.connection is not None:
+                self.connection.drop("the request was given up")
+
     def fail(self, reason: str) -> None:
         """There will be none; told in a turn of its own, so that sending never calls back."""
         if not self.done:

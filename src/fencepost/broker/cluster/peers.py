@@ -91,8 +91,10 @@ class Peers:
         purpose: str = "",
         keyed: KeyedApi | None = None,
         versions: VersionRange | None = None,
-    ) -> None:
+    ) -> PeerRequest:
         """Ask the node at `address`; one of the two is called, never before this returns.
+
+        The request that is given back may be cancelled.
 
         `keyed` is for a request whose class has no API key, `versions` for one that not every
         version of its class can say.
@@ -103,9 +105,11 @@ class Peers:
             if len(self._peers) >= MAX_PEERS:
                 self._peers = {key: one for key, one in self._peers.items() if one.is_in_use}
             peer = self._peers[host, port, purpose] = _Peer(self, host, port)
-        peer.take(
-            PeerRequest(self.loop, request, on_response, on_failure, timeout_ms, keyed, versions)
+        asked = PeerRequest(
+            self.loop, request, on_response, on_failure, timeout_ms, keyed, versions
         )
+        peer.take(asked)
+        return asked
 
     def __len__(self) -> int:
         return len(self._peers)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.broker.cluster.cluster_view import endpoint_of
-from fencepost.broker.cluster.peer_connection import Unsupported
+from fencepost.broker.cluster.peer_connection import PeerRequest, Unsupported
 from fencepost.broker.cluster.peers import Peers
 from fencepost.client.protocol.versions import VersionRange
 from fencepost.machines.fetcher import LeaderAnswered, LeaderFailed, LeaderRequest
@@ -40,6 +40,7 @@ class FetchChannel:
         self._max_response_bytes = max_response_bytes
         self._backoff_ms = backoff_ms
         self._peers: dict[int, Peers] = {}
+        self._under_way: dict[tuple[int, int], PeerRequest] = {}
 
     def ask(
         self, leader_id: int, fetcher: int, asked: LeaderRequest, on_outcome: OnOutcome
@@ -52,12 +53,15 @@ class FetchChannel:
         def on_failure(reason: str) -> None:
             on_outcome(LeaderFailed(asked.number, reason, isinstance(reason, Unsupported)))
 
+        before = self._under_way.pop((leader_id, fetcher), None)
+        if asked.abandons and before is not None:
+            before.cancel()
         endpoint = endpoint_of(self._image().brokers.get(leader_id), self._listener_name)
         if endpoint is None:
             reason = f"broker {leader_id} has no listener {self._listener_name}"
             self._loop.call_soon(on_failure, reason)
             return
-        self._peers_of(fetcher).send(
+        self._under_way[leader_id, fetcher] = self._peers_of(fetcher).send(
             (endpoint.host, endpoint.port),
             asked.request,
             on_response,

@@ -101,13 +101,17 @@ class LeaderFailed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderRequest:
-    """A request to the leader, in any version from `lowest` to `highest`."""
+    """A request to the leader, in any version from `lowest` to `highest`.
+
+    `abandons`: the one before it was not answered, and nobody waits for it any more.
+    """
 
     number: int
     request: Message
     lowest: int
     highest: int
     timeout_ms: int
+    abandons: bool = False
 
 
 # What an operator is told

@@ -25,6 +25,12 @@ not fit, a cut at the place where the log ends) is delayed like one with an erro
 says the same again and again does not get us to spin. So is one that is not in sync, while a
 throttle holds it back.
 
+A fetch waits at its leader for up to `replica.fetch.wait.max.ms`. Partitions that are followed from
+now on would wait with it, and with them every producer whose leader was just elected. So an idle
+fetch is given up for them, after `GATHER_MS`, in which the rest of a change of the metadata comes:
+its connection is closed, and another full fetch leaves. That costs as much as there are partitions,
+so it is done once in a second, or in as many milliseconds as there are partitions, at most.
+
 It must not know: sockets, clocks, where brokers are, how a log is cut. Every broker epoch is asked
 for when a request is made, since a broker may register again.
 
@@ -86,6 +92,8 @@ TIMER: Final = "round"
 SYNC_WAIT_MS: Final = 100
 """How long a round waits for the disk of any one partition."""
 
+GATHER_MS: Final = 20
+ABANDON_EVERY_MS: Final = 1_000
 NOTICES_MAX: Final = 100
 """Of one step; the rest is left out."""
 
@@ -126,6 +134,11 @@ class Fetcher:
         self._looking: dict[Followed, None] = {}
         """What is not to be fetched yet, but to be looked up at the leader."""
         self._not_before_ms = NOT_DELAYED_MS
+        self._was_idle = True
+        """Whether the last answer had no records: the next one is waited for, then."""
+        self._abandons = False
+        self._abandon_at_ms: int | None = None
+        self._abandon_from_ms = NOT_DELAYED_MS
         self._is_unreachable = False
         self._timer_ms: int | None = None
         self._steps: dict[type, Callable[[Any, int, list[Effect]], None]] = {
@@ -165,6 +178,8 @@ class Fetcher:
         followed = Followed(follow)
         self.partitions.put(followed)
         self._begin(followed, now_ms, effects)
+        if self._abandon_at_ms is None:
+            self._abandon_at_ms = max(now_ms + GATHER_MS, self._abandon_from_ms)
 
     def _begin(self, followed: Followed, now_ms: int, effects: list[Effect]) -> None:
         """The first thing to ask, or to do, for a partition in this leader epoch.
@@ -266,7 +281,7 @@ class Fetcher:
 
     def _maybe_ask(self, now_ms: int, effects: list[Effect]) -> None:
         """Begin the next round if it is time, or see to it that it will be."""
-        if self._waits_for is not None:
+        if self._waits_for is not None and not self._may_abandon(now_ms, effects):
             return
         for followed in list(self._delayed):
             if followed.delayed_until_ms > now_ms:
@@ -287,6 +302,22 @@ class Fetcher:
         if self._delayed and self._waits_for is None:
             first = next(iter(self._delayed))
             self._wake_at(first.delayed_until_ms, effects)
+
+    def _may_abandon(self, now_ms: int, effects: list[Effect]) -> bool:
+        """Whether the fetch under way is given up, for partitions that it does not name."""
+        if self._abandon_at_ms is None or self._asked or not self._was_idle:
+            return False
+        if now_ms < self._abandon_at_ms:
+            self._wake_at(self._abandon_at_ms, effects)
+            return False
+        self._abandon_at_ms = None
+        if not self._session.has_newcomers:
+            return False
+        probe("fetcher.abandons")
+        self._abandon_from_ms = now_ms + max(ABANDON_EVERY_MS, len(self.partitions))
+        self._waits_for, self._abandons = None, True
+        self._session.begin_anew()
+        return True
 
     def _wake_at(self, deadline_ms: int, effects: list[Effect]) -> None:
         if self._timer_ms is None or deadline_ms < self._timer_ms:
@@ -320,10 +351,11 @@ class Fetcher:
     def _send(self, request: Message, versions: VersionSpan, effects: list[Effect]) -> None:
         self._number += 1
         self._waits_for = self._number
-        timeout_ms = self.config.timeout_ms
-        effects.append(
-            Send(self._leader_id, LeaderRequest(self._number, request, *versions, timeout_ms))
+        abandons, self._abandons, self._abandon_at_ms = self._abandons, False, None
+        asked = LeaderRequest(
+            self._number, request, *versions, self.config.timeout_ms, abandons=abandons
         )
+        effects.append(Send(self._leader_id, asked))
 
     # -- what leaders answer ---------------------------------------------------------------------
 
@@ -395,6 +427,7 @@ class Fetcher:
             if session.mistakes > 1:
                 self._not_before_ms = now_ms + self.config.backoff_ms
             return
+        self._was_idle = not any(part.records for _, part in parts.values())
         for followed, part in parts.values():
             if self._is_current(followed, session.sent[followed.partition]):
                 self._take_part(followed, part, now_ms, effects)

@@ -62,6 +62,12 @@ class AskingSession:
         """Whether the next request names everything, or the last one did that is not answered."""
         return self._epoch == INITIAL_EPOCH
 
+    @property
+    def has_newcomers(self) -> bool:
+        """Whether something is wanted that the leader was not asked for yet."""
+        wanted, sent = self.wanted, self.sent
+        return any(one in wanted and one not in sent for one in self._changed)
+
     def offer(self, partition: FollowedPartition, wanted: Wanted) -> None:
         """Ask for this from now on."""
         self.wanted[partition] = wanted
