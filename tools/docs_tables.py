@@ -29,6 +29,7 @@ from fencepost.broker.config.keys import (
     REFUSED,
     REMOVED,
 )
+from fencepost.broker.metrics.catalogue import CATALOGUE
 from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Route
 from fencepost.cli.commands import COMMANDS
 from fencepost.client.config import KNOWN, ClientConfig
@@ -376,7 +377,22 @@ def sim_commands() -> str:
     )
 
 
+def metrics() -> str:
+    """Every metric of a node."""
+    rows = [
+        (
+            f"`{one.name}`",
+            one.kind.value,
+            ", ".join(f"`{label}`" for label in one.labels) + (" or none" if one.has_total else ""),
+            one.doc.removesuffix("."),
+        )
+        for one in CATALOGUE.values()
+    ]
+    return markdown(("metric", "kind", "labels", "what it says"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "metrics": metrics,
     "broker-configs": broker_configs,
     "topic-configs": topic_configs,
     "different-defaults": different_defaults,

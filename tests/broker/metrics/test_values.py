@@ -1,14 +1,23 @@
 """What a node's metrics say is true."""
 
+import contextlib
+import threading
+
 import pytest
 
-from fencepost.wire.api import MetadataRequest
+from fencepost.broker.metrics.catalogue import CATALOGUE, FOLLOWER_LAG, REPLICA_LAG, Kind
+from fencepost.broker.metrics.http import CONNECTIONS_MAX
+from fencepost.wire.api import DeleteTopicsRequest, MetadataRequest
 from fencepost.wire.errors import ErrorCode
 
+from ...waiting import DEADLINE_S
 from ..conftest import RunningNode
 from ..topic_requests import batch, fetch, make_topic, produce
-from .scraping import get, scrape
+from .scraping import Response, Scrape, get, receive, scrape, send
+from .test_dashboard import OF_THE_PROCESS
 
+OF_SEVERAL_NODES = {FOLLOWER_LAG, REPLICA_LAG, "fencepost_raft_replica_lag"}
+"""`test_replication` sees the first two, the quorum's tests of processes the last."""
 TOPICS = "kafka_server_brokertopicmetrics_"
 REQUESTS = "kafka_network_requestmetrics_"
 
@@ -25,6 +34,17 @@ def watched(tmp_path_factory):
 @pytest.fixture
 def port(watched):
     return watched.node.observation.bound.port
+
+
+@contextlib.contextmanager
+def stalled_loop(watched):
+    """The node's event loop waits until the block ends."""
+    go_on = threading.Event()
+    watched.node.loop.call_soon_threadsafe(go_on.wait, DEADLINE_S)
+    try:
+        yield
+    finally:
+        go_on.set()
 
 
 def test_what_is_produced_and_fetched_is_counted_by_topic_and_in_all(watched, port):
@@ -55,8 +75,6 @@ def test_what_is_produced_and_fetched_is_counted_by_topic_and_in_all(watched, po
 
 
 def test_a_topic_that_is_deleted_stays_in_the_totals(watched, port):
-    from fencepost.wire.api import DeleteTopicsRequest
-
     with watched.connect() as client:
         topic = make_topic(client, name="deleted")
         produce(client, topic, batch(b"a"))
@@ -141,6 +159,65 @@ def test_the_node_as_a_whole(watched, port):
     assert found.value("fencepost_raft_commit_latency_ms_count") > 0
     assert found.value("kafka_log_logflushstats_logflushrateandtimems_count") > 0
     assert found.value("process_open_fds") > 0
+
+
+def test_everything_in_the_catalogue_is_told(watched, port):
+    with watched.connect() as client:
+        topic = make_topic(client)
+        produce(client, topic, batch(b"a"))
+    said = {sample.name for _, sample in scrape(port).samples()}
+    for name, definition in CATALOGUE.items():
+        if name not in OF_SEVERAL_NODES:
+            told = f"{name}_count" if definition.kind is Kind.SUMMARY else name
+            assert told in said, name
+    others = {name for name in said if not name.startswith(("kafka_", "fencepost_"))}
+    assert all(name.startswith(("process_", "python_")) for name in others)
+    assert others >= OF_THE_PROCESS
+
+
+def test_scrapes_at_once_share_their_work(watched, port):
+    name = "fencepost_metrics_scrapes_total"
+    before = scrape(port).value(name)
+    request = b"GET /metrics HTTP/1.1\r\n\r\n"
+    with stalled_loop(watched):
+        sockets = [send(port, request) for _ in range(10)]
+    values = {Scrape(Response(receive(sock)).text).value(name) for sock in sockets}
+    for sock in sockets:
+        sock.close()
+    assert len(values) < 10
+    assert scrape(port).value(name) == before + len(values) + 1
+
+
+def test_a_collector_that_fails_is_an_error_and_no_silence(watched, port, caplog):
+    def collect(sheet):
+        yield None
+        raise RuntimeError("a mistake")
+
+    collectors = watched.node.observation._endpoint.collectors
+    collectors.append(collect)
+    try:
+        response = get(port, "/metrics")
+    finally:
+        collectors.remove(collect)
+    assert (response.status, response.text) == (500, "collecting metrics failed\n")
+    assert "a mistake" in caplog.text
+    assert scrape(port).value("fencepost_ready") == 1
+
+
+def test_a_client_of_kafka_is_served_while_strangers_are_at_the_door(watched, port):
+    """As many connections as there may be, slow or hostile, and scrapes besides."""
+    slow = [send(port, b"GET /metr") for _ in range(3 * CONNECTIONS_MAX)]
+    junk = [send(port, b"\x16\x03\x01" + b"\xff" * 9_000) for _ in range(10)]
+    unread = [send(port, b"GET /metrics HTTP/1.1\r\n\r\n") for _ in range(CONNECTIONS_MAX // 2)]
+    with watched.connect() as client:
+        topic = make_topic(client)
+        for number in range(50):
+            assert produce(client, topic, batch(b"a")).base_offset == number
+        assert scrape(port).value(f"{TOPICS}messagesin_total", topic=topic.name) == 50
+        (part,) = fetch(client, topic, 0)
+        assert len(part.records) > 0
+    for sock in (*slow, *junk, *unread):
+        sock.close()
 
 
 def test_connections_are_counted(watched, port):
