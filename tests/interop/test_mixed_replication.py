@@ -1,0 +1,118 @@
+"""One cluster of Apache Kafka's brokers and ours: each follows the other and leads in turn."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.client.admin import Admin
+from fencepost.client.cluster import Cluster as Client
+from fencepost.client.errors import ClientError
+from fencepost.client.producer import Producer
+
+from ..waiting import eventually
+from . import apache
+from .quorum import APACHE, FENCEPOST, Quorum
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(600)]
+
+TOPIC, PARTITIONS = "shared", 3
+BROKERS = {101: APACHE, 102: FENCEPOST, 103: FENCEPOST}
+SESSION = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "5000",
+    "min.insync.replicas": "2",
+}
+
+
+@pytest.fixture(params=[APACHE, FENCEPOST])
+def quorum(request: pytest.FixtureRequest, kafka_jars, tmp_path: Path) -> Iterator[Quorum]:
+    """A controller of one kind; one broker of Apache Kafka's and two of ours."""
+    with Quorum(tmp_path, (request.param,), tuple(BROKERS.values()), config=SESSION) as quorum:
+        quorum.format()
+        quorum.start()
+        quorum.wait_for_leader()
+        yield quorum
+
+
+def addresses(quorum: Quorum) -> str:
+    return ",".join(quorum.nodes[id_].address for id_ in BROKERS if quorum.nodes[id_].is_running)
+
+
+def leaders_and_isrs(quorum: Quorum) -> list[tuple[int, set[int]]]:
+    """Of each partition; nothing while no broker tells."""
+    try:
+        with Client(addresses(quorum)) as client:
+            found = Admin(client).describe_topic(TOPIC).partitions
+    except ClientError:
+        return []
+    return [(found[index].leader_id, set(found[index].isr)) for index in sorted(found)]
+
+
+def wait_for_isrs(quorum: Quorum, isr: set[int]) -> list[int]:
+    """Until every partition has this in-sync set and one of it leads; the leaders."""
+
+    def is_so() -> list[int]:
+        found = leaders_and_isrs(quorum)
+        so = found and all(leader in isr and members == isr for leader, members in found)
+        return [leader for leader, _ in found] if so else []
+
+    return eventually(is_so, f"the in-sync sets are {sorted(isr)}, not {leaders_and_isrs(quorum)}")
+
+
+def write(quorum: Quorum, prefix: str, count: int = 30) -> list[str]:
+    """Acknowledged by all in sync, in every partition; the values."""
+    values = [f"{prefix}-{number}" for number in range(count)]
+    with Client(addresses(quorum)) as client, Producer(client) as producer:
+        for number, value in enumerate(values):
+            producer.send(TOPIC, value.encode(), partition=number % PARTITIONS)
+            if number % 7 == 0:
+                producer.flush()
+    return values
+
+
+def read(quorum: Quorum, broker_id: int, count: int) -> list[str]:
+    """By Apache Kafka's consumer, which begins with this broker."""
+    limits = ("--max-messages", str(count), "--timeout-ms", "60000")
+    server = ("--bootstrap-server", quorum.nodes[broker_id].address)
+    tool = ("--topic", TOPIC, "--from-beginning", *limits)
+    return apache.run_tool("console-consumer", *server, *tool).lines
+
+
+def checksum(data_dir: Path, partition: int) -> str:
+    """Over the log's files, byte for byte."""
+    digest = hashlib.sha256()
+    for path in sorted((data_dir / f"{TOPIC}-{partition}").glob("*.log")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def test_each_kind_follows_the_other_and_leads_in_turn(quorum: Quorum) -> None:
+    with Client(addresses(quorum)) as client:
+        Admin(client).create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
+    everybody = set(BROKERS)
+    kinds = {BROKERS[leader] for leader in wait_for_isrs(quorum, everybody)}
+    assert kinds == {APACHE, FENCEPOST}, "both kinds lead"
+    written = write(quorum, "all")
+    for id_ in (101, 102):
+        quorum.nodes[id_].kill()
+        wait_for_isrs(quorum, everybody - {id_})
+        written += write(quorum, f"without-{id_}")
+        quorum.nodes[id_].start()
+        wait_for_isrs(quorum, everybody)
+        quorum.nodes[id_].stop()
+        wait_for_isrs(quorum, everybody - {id_})
+        written += write(quorum, f"stopped-{id_}")
+        quorum.nodes[id_].start()
+        wait_for_isrs(quorum, everybody)
+    for id_ in BROKERS:
+        assert sorted(read(quorum, id_, len(written))) == sorted(written)
+    for id_ in BROKERS:
+        quorum.nodes[id_].stop()
+    for partition in range(PARTITIONS):
+        sums = {checksum(quorum.nodes[id_].data_dir, partition) for id_ in BROKERS}
+        assert len(sums) == 1, f"partition {partition} is the same everywhere"
