@@ -164,3 +164,19 @@ def eventually_elected(admin: Admin, where: TopicPartition) -> int:
 
     eventually(elect, "somebody may lead")
     return codes[-1]
+
+
+@pytest.mark.long
+def test_leadership_goes_back_to_the_preferred_replica_by_itself() -> None:
+    config = {**CONFIG, "leader.imbalance.check.interval.seconds": 1}
+    with (
+        QuorumCluster(3, 0, combined=True, config=config) as brokers,
+        Cluster(brokers.bootstrap_servers, api_timeout_ms=60_000) as client,
+    ):
+        where = create(client, "balanced", [3, 1])
+        write(client, where, b"one")
+        brokers.nodes[3].kill()
+        eventually(lambda: state(client, where).leader_id == 1, "the other leads")
+        brokers.start()
+        eventually(lambda: state(client, where).leader_id == 3, "it leads again")
+        assert write(client, where, b"two") == [1]

@@ -8,6 +8,7 @@ than that: after a restart it is read through from its beginning, and filled fur
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 from uuid import uuid4
 
@@ -62,9 +63,28 @@ def discard(log_dir: LogDir, key: TopicPartition, directory: str) -> None:
     log_dir.disk.sync_dir(log_dir.path)
 
 
+class SourceUnreadableError(Exception):
+    """The log that is copied cannot be read; `error` says why. Its copy is not to blame."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextmanager
+def _reading_source() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SourceUnreadableError(error) from error
+
+
 class Copying:
     """A log and its copy, which is made to be what the log is, whatever happens to that meanwhile:
-    it grows, is cut and filled anew by other leaders, and loses its beginning."""
+    it grows, is cut and filled anew by other leaders, and loses its beginning.
+
+    What raises OSError means the copy; of the log itself there is SourceUnreadableError.
+    """
 
     def __init__(self, source: PartitionLog, copy: PartitionLog) -> None:
         self._source = source
@@ -92,26 +112,23 @@ class Copying:
         if copy.end_offset == copy.start_offset or copy.end_offset <= source.start_offset:
             at = source.start_offset
             if at < source.end_offset:
-                at = source.batch_start(at)  # it may start in the midst of a batch
+                with _reading_source():
+                    at = source.batch_start(at)  # it may start in the midst of a batch
             if copy.end_offset != at:
                 copy.truncate_fully_and_start_at(at)
 
     def _has_same_at(self, offset: int) -> bool:
         """Whether both logs have the same batch there."""
-        heads = []
-        for one in (self.copy, self._source):
-            at = max(offset, one.start_offset)
-            if at >= one.end_offset:
-                return False
-            found = one.read(at, 1, one.end_offset)
-            heads.append(bytes(found.buffers[0][:_HEAD_BYTES]) if found.buffers else b"")
-        return heads[0] == heads[1]
+        head = _head_at(self.copy, offset)
+        with _reading_source():
+            return head is not None and head == _head_at(self._source, offset)
 
     def read_next(self, max_bytes: int) -> ReadResult:
         """What the copy lacks next, at least a batch if there is one. CorruptFileError, OSError."""
         source = self._source
         start = max(self.copy.end_offset, source.start_offset)
-        return source.read(start, max_bytes, source.end_offset, min_one_batch=True)
+        with _reading_source():
+            return source.read(start, max_bytes, source.end_offset, min_one_batch=True)
 
     def append(self, found: ReadResult, wall_ms: int) -> None:
         """Append what was read next. OSError."""
@@ -123,7 +140,8 @@ class Copying:
         """How much is still to be copied, up to about `most`."""
         source = self._source
         start = max(self.copy.end_offset, source.start_offset)
-        return source.measure(start, most, source.end_offset)
+        with _reading_source():
+            return source.measure(start, most, source.end_offset)
 
     def finish(self) -> None:
         """Make a complete copy durable, with the log's start and all its epochs. OSError.
@@ -137,3 +155,12 @@ class Copying:
         if latest is not None and (known is None or known < latest.epoch):
             copy.epochs.assign(latest.epoch, latest.start_offset)
         copy.flush()
+
+
+def _head_at(log: PartitionLog, offset: int) -> bytes | None:
+    """The head of the batch there; None if the log has none."""
+    at = max(offset, log.start_offset)
+    if at >= log.end_offset:
+        return None
+    found = log.read(at, 1, log.end_offset)
+    return bytes(found.buffers[0][:_HEAD_BYTES]) if found.buffers else None

@@ -35,8 +35,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from fencepost.log import future_logs
 from fencepost.log.checkpoints import TopicPartition
+from fencepost.log.descriptors import is_shortage
 from fencepost.log.errors import LogError
-from fencepost.log.future_logs import Copying
+from fencepost.log.future_logs import Copying, SourceUnreadableError
 from fencepost.log.log_dir import LogDir
 from fencepost.log.names import future_dir
 from fencepost.log.partition_log import PartitionLog
@@ -234,15 +235,19 @@ class LogDirMoves:
 
     def _guarded(self, move: Move) -> Pieces[None]:
         """Move it; whatever goes wrong with the target takes that offline and not the replica."""
+        hosted = move.hosted
         try:
             yield from self._copied(move)
-        except (LogError, OSError, ValueError) as error:
+        except SourceUnreadableError as error:
+            if not self._is_stale(move):
+                self._replicas.storage_failed(hosted, f"{hosted.key}: {error}", error.error)
+        except (LogError, OSError) as error:
             if self._is_stale(move):
                 return
-            if move.hosted.log.failure is None and isinstance(error, OSError):
-                self._replicas.dir_failed(move.target, f"a copy of {move.hosted.key}: {error}")
+            if isinstance(error, OSError) and not is_shortage(error):
+                self._replicas.dir_failed(move.target, f"a copy of {hosted.key}: {error}")
             else:
-                log.error("%s cannot be moved: %s", move.hosted.key, error)
+                log.error("%s cannot be moved: %s", hosted.key, error)
         finally:
             self._end(move)
 
@@ -253,9 +258,12 @@ class LogDirMoves:
                 yield self._throttled()
                 if self._is_stale(move):
                     return
-            yield self._flushed(move)
+            flushed = self._flushed(move)
+            yield flushed
             if self._is_stale(move):
                 return
+            if (error := flushed.result()) is not None:
+                raise error
             if not self._is_assigned(move):
                 self._tell(move, move.target)
                 yield self._later(WAIT_MS)
@@ -384,16 +392,16 @@ class LogDirMoves:
         """Nothing, or what to wait for while too much was copied lately."""
         return self._later(WAIT_MS) if self.rate.is_exceeded(self._ports.now_ms()) else None
 
-    def _flushed(self, move: Move) -> Future[Any]:
-        """Done when what is copied so far is durable; OSError is met at the next flush."""
+    def _flushed(self, move: Move) -> Future[Exception | None]:
+        """Done when what is copied so far is durable; or with why it is not."""
         copy = move.copy
         job = copy.begin_flush()
-        done: Future[Any] = Future()
+        done: Future[Exception | None] = Future()
 
         def finish(error: Exception | None) -> None:
             if error is None and not move.is_over:
                 copy.finish_flush(job)
-            done.set_result(None)
+            done.set_result(error)
 
         self._ports.run_in_background(job.run, finish)
         return done

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fencepost.log.future_logs import Copying, SourceUnreadableError
 from fencepost.machines.fetch import ByteRate
 from fencepost.runtime import log_dir_moves
 from fencepost.wire.api import (
@@ -243,6 +245,43 @@ def test_what_is_refused(dirs: Dirs) -> None:
     [result] = client.ask(request, 1).results
     errors = [one.error_code for one in result.partitions]
     assert errors[1:] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+@pytest.mark.parametrize(
+    ("method", "number", "is_source", "is_target"),
+    [
+        ("read_next", errno.EIO, False, True),
+        ("append", errno.EIO, True, False),
+        ("finish", errno.EIO, True, False),
+        ("append", errno.EMFILE, True, True),
+    ],
+)
+def test_whose_fault_it_is(
+    dirs: Dirs,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    number: int,
+    is_source: bool,
+    is_target: bool,
+) -> None:
+    """A disk that refuses takes its own directory offline, and a want of files takes none."""
+    client = dirs.running.connect()
+    create(client, partitions=3)
+    for index in range(3):
+        produce_to(client, "t", index, batch(b"one"))
+
+    def refuse(*_: Any) -> Any:
+        error = OSError(number, "planted")
+        raise SourceUnreadableError(error) if method == "read_next" else error
+
+    monkeypatch.setattr(Copying, method, refuse)
+    # In the first directory is the metadata log.
+    [index] = [index for index in range(3) if dirs.place(index) == "b"]
+    _, source, target = dirs.running.node.storage.data_dirs
+    moves = dirs.running.node.broker.moves
+    assert move(client, dirs, "c", index) == [0]
+    eventually(lambda: ("t", index) not in moves._moves)
+    assert (source.is_online, target.is_online) == (is_source, is_target)
 
 
 def test_where_a_new_partition_goes_is_remembered(dirs: Dirs) -> None:
