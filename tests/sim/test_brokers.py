@@ -192,3 +192,15 @@ def test_a_number_of_brokers_that_is_asked_for_is_bounded() -> None:
     assert with_brokers(Options(), 4).replicas == 3
     with pytest.raises(ValueError, match="1 to 50 brokers, not 51"):
         with_brokers(Options(), 51)
+
+
+def test_a_cluster_may_begin_with_eligible_replicas() -> None:
+    """Every other world with brokers does."""
+    faults = ("power-loss", "kill")
+    run = Run(Tape(1), Plan(base=replace(SMALL, has_elr=True, faults=faults), draws_options=False))
+    run.go()
+    image = run.world.observer.committed_image
+    assert image.features["eligible.leader.replicas.version"] == 1
+    assert image.broker_configs() == {"min.insync.replicas": "1"}
+    drawn = [draw_options(Tape(seed), with_brokers(Options(), 3)).has_elr for seed in range(20)]
+    assert {True, False} == set(drawn)

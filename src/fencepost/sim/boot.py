@@ -19,9 +19,15 @@ from fencepost.sim.options import Options
 from fencepost.sim.oracle import Entry
 from fencepost.sim.ports import entry_of
 from fencepost.sim.surroundings import Process
+from fencepost.wire.records.metadata import FeatureLevelRecord
 from fencepost.wire.types import Uuid
 
 CLUSTER_ID = "simulated"
+WITH_ELR = (
+    FeatureLevelRecord(name="metadata.version", feature_level=30),
+    FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+)
+"""What the first controller writes into the log of a cluster with eligible leader replicas."""
 DATA = "/data"
 LISTENER = "CONTROLLER"
 
@@ -116,6 +122,8 @@ def open_node(node: Process) -> MetadataHost:
         rules=world.rules.metadata,
         follow_with_draft=world.rules.draft_versions.get(node.id, NOT_SPOKEN),
     )
+    if options.has_elr:
+        host.bootstrap_records = WITH_ELR
     _watch_replacing(node, host)
     world.observer.recovered(node.id, _found_by(node, host), host.log.start_offset)
     world.observer.state_read(node.id, host.machine.state)

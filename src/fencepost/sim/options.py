@@ -35,7 +35,8 @@ class Options:
     With `brokers` simulated brokers there are up to `topics` topics at a time, whose partitions
     have `replicas` replicas and want `min_isr` of them in sync; `producers` and `consumers` use
     them, `committers` commit offsets of groups for them, `members` are those of one
-    group, and `deleters` have records deleted.
+    group, and `deleters` have records deleted. `has_elr`: the cluster begins with eligible leader
+    replicas (KIP-966).
     """
 
     voters: int = 3
@@ -79,6 +80,7 @@ class Options:
     heartbeat_ms: int = 1_000
     replica_lag_ms: int = 3_000
     replica_fetch_bytes: int = 1 << 20
+    has_elr: bool = False
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -109,6 +111,7 @@ def draw_options(tape: Tape, base: Options | None = None) -> Options:
     lane = tape.lane("options")
     voters = (3, 5, 3, 4, 2, 1)[_weighted(lane.pick(100), (60, 15, 10, 7, 5, 3))]
     base = base if base.brokers else _draw_brokers(tape, base)
+    base = _draw_elr(tape, base) if base.brokers else base
     base = _draw_groups(tape, base) if base.brokers and not base.committers else base
     base = _draw_members(tape, base) if base.brokers and not base.members else base
     base = _draw_deleters(tape, base) if base.brokers and not base.deleters else base
@@ -168,6 +171,11 @@ def _draw_brokers(tape: Tape, base: Options) -> Options:
         replica_fetch_bytes=(1 << 20, 200)[lane.pick(2)],
         produce_every_ms=(150, 50, 500)[lane.pick(3)],
     )
+
+
+def _draw_elr(tape: Tape, base: Options) -> Options:
+    """Eligible leader replicas in every other world with brokers, in a lane of their own."""
+    return replace(base, has_elr=tape.lane("options.elr").pick(2) == 1)
 
 
 def _draw_groups(tape: Tape, base: Options) -> Options:
