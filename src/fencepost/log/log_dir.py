@@ -38,6 +38,7 @@ from uuid import uuid4
 from fencepost.log.checkpoints import KeptCheckpoint, TopicPartition
 from fencepost.log.cleaner.job import Cleaning
 from fencepost.log.config import LogConfig
+from fencepost.log.deleted_dirs import DeletedDirs
 from fencepost.log.disk import Disk
 from fencepost.log.durable_end import DurableEnd
 from fencepost.log.errors import CorruptFileError, InconsistentTopicIdError, LogError
@@ -58,7 +59,6 @@ from fencepost.log.names import (
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     deleted_dir,
-    is_deleted_dir,
     is_former_dir,
     parse_partition_dir,
     partition_dir,
@@ -146,8 +146,7 @@ class LogDir:
         self._ends: dict[TopicPartition, DurableEnd] = {}
         self._given_up: set[TopicPartition] = set()
         self._untouched = set(self.partitions_on_disk())
-        self._deleted_ms: dict[str, int] = {}
-        self._left: set[str] = set()
+        self._deleted = DeletedDirs(disk, path)
 
     @classmethod
     def open(
@@ -447,39 +446,13 @@ class LogDir:
     def remove_deleted(self, now_ms: int = 0, delay_ms: int = 0, most: int | None = None) -> int:
         """Remove the directories of partitions deleted `delay_ms` ago, up to `most`; how many.
 
-        The delay counts from the first call after the deletion. Links go without what they point
-        to. OSError.
+        The delay counts from the first call after the deletion. OSError.
         """
-        names = [name for name in self.disk.list(self.path) if is_deleted_dir(name)]
-        self._deleted_ms = {name: self._deleted_ms.get(name, now_ms) for name in names}
-        due = [name for name in names if now_ms - self._deleted_ms[name] >= delay_ms]
+        due = self._deleted.due(now_ms, delay_ms)
         if due:
             # Or a partition of that name would look as if its directory had been lost.
             self._points.keep(self._is_there)
-        removed = 0
-        for name in due[:most]:
-            directory = f"{self.path}/{name}"
-            if self.disk.is_link(directory):
-                log.warning("%s is a link: it is removed, what it points to is left", directory)
-                self.disk.unlink(directory)
-            elif self.disk.is_dir(directory):
-                removed += self._remove_dir(directory)
-        return removed
-
-    def _remove_dir(self, directory: str) -> bool:
-        """Remove a directory of files; one that holds a directory is none of ours, and is left."""
-        names = self.disk.list(directory)
-        for name in names:
-            path = f"{directory}/{name}"
-            if self.disk.is_dir(path) and not self.disk.is_link(path):
-                if directory not in self._left:
-                    log.warning("%s is not removed: there is a directory in it", directory)
-                    self._left.add(directory)
-                return False
-        for name in names:
-            self.disk.unlink(f"{directory}/{name}")
-        self.disk.rmdir(directory)
-        return True
+        return self._deleted.remove(due[:most])
 
     # ---- what is written down
 
