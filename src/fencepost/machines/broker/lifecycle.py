@@ -73,6 +73,7 @@ from fencepost.machines.broker.reactions import (
     after_heartbeat,
     reaction_to,
 )
+from fencepost.machines.broker.refused_features import advice
 from fencepost.machines.broker.requests import broker_registration_request
 from fencepost.machines.broker.rules import RULES, LifecycleRules
 from fencepost.machines.effects import CONTROLLER, Effect, Fail, Reply, Send, SetTimer, TimerFired
@@ -353,7 +354,13 @@ class BrokerLifecycle:
         reaction = reaction_to(done.ask, error)
         if reaction is not Reaction.ACCEPT:
             who = "no answer of a controller" if response is None else f"{done.ask.value} refused"
-            self.last_error = Outcome(error, f"{who}: {error_name(error)}")
+            why = f"{who}: {error_name(error)}"
+            if error == ErrorCode.UNSUPPORTED_VERSION and done.ask is Ask.FIRST_REGISTRATION:
+                if not self._image.features:
+                    reaction = Reaction.RETRY  # until the metadata tell which feature it is
+                elif told := advice(self._image.features, self._own.features):
+                    why = f"{why}: {told}"
+            self.last_error = Outcome(error, why)
             self._refused(reaction, now_ms)
             return
         self._failures = 0
