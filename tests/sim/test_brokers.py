@@ -14,6 +14,7 @@ from fencepost.machines import probes
 from fencepost.machines.partition.queries import PartitionQueries
 from fencepost.runtime.replicas import ReplicaManager
 from fencepost.sim import options as options_of_seeds
+from fencepost.sim.boot import directory_of
 from fencepost.sim.options import Options, draw_options, with_brokers
 from fencepost.sim.rules import Rules
 from fencepost.sim.run import Outcome, Plan, Run, run_seed
@@ -164,6 +165,14 @@ def test_brokers_survive_what_kills_them(seed: int) -> None:
     outcome = run_small(seed, faults=("kill", "power-loss", "shutdown"), safety_ms=8_000)
     assert outcome.violation is None
     assert outcome.faults
+
+
+def test_a_broker_comes_back_with_an_empty_disk() -> None:
+    base = {"brokers": 3, "replicas": 3, "faults": ("lost-disk",), "safety_ms": 10_000}
+    run = Run(Tape(2), Plan(base=replace(SMALL, **base), draws_options=False))
+    run.go()
+    brokers = run.world.brokers.values()
+    assert any(broker.directory_id != directory_of(broker.id, 1) for broker in brokers)
 
 
 def test_a_broker_that_makes_nothing_of_the_metadata_is_noticed() -> None:

@@ -126,6 +126,8 @@ class Consumer(Client):
         error = ErrorCode(part.error_code)
         if error is ErrorCode.NONE:
             if part.diverging_epoch.epoch >= 0:
+                if self.is_deposed(leader, key):
+                    return  # it has not what its successor took
                 raise Violation("I20", f"partition {key[1]} was cut under client {self.id}: {part}")
             if self._read(key, part) and self.positions[key].offset < part.high_watermark:
                 self.fetch(key)
