@@ -24,8 +24,9 @@ that claims to migrate from ZooKeeper is answered BROKER_ID_NOT_REGISTERED. Kafk
 registration that can never succeed until `initial.broker.registration.timeout.ms`; here the
 operator reads the reason at once. Kafka's brokers never register again, either: one that an
 administrator has unregistered stays a zombie until it is restarted. UNSUPPORTED_VERSION is retried
-until this node has read which features are finalized, so that it can name what it lacks. A broker that is shutting down
-and finds no controller stops, as every broker of a cluster does that is stopped as a whole.
+until this node has read which features are finalized, so that it can name what it lacks. A broker
+that is shutting down and finds no controller stops, as every broker of a cluster does that is
+stopped as a whole.
 
 Heartbeats without an error; `-` stands for both:
 
