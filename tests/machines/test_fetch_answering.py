@@ -266,3 +266,10 @@ def test_a_partition_whose_log_diverges_is_not_read() -> None:
     diverged = look_at(hosted(), wanted(11, last_fetched_epoch=1), terms())
     assert diverged.bounds is not None and diverged.bounds.diverging is not None
     assert ReadBudget(100).limit_for(diverged) is None
+
+
+def test_a_fetch_whose_partitions_are_all_quiet_waits() -> None:
+    """It has some, unlike that of an emptied session (row 2)."""
+    assert bytes_to_wait_with([], terms()) is None
+    assert bytes_to_wait_with([], terms(), others_are_quiet=True) == []
+    assert bytes_to_wait_with([], terms(min_bytes=0), others_are_quiet=True) is None

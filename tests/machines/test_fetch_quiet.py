@@ -127,5 +127,9 @@ def test_who_was_seen_as_another_incarnation_or_with_less_proves_nothing() -> No
     for seen in (FollowerSeen(2, 101, 1 << 40), FollowerSeen(2, 102, 1 << 40)):
         assert leader.machine.step(seen, leader.world.now, 0) == []
         assert state.last_caught_up_ms == before
+    leader.fetched(2, 3)
+    before = state.last_caught_up_ms
+    leader.machine.step(FollowerSeen(2, 101, 1 << 40), leader.world.now, 0)
+    assert state.last_caught_up_ms == before
     effects = leader.machine.step(FollowerSeen(9, 102, 5), leader.world.now, 0)
     assert not any(isinstance(effect, SetTimer) for effect in effects)

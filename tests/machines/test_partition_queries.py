@@ -210,6 +210,8 @@ def test_the_latest_offset_is_not_available_until_the_high_watermark_reaches_the
     assert lookup.settle((11, 7, 3)) == ListedOffset(11, 7, 3)
     assert lookup.settle((13, 7, 3)) is ErrorCode.OFFSET_NOT_AVAILABLE
     assert lookup.settle(None) is ErrorCode.OFFSET_NOT_AVAILABLE
+    of_a_replica = leader.machine.list_offset(timestamp_ms=-1, isolation=None)
+    assert of_a_replica == ListedOffset(20, -1, 5), "a follower asks for the log's end"
     leader.fetched(2, 15)
     assert leader.machine.list_offset(timestamp_ms=-1) == ListedOffset(15, -1, 5)
 

@@ -215,6 +215,17 @@ def test_no_answer_has_the_same_asked_for_again() -> None:
     assert cluster.asked[0][0] == before
 
 
+def test_what_was_asked_for_since_then_is_what_is_asked_for_again() -> None:
+    cluster = Cluster()
+    (a,) = cluster.lead("a-0")
+    a.fetched(2, 0)
+    a.lead(1, 2, (1, 2, 3), (1,))
+    a.fetched(3, 0)
+    cluster.answer(None, ErrorCode.REQUEST_TIMED_OUT)
+    cluster.wait()
+    assert cluster.in_request() == {"a-0": [(1, OWN_EPOCH), (3, 103)]}
+
+
 def test_a_partition_that_the_answer_leaves_out_is_asked_for_again() -> None:
     cluster = Cluster()
     (a,) = cluster.lead("a-0")

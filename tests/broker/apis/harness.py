@@ -267,12 +267,13 @@ def served_versions(request_class: type[Message], listener: str = "PLAINTEXT") -
 
 def begin(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> Any:
     """What the handler returns for the request, given to it by way of its bytes."""
-    return _handled(node, request, version, listener)[1]
+    return handled(node, request, version, listener)[1]
 
 
-def _handled(
-    node: Any, request: Message, version: int, listener: str
+def handled(
+    node: Any, request: Message, version: int, listener: str = "PLAINTEXT"
 ) -> tuple[RequestContext, Any]:
+    """The same, with the context that the answer goes to."""
     caller = Caller(listener, node.parts)
     route = caller.routes[_key(type(request))]
     assert route.min_version <= version <= route.max_version
@@ -283,8 +284,8 @@ def _handled(
 
 def send(node: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> RequestContext:
     """Hand the request to its handler, by way of its bytes; the answer may come later."""
-    context, handled = _handled(node, request, version, listener)
-    answer = to_its_end(handled)
+    context, returned = handled(node, request, version, listener)
+    answer = to_its_end(returned)
     if answer is not None:
         context.reply(answer)
     return context

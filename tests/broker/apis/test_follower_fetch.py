@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,9 @@ import pytest
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.config.keys.replication import RACK_AWARE
 from fencepost.broker.net.request_context import RequestContext
+from fencepost.machines.fetch import FetchTerms, FetchWanted
 from fencepost.machines.partition import AlterPartition
+from fencepost.runtime.fetching import look_on_arrival
 from fencepost.runtime.replicas import HostedPartition
 from fencepost.wire.api.fetch import (
     FetchPartition,
@@ -56,9 +58,10 @@ def fetch(
     rack_id: str = "",
     offsets: Sequence[int] | None = None,
     epochs: Sequence[int] | None = None,
+    start: Callable[..., Any] = send,
     **asked: int,
-) -> RequestContext:
-    """Send a follower's fetch; `offsets` and `epochs` are for partitions that differ in these."""
+) -> Any:
+    """Send a follower's fetch, by `start`; `offsets` and `epochs` are those of all partitions."""
     asked = {"current_leader_epoch": 0, "log_start_offset": 0, **asked}
     partitions = []
     for index in indexes:
@@ -87,7 +90,7 @@ def fetch(
         rack_id=rack_id,
         **replica,
     )
-    return send(node, request, version)
+    return start(node, request, version)
 
 
 def response_of(context: RequestContext) -> FetchResponse:
@@ -116,6 +119,17 @@ def test_a_follower_reads_to_the_end_and_its_progress_raises_the_high_watermark(
     part = part_of(fetch(node, 3, version=version))
     assert (part.error_code, part.high_watermark, len(part.records)) == (0, 3, 0)
     assert hosted.machine.high_watermark == 3
+
+
+def test_what_is_told_on_arrival_is_what_holds_after_it(
+    node: PartitionNode, hosted: HostedPartition
+) -> None:
+    node.produce(hosted, [1, 2, 3])
+    terms = FetchTerms(1, 1 << 20, replica_id=FOLLOWER, broker_epoch=EPOCH)
+    wanted = FetchWanted("t", 3, 1 << 20, 0)
+    look = look_on_arrival(node.driver, hosted, wanted, terms)
+    assert look.bounds is not None
+    assert look.bounds.high_watermark == 3
 
 
 def test_a_fetch_that_waits_counts_on_arrival_and_is_answered_when_the_log_grows(

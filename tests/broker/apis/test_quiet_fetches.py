@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fencepost.broker.apis.fetch import PARTITIONS_PER_PIECE
 from fencepost.broker.config.broker_config import BrokerConfig
-from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.effects import Persisted
+from fencepost.machines.fetch import Asker
 from fencepost.machines.partition import BecomeLeader, BrokersChanged, StopReplica
 from fencepost.wire.api.fetch import FetchResponse
 from fencepost.wire.errors import ErrorCode
 
-from .harness import broker, register, topic
+from .harness import broker, handled, register, to_its_end, topic
 from .partitions import PartitionNode
 from .test_follower_fetch import EPOCH, FOLLOWER, fetch, response_of
 
@@ -28,19 +29,19 @@ COUNT = 3
 class Round:
     """A node with partitions, and a follower with a session over all of them."""
 
-    def __init__(self, directory: Path, *, settles: bool = True) -> None:
+    def __init__(self, directory: Path, *, settles: bool = True, count: int = COUNT) -> None:
         node = PartitionNode(BrokerConfig.load(None, {}), directory=directory)
         self.node = node.learn(broker(1), broker(2))
-        node.learn(*topic("t", *[{"replicas": [1, 2]} for _ in range(COUNT)]))
-        self.hosted = [node.host("t", i, replicas=(1, 2)) for i in range(COUNT)]
+        node.learn(*topic("t", *[{"replicas": [1, 2]} for _ in range(count)]))
+        self.hosted = [node.host("t", i, replicas=(1, 2)) for i in range(count)]
         if not settles:
             node.fetches.settle = lambda *_: None  # type: ignore[method-assign]
-        self.offsets = [0] * COUNT
-        self.epochs = [0] * COUNT
+        self.offsets = [0] * count
+        self.epochs = [0] * count
         self.looks = 0
         for one in self.hosted:
             self._count(one.machine)
-        self.session_id = self.take(self.send((0, 0), tuple(range(COUNT)))).session_id
+        self.session_id = self.take(self.send((0, 0), tuple(range(count)))).session_id
         self.session_epoch = 0
 
     def _count(self, machine: Any) -> None:
@@ -52,18 +53,16 @@ class Round:
 
         machine.check_fetch = counted
 
-    def send(
-        self, session: tuple[int, int], indexes: tuple[int, ...], **asked: Any
-    ) -> RequestContext:
+    def send(self, session: tuple[int, int], indexes: tuple[int, ...], **asked: Any) -> Any:
         asked = {"offsets": self.offsets, "epochs": self.epochs, **asked}
         return fetch(self.node, 0, session=session, indexes=indexes, **asked)
 
-    def begin(self, *indexes: int, **asked: Any) -> RequestContext:
+    def begin(self, *indexes: int, **asked: Any) -> Any:
         """The next request of the session, which names some partitions."""
         self.session_epoch += 1
         return self.send((self.session_id, self.session_epoch), indexes, **asked)
 
-    def take(self, context: RequestContext) -> FetchResponse:
+    def take(self, context: Any) -> FetchResponse:
         """The answer; what was fetched is named in the next request."""
         return response_of(context)
 
@@ -74,7 +73,7 @@ class Round:
         """Go on until everything is quiet."""
         self.ask()
         self.ask()
-        assert len(self.node.fetches._quiet) == COUNT
+        assert len(self.node.fetches._quiet) == len(self.hosted)
 
 
 def parts_of(response: FetchResponse) -> dict[int, Any]:
@@ -198,6 +197,37 @@ def test_who_left_is_not_referred_to(idle: Round) -> None:
     waiting.abandoned()
     assert session.waiting is None
     assert len(idle.node.fetches) == 0
+
+
+@pytest.mark.parametrize(
+    ("asker", "offset"),
+    [(Asker(FOLLOWER, EPOCH + 1), 0), (Asker(3, EPOCH), 0), (Asker(FOLLOWER, EPOCH), 1)],
+)
+def test_nothing_is_quiet_for_whom_the_leader_does_not_know_to_have_all(
+    idle: Round, asker: Asker, offset: int
+) -> None:
+    idle.node.fetches.brokers_changed()
+    (session,) = idle.node.fetches.sessions._sessions.values()
+    hosted = idle.hosted[0]
+    if offset:
+        idle.node.produce(hosted, [1])
+    (key, *_) = session.stirring
+    idle.node.fetches.settle(session, hosted, key, asker)
+    assert len(idle.node.fetches._quiet) == 0
+
+
+def test_what_moves_while_others_are_looked_at_is_not_missed(tmp_path: Path) -> None:
+    """Of many partitions some are looked at in another turn, and a quiet one may move between."""
+    many = 2 * PARTITIONS_PER_PIECE
+    one = Round(tmp_path, count=many)
+    one.rest()
+    for index in range(many - 2):  # all but two stir, and one of these with the request
+        one.node.fetches.moved(one.hosted[index])
+    context, pieces = one.begin(max_wait_ms=500, start=handled)
+    next(pieces)
+    one.node.produce(one.hosted[-1], [1])
+    to_its_end(pieces)
+    assert len(parts_of(one.take(context))[many - 1].records) > 0
 
 
 STEPS = st.tuples(

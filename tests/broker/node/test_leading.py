@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.machines.image import apply_records, diff
 from fencepost.wire.api import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
@@ -26,6 +27,7 @@ from fencepost.wire.api.delete_records import DeleteRecordsPartition, DeleteReco
 from fencepost.wire.api.fetch import FetchPartition, FetchTopic, ReplicaState
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.message import Message
+from fencepost.wire.records.metadata import PartitionChangeRecord
 from fencepost.wire.types import Uuid
 
 from ...waiting import eventually
@@ -42,9 +44,8 @@ class Follower:
     def __init__(self, running: RunningNode) -> None:
         self.running = running
         self.client = running.connect()
-        self.lives = 0
-        self.broker_epoch = -1
-        self.register()
+        self.incarnations = 0
+        self.begin_again()
         self.topic = self.create_topic()
         eventually(lambda: self.state() is not None, "the node leads")
 
@@ -70,15 +71,15 @@ class Follower:
 
         return self.running.call(asked)
 
-    def register(self) -> None:
-        """Begin a life: another incarnation, with another broker epoch, unfenced."""
-        self.lives += 1
+    def register(self, broker_id: int = FOLLOWER) -> int:
+        """Register another incarnation of a broker, which is fenced; its broker epoch."""
+        self.incarnations += 1
         own = self.running.node.image.brokers[1]
         answer = self.ask(
             BrokerRegistrationRequest(
-                broker_id=FOLLOWER,
+                broker_id=broker_id,
                 cluster_id=self.running.node.cluster_id,
-                incarnation_id=Uuid((9_000 + self.lives).to_bytes(16, "big")),
+                incarnation_id=Uuid((9_000 + self.incarnations).to_bytes(16, "big")),
                 listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=1)],
                 features=[
                     Feature(
@@ -88,11 +89,16 @@ class Follower:
                     )
                     for one in own.features
                 ],
-                log_dirs=[Uuid((8_000).to_bytes(16, "big"))],
+                log_dirs=[Uuid((8_000 + broker_id).to_bytes(16, "big"))],
             )
         )
         assert answer.error_code == 0, answer
-        self.broker_epoch = answer.broker_epoch
+        broker_epoch: int = answer.broker_epoch
+        return broker_epoch
+
+    def begin_again(self) -> None:
+        """Come as another incarnation, which is unfenced."""
+        self.broker_epoch = self.register()
         eventually(lambda: not self.beat().is_fenced, "the follower is unfenced")
 
     def beat(self, **wants: bool) -> Any:
@@ -108,13 +114,26 @@ class Follower:
 
     def fetch(self, offset: int, **asked: Any) -> Any:
         """Fetch, and hear of the one partition."""
-        request = FetchRequest(
+        response = self.client.ask(self.request(offset, **asked), 18)
+        (topic,) = response.responses
+        (part,) = topic.partitions
+        return part
+
+    def request(
+        self, offset: int | None, session: tuple[int, int] = (0, -1), **asked: Any
+    ) -> FetchRequest:
+        """A fetch at the offset; None names no partition."""
+        return FetchRequest(
+            session_id=session[0],
+            session_epoch=session[1],
             replica_state=ReplicaState(
                 replica_id=FOLLOWER, replica_epoch=asked.pop("broker_epoch", self.broker_epoch)
             ),
             max_wait_ms=asked.pop("max_wait_ms", 0),
             min_bytes=1,
-            topics=[
+            topics=[]
+            if offset is None
+            else [
                 FetchTopic(
                     topic_id=self.topic.topic_id,
                     partitions=[
@@ -132,9 +151,6 @@ class Follower:
                 )
             ],
         )
-        (topic,) = self.client.ask(request, 18).responses
-        (part,) = topic.partitions
-        return part
 
     def state(self) -> Any:
         """The partition as the cluster's metadata have it, once the node leads it."""
@@ -189,7 +205,7 @@ def test_a_silent_follower_leaves_and_comes_back(start: Callable[..., Follower])
     assert produce(follower.client, follower.topic, batch(b"b")).error_code == 0
     zombie = follower.broker_epoch
     follower.beat(want_shut_down=True)
-    follower.register()
+    follower.begin_again()
     refused = follower.fetch(2, broker_epoch=zombie)
     assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert follower.isr == {1}
@@ -233,3 +249,25 @@ def test_a_fenced_follower_is_not_waited_for(start: Callable[..., Follower]) -> 
     assert follower.isr == {1}
     (part,) = fetch(follower.client, follower.topic, 0)
     assert part.high_watermark == 1
+
+
+@pytest.mark.parametrize("what", ["brokers", "partition"])
+def test_a_quiet_follower_is_looked_at_when_the_metadata_change(
+    start: Callable[..., Follower], what: str
+) -> None:
+    follower = start()
+    node = follower.running.node
+    session_id = follower.client.ask(follower.request(0, (0, 0)), 18).session_id
+    for epoch in (1, 2):
+        answer = follower.client.ask(follower.request(None, (session_id, epoch)), 18)
+        assert (answer.error_code, answer.responses) == (0, [])
+    assert follower.running.call(lambda: len(node.fetches._quiet)) == 1
+    if what == "brokers":
+        follower.register(3)
+    else:
+        image = node.image
+        topic = image.topics_by_name[follower.topic.name]
+        record = PartitionChangeRecord(topic_id=topic.topic_id, partition_id=0, isr=[FOLLOWER, 1])
+        changed = apply_records(image, [record], image.offset)
+        follower.running.call(lambda: node.replicas.apply(changed, diff(image, changed)))
+    eventually(lambda: len(node.fetches._quiet) == 0, "it is looked at again")
