@@ -44,6 +44,7 @@ from fencepost.machines.partition import (
 )
 from fencepost.runtime.clock import Clocks
 from fencepost.runtime.delayed_fetches import FetchHost
+from fencepost.runtime.log_dir_moves import LogDirMoves
 from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
@@ -145,6 +146,13 @@ class Replicas:
         hosted.data_dir.fail(reason)
 
 
+class NoMoves:
+    """`LogDirMoves` of a node where nothing moves between directories."""
+
+    def futures(self) -> Iterable[Any]:
+        return ()
+
+
 @dataclass
 class Directories:
     """As much of a node's `Storage` as handlers ask about."""
@@ -184,6 +192,7 @@ class PartitionNode(StillNode):
             Decompression: self.decompression,
             FetchHost: self.fetches,
             LeaderThrottle: self.throttle,
+            LogDirMoves: NoMoves(),
             ReplicaManager: self.replicas,
             Storage: self.storage,
         }

@@ -197,7 +197,7 @@ def test_acks_all_waits_for_the_follower(start: Callable[..., Follower]) -> None
 
 def test_a_silent_follower_leaves_and_comes_back(start: Callable[..., Follower]) -> None:
     """AlterPartition end to end; an incarnation that is not the registered one does not count."""
-    follower = start(**{"replica.lag.time.max.ms": LAG_MS})
+    follower = start(**{"replica.lag.time.max.ms": LAG_MS, "replica.fetch.wait.max.ms": 100})
     produce(follower.client, follower.topic, batch(b"a"), acks=1)
     eventually(lambda: follower.isr == {1}, "the follower is dropped")
     hosted = follower.running.node.replicas.get(follower.topic.name, 0)
