@@ -176,8 +176,8 @@ def test_a_new_incarnation_is_not_taken_for_the_one_that_is_gone(world: World) -
     world.bench.fence(1)
     assert world.bench.register(1, life=2).error_code == 0
     world.bench.heartbeat(1)
-    world.answer(refused=True)
-    assert world.fenced() == set()
+    world.answer(refused=False)
+    assert world.fenced() == set() and world.probes.suspects == []
 
 
 def test_who_was_fenced_by_mistake_is_not_fenced_again(world: World) -> None:

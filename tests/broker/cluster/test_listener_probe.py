@@ -42,5 +42,9 @@ def test_a_host_that_is_not_known_has_not_refused() -> None:
         assert found(held.getsockname(), ("no-such-host.invalid", 9092)) is False
 
 
+def test_an_address_that_cannot_be_reached_has_not_refused() -> None:
+    assert found(("255.255.255.255", 9092)) is False
+
+
 def test_no_listeners_refuse_nothing() -> None:
     assert found() is False

@@ -32,6 +32,7 @@ from fencepost.runtime.registrations import ASSIGNMENTS_KEY, LIFECYCLE_KEY, Regi
 from fencepost.wire.errors import ErrorCode, error_name
 from fencepost.wire.types import Uuid
 
+HAND_OVER_MARGIN_MS = 1_000
 PLAINTEXT = 0
 """Number of the security protocol in registrations."""
 
@@ -61,6 +62,9 @@ class LifecycleHandle:
                 session_timeout_ms=get("broker.session.timeout.ms"),
                 startup_timeout_ms=get("initial.broker.registration.timeout.ms"),
                 log_dir_failure_timeout_ms=get("log.dir.failure.timeout.ms"),
+                # Until a silent broker is fenced, the controller waits for it to hear of the
+                # others' new leaders.
+                hand_over_timeout_ms=get("broker.session.timeout.ms") + HAND_OVER_MARGIN_MS,
             )
         )
         assignments = DirectoryAssignments(config.node_id, lambda: self.broker_epoch)

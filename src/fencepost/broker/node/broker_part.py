@@ -50,7 +50,8 @@ from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 log = logging.getLogger(__name__)
 
 MOVES_RATE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-SHUTDOWN_TIMEOUT_S: Final = 60.0
+SHUTDOWN_TIMEOUT_S: Final = 300.0
+"""For the whole controlled shutdown, as in Kafka; whoever still waits then is not waited for."""
 FETCHERS_KEY: Final = "num.replica.fetchers"
 
 

@@ -66,11 +66,14 @@ def check_min_isr(
 
 
 def cleared_elr(image: ClusterImage, records: Iterable[Message]) -> list[ClearElrRecord]:
-    """What is written behind these changes of configs: whose eligible replicas are forgotten."""
+    """What is written behind these changes of configs: whose eligible replicas are forgotten.
+
+    Those of all topics have no name, like the configs of all brokers.
+    """
     if not is_elr_enabled(image):
         return []
     return [
-        ClearElrRecord(topic_name=one.resource_name if one.resource_type == RESOURCE_TOPIC else "")
+        ClearElrRecord(topic_name=one.resource_name)
         for one in records
         if isinstance(one, ConfigRecord)
         and one.name == MIN_ISR
