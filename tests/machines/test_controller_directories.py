@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from fencepost.machines.broker.requests import assignment_request
+from fencepost.machines.controller.directories import cordon_records
+from fencepost.machines.image import BrokerImage, ClusterImage
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.types import Uuid
 
@@ -72,6 +74,29 @@ def test_replicas_that_cannot_be_noted_are_told_one_by_one(bench: Bench) -> None
         ErrorCode.NONE,
     ]
     assert bench.partition("alone").directory_of(1) == FIRST
+
+
+def test_a_broker_cordons_its_directories_by_its_heartbeats(bench: Bench) -> None:
+    def cordoned() -> tuple[Uuid, ...] | None:
+        return bench.image.brokers[1].cordoned_log_dirs
+
+    bench.heartbeat(1, cordoned_log_dirs=[SECOND, FIRST, FIRST])
+    assert cordoned() == (FIRST, SECOND)
+    assert bench.create("u", partitions=3, factor=1).error_code == 0
+    assert {p.replicas for p in bench.topic("u").partitions} == {(2,)}
+    written = len(bench.log)
+    bench.heartbeat(1, cordoned_log_dirs=[FIRST, SECOND])
+    bench.heartbeat(1, cordoned_log_dirs=None)
+    assert (len(bench.log), cordoned()) == (written, (FIRST, SECOND)), "nothing is new"
+    bench.heartbeat(1, cordoned_log_dirs=[])
+    assert cordoned() == ()
+    assert bench.replayed() == bench.image
+
+
+def test_older_clusters_know_of_no_cordoned_directories() -> None:
+    old = ClusterImage(features={"metadata.version": 29})
+    broker = BrokerImage(1, 5, FIRST, (), (), None, False, False, (FIRST,))
+    assert cordon_records(old, broker, [FIRST]) == []
 
 
 def test_a_directory_that_is_not_online_costs_the_replica_its_place(bench: Bench) -> None:

@@ -131,8 +131,12 @@ class LogDirMoves:
         dirs: Callable[[], Sequence[MovingDir]],
         image: Callable[[], ClusterImage],
         preferred: dict[TopicPartition, Any],
+        is_cordoned: Callable[[str], bool],
     ) -> None:
-        """`preferred` is where replicas go that are not here yet, as somebody has asked for."""
+        """`preferred` is where replicas go that are not here yet, as somebody has asked for.
+
+        `is_cordoned` says of a directory's path whether it takes new replicas (KIP-1066).
+        """
         self._broker_id = broker_id
         self._replicas = replicas
         self._ports = ports
@@ -144,6 +148,7 @@ class LogDirMoves:
         self.rate = ByteRate()
         """`replica.alter.log.dirs.io.max.bytes.per.second`."""
         self._preferred = preferred
+        self._is_cordoned = is_cordoned
         self._closed = False
 
     # -- asked from outside ------------------------------------------------------------------
@@ -159,6 +164,8 @@ class LogDirMoves:
             return ErrorCode.LOG_DIR_NOT_FOUND
         if not target.is_online:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._is_cordoned(path):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         found = self._replicas.get(topic, index)
         if found is ErrorCode.KAFKA_STORAGE_ERROR:
             return found

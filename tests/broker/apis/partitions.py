@@ -159,6 +159,7 @@ class Directories:
 
     data_dirs: list[DataDir]
     descriptors: Descriptors = field(default_factory=Descriptors)
+    cordoned: frozenset[str] = frozenset()
 
 
 @dataclass

@@ -248,7 +248,7 @@ def test_names_that_kafka_reads_in_any_case(policy):
         ("config.providers", "file", "it must be left out: Java classes"),
         ("client.quota.callback.class", "a.Class", "it must be left out: Java classes"),
         ("remote.log.storage.system.enable", "true", "it must be false: there is no tiered"),
-        ("cordoned.log.dirs", "*", "it must be left out: new partitions"),
+        ("cordoned.log.dirs", "/no/such", "a directory of log.dirs"),
         ("rsm.config.a", "b", "there is no tiered storage"),
         ("listener.name.plaintext.ssl.key.password", "hush", "TLS and SASL"),
     ],

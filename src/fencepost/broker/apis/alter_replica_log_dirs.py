@@ -8,6 +8,7 @@ replica moves is told in `fencepost.runtime.log_dir_moves`. For each partition, 
 | the topic's name is too long for the directory that it is copied into                 | 17    |
 | no such directory in `log.dirs`                                                       | 57    |
 | the directory, or the replica's, is offline                                           | 56    |
+| the directory is cordoned (KIP-1066)                                                  | 39    |
 | this broker has no replica of it; the directory is remembered for when it gets one    | 9     |
 | no such partition; the directory is remembered for when it is created                 | 3     |
 | the replica is to move, and some directory is offline, in which a copy of it may be   | 56    |

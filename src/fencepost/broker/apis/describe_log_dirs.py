@@ -6,8 +6,6 @@ indexes; the lag is how far the log's end is behind the high watermark it has he
 leader. A copy on its way to another directory (`is_future_key`) is listed where it will be, with
 how far it is behind the log that it will replace. An offline directory is 56 with nothing in it.
 The volume's size (v4) is -1 where the system does not tell.
-
-Deviation: cordoned directories (v5) do not exist here.
 """
 
 from __future__ import annotations
@@ -62,6 +60,7 @@ def handle(
                 ],
                 total_bytes=total_bytes,
                 usable_bytes=usable_bytes,
+                is_cordoned=data_dir.path in storage.cordoned,
             )
         )
     return DescribeLogDirsResponse(results=results)

@@ -17,6 +17,7 @@ from fencepost.broker.storage.storage import Storage
 from fencepost.machines.broker import (
     BeginControlledShutdown,
     BrokerLifecycle,
+    CordonLogDirs,
     DirectoryAssignments,
     LifecycleConfig,
     LogDirFailed,
@@ -108,6 +109,10 @@ class LifecycleHandle:
         """A log directory has failed: the next heartbeat says so, and is sent now (KIP-858)."""
         if directory_id is not None:
             self._driver.feed(LIFECYCLE_KEY, LogDirFailed(directory_id))
+
+    def cordon(self, directory_ids: Iterable[Uuid]) -> None:
+        """Say which directories take no new replicas, with the next heartbeat (KIP-1066)."""
+        self._driver.feed(LIFECYCLE_KEY, CordonLogDirs(tuple(directory_ids)))
 
     def replicas_placed(self, placed: Sequence[tuple[Uuid, int, Uuid]]) -> None:
         """Say in which directories replicas are, now or as soon as the broker is registered."""

@@ -336,6 +336,10 @@ def check_pairs(get: Callable[[str], Any]) -> None:
     per_ip, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     if get(per_ip) == 0 and not parse_host_limits(get(overrides)):
         raise ConfigError(per_ip, 0, f"at least 1, or {overrides} names who may connect")
+    cordoned, dirs = get("cordoned.log.dirs"), get("log.dirs") or get("log.dir")
+    for path in cordoned:
+        if path != "*" and Path(path) not in map(Path, dirs):
+            raise ConfigError("cordoned.log.dirs", path, "* or a directory of log.dirs")
     wait = "replica.fetch.wait.max.ms"
     for longer in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if get(wait) > get(longer):  # a follower with nothing to fetch would be given up

@@ -49,6 +49,7 @@ from fencepost.runtime.replicas import HostedPartition, ReplicaManager
 
 log = logging.getLogger(__name__)
 
+CORDONED_KEY: Final = "cordoned.log.dirs"
 MOVES_RATE_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 SHUTDOWN_TIMEOUT_S: Final = 300.0
 """For the whole controlled shutdown, as in Kafka; whoever still waits then is not waited for."""
@@ -157,6 +158,8 @@ class BrokerPart:
         self.compactor = Compactor(self.replicas, core.settings, ports, core)
         core.settings.watch(CLEANER_KEYS, self.compactor.reconfigure)
         self._wire_moves()
+        self._cordon()
+        core.settings.watch([CORDONED_KEY], self._cordon)
 
     def _wire_followers(self) -> None:
         """What fetches for the replicas that follow."""
@@ -201,9 +204,14 @@ class BrokerPart:
             lambda: core.storage.data_dirs,
             lambda: core.image,
             core.storage.preferred,
+            lambda path: path in core.storage.cordoned,
         )
         self._limit_moves()
         core.settings.watch([MOVES_RATE_KEY], self._limit_moves)
+
+    def _cordon(self) -> None:
+        storage = self._core.storage
+        self.lifecycle.cordon(storage.cordon(self._core.settings.get(CORDONED_KEY)))
 
     def _limit_moves(self) -> None:
         self.moves.rate.limit = self._core.settings.get(MOVES_RATE_KEY)

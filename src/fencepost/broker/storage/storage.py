@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from fencepost.broker.config.broker_config import BrokerConfig
@@ -79,6 +80,8 @@ class Storage:
         self._accept_loss = accept_loss
         self._wall_ms = wall_ms
         self.cluster_id = dirs.cluster_id
+        self.cordoned: frozenset[str] = frozenset()
+        """Paths of the directories that take no new partitions (KIP-1066)."""
         self.preferred: dict[TopicPartition, DataDir] = {}
         """Where partitions go that are not here yet: somebody has asked for it."""
         self.on_failed: Callable[[DataDir, str], None] = DataDir.fail
@@ -103,6 +106,13 @@ class Storage:
     def may_need_recovery(self) -> bool:
         """Whether there is a directory that was not closed in order, so that opening takes long."""
         return any(not log_dir.was_clean for log_dir in self.log_dirs)
+
+    def cordon(self, paths: Collection[str]) -> list[Uuid]:
+        """Put no new partitions into these directories (`*`: all); the ids of those that work."""
+        named = {str(Path(path)) for path in paths}
+        chosen = [one for one in self.data_dirs if "*" in named or one.path in named]
+        self.cordoned = frozenset(one.path for one in chosen)
+        return [one.directory_id for one in chosen if one.is_online and one.directory_id]
 
     def online_ids(self) -> list[Uuid]:
         """Ids of the directories that hold partitions and work."""
@@ -221,7 +231,8 @@ class Storage:
         preferred = self.preferred.pop(key, None)
         if preferred is not None and preferred.is_online:
             return preferred
-        return min(online, key=lambda one: len(one.partitions))
+        # The metadata have it here: if all are cordoned by now, it goes into one of them.
+        return min(online, key=lambda one: (one.path in self.cordoned, len(one.partitions)))
 
     def delete_partition(self, partition_log: PartitionLog) -> None:
         """Close the log and have its files removed; one that is offline is left alone. OSError."""

@@ -127,6 +127,12 @@ class LogDirFailed(NamedTuple):
     directory_id: Uuid
 
 
+class CordonLogDirs(NamedTuple):
+    """These of the broker's log directories, and no others, take no new replicas (KIP-1066)."""
+
+    directory_ids: tuple[Uuid, ...]
+
+
 class BeginControlledShutdown(NamedTuple):
     """The broker is to stop. Reply(token, Outcome) when it may; nothing is asked any more then."""
 

@@ -57,6 +57,7 @@ from fencepost.machines.broker.inputs import (
     ControllerAnswered,
     ControllerChanged,
     ControllerRequest,
+    CordonLogDirs,
     LifecycleConfig,
     LogDirFailed,
     MetadataApplied,
@@ -140,6 +141,7 @@ class BrokerLifecycle:
         self._says_directories = False
         self._gives_up_hand_over = False
         self._offline: dict[Uuid, int | None] = {}  # until when to report it; None: it is reported
+        self._cordoned: tuple[Uuid, ...] = ()
         self._armed: set[str] = set()
         self._effects: list[Effect] = []
         self._steps: dict[type, Callable[[Any, int], None]] = {
@@ -150,6 +152,7 @@ class BrokerLifecycle:
             Start: self._step_start,
             ReadyToUnfence: self._step_ready,
             LogDirFailed: self._step_log_dir_failed,
+            CordonLogDirs: self._step_cordon,
             BeginControlledShutdown: self._step_shutdown,
         }
 
@@ -228,6 +231,19 @@ class BrokerLifecycle:
         self._arm_log_dirs()
         if self.is_registered:
             self._communicate(now_ms)
+
+    def _step_cordon(self, cordon: CordonLogDirs, now_ms: int) -> None:
+        is_new = cordon.directory_ids != self._cordoned
+        self._cordoned = cordon.directory_ids
+        if is_new and self.is_registered and self.state is not BrokerState.SHUTTING_DOWN:
+            self._communicate(now_ms)
+
+    def _cordoned_to_tell(self) -> list[Uuid] | None:
+        """Which directories are cordoned; None before the broker has caught up with the metadata,
+        and while the cluster does not know of such."""
+        if self.state is BrokerState.STARTING or not self._image.has_cordoned_directories:
+            return None
+        return list(self._cordoned)
 
     # What it hears of the cluster
 
@@ -321,6 +337,7 @@ class BrokerLifecycle:
             want_fence=want_fence,
             want_shut_down=want_shut_down,
             offline_log_dirs=list(self._offline),
+            cordoned_log_dirs=self._cordoned_to_tell(),
         )
 
     def _earlier_incarnation(self) -> BrokerImage | None:

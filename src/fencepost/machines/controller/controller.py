@@ -282,6 +282,7 @@ class Controller:
             after = apply_records(image, records)
             lost = request.offline_log_dirs
             records += brokers.offline_directory_records(after, broker, lost, policies)
+        records += directories.cordon_records(image, broker, request.cordoned_log_dirs)
         reply = BrokerHeartbeatResponse(
             is_caught_up=offset >= broker.epoch,
             is_fenced=control in (BrokerControl.FENCED, BrokerControl.SHUTDOWN_NOW),

@@ -1,4 +1,4 @@
-"""In which log directory each replica is: AssignReplicasToDirs (KIP-858).
+"""In which log directory each replica is (KIP-858), and which take no new ones (KIP-1066).
 
 A broker with several directories places its replicas itself and tells the controller afterwards, so
 that the loss of one directory costs it no more than the replicas in it. A directory that is not
@@ -16,10 +16,13 @@ from fencepost.machines.controller.partitions import (
     leadership,
     propose,
 )
-from fencepost.machines.image import ClusterImage, TopicImage
+from fencepost.machines.image import BrokerImage, ClusterImage, TopicImage
 from fencepost.wire.api import assign_replicas_to_dirs as wire
 from fencepost.wire.errors import ErrorCode
-from fencepost.wire.records.metadata import PartitionChangeRecord
+from fencepost.wire.records.metadata import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+)
 from fencepost.wire.types import Uuid
 
 
@@ -56,6 +59,23 @@ def assign(
         ]
     )
     return response, records
+
+
+def cordon_records(
+    image: ClusterImage, broker: BrokerImage, cordoned: list[Uuid] | None
+) -> list[BrokerRegistrationChangeRecord]:
+    """Note which of a broker's directories take no new replicas (KIP-1066); None: as before."""
+    if cordoned is None or not image.has_cordoned_directories:
+        return []
+    if set(cordoned) == set(broker.cordoned_log_dirs or ()):
+        return []
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id,
+            broker_epoch=broker.epoch,
+            cordoned_log_dirs=sorted(set(cordoned)),
+        )
+    ]
 
 
 def _assign_one(

@@ -23,6 +23,9 @@ NEWEST_LEVEL = 1 << 15
 DIRECTORIES_SINCE = 17
 """The `metadata.version` from which on replicas have directories: 3.7-IV2 (KIP-858)."""
 
+CORDONED_SINCE = 30
+"""The `metadata.version` from which on directories may be cordoned: 4.3-IV0 (KIP-1066)."""
+
 NO_LEADER = -1
 """The leader of a partition that has none."""
 
@@ -257,6 +260,11 @@ class ClusterImage:
     def has_directories(self) -> bool:
         """Whether the metadata say in which directories replicas are."""
         return self.metadata_version >= DIRECTORIES_SINCE
+
+    @property
+    def has_cordoned_directories(self) -> bool:
+        """Whether the metadata may say which directories take no new replicas (KIP-1066)."""
+        return METADATA_VERSION in self.features and self.metadata_version >= CORDONED_SINCE
 
     def standing_at(self, offset: int, epoch: int) -> ClusterImage:
         """This image as the log's up to `offset`, the record there being of `epoch`."""

@@ -14,7 +14,6 @@ from fencepost.broker.config.keys.definition import (
     LONG,
     PER_BROKER,
     BrokerConfigDef,
-    default_only,
     honoured,
     unused,
 )
@@ -207,9 +206,14 @@ _UNUSED = (
     ),
 )
 
-_REFUSED = (
-    default_only(
-        "cordoned.log.dirs", LIST, (), "new partitions are placed in every directory", PER_BROKER
+_CORDONED = (
+    honoured(
+        "cordoned.log.dirs",
+        LIST,
+        (),
+        None,
+        "Directories of log.dirs that take no new replicas; * for all of them.",
+        PER_BROKER,
     ),
 )
 
@@ -219,6 +223,6 @@ KEYS: Final[tuple[BrokerConfigDef, ...]] = (
     *_CLEANER,
     *_FETCH,
     *_UNUSED,
-    *_REFUSED,
+    *_CORDONED,
 )
 """See the module."""
