@@ -74,6 +74,14 @@ def follow(oracle: Oracle, check: Check, *views: ReplicaView) -> None:
         oracle.partitions.stepped(view)
 
 
+def show_all(check: Check, log: list[PartitionBatch], start_offset: int) -> None:
+    """Broker 1 shows all of LOG while broker 2, in sync, has this log from that offset on."""
+    oracle = partitions_of(LOG, log)
+    oracle.partitions.log(2, KEY).start_offset = start_offset
+    shown = LEADS_ALL._replace(high_watermark=3, isr=frozenset({1, 2}))
+    follow(oracle, check, LEADS_ALL, shown)
+
+
 def change(old: PartitionImage | None, new: PartitionImage | None) -> PartitionDelta:
     """What the controllers have changed."""
     return PartitionDelta("t", KEY[0], KEY[1], old, new)
@@ -294,6 +302,11 @@ WRONG: list[tuple[str, str, Wrong]] = [
             LEADS_ALL,
             LEADS_ALL._replace(high_watermark=3, isr=frozenset({1, 2})),
         ),
+    ),
+    (
+        "I17",
+        "something shown that a follower lacks behind what it has deleted",
+        lambda check: show_all(check, [OTHER[1], LOG[2]], start_offset=1),
     ),
     (
         "I17",

@@ -133,6 +133,11 @@ def test_an_invariant_of_partitions_turns_red(kind: str, wrong: partition_histor
     assert caught.value.kind == kind
 
 
+def test_i17_a_follower_need_not_have_what_it_has_deleted() -> None:
+    check = check_of("I17")
+    partition_histories.show_all(check, partition_histories.LOG[1:], start_offset=1)
+
+
 class Breathless(QuorumRules):
     """Never votes in a second epoch."""
 

@@ -27,10 +27,13 @@ class VisibleIsDurable(Check):
                 f" {sorted(view.isr)}, {view.min_isr} are needed",
             )
         shown = partitions.log(view.broker_id, view.key)
-        wanted = shown.entries[shown.position(known) : shown.position(view.high_watermark)]
+        to = shown.position(view.high_watermark)
         for broker_id in sorted(view.isr):
             log = partitions.log(broker_id, view.key)
-            at = log.position(known)
+            # What it has deleted (DeleteRecords) its leader may still have.
+            begin = max(known, log.start_offset)
+            wanted = shown.entries[shown.position(begin) : to]
+            at = log.position(begin)
             has_all = log.entries[at : at + len(wanted)] == wanted
             if log.durable_offset < view.high_watermark or not has_all:
                 raise Violation(
