@@ -139,8 +139,9 @@ def test_a_metadata_log_that_makes_no_sense_ends_the_node(node_factory):
     assert "metadata" in running.node.failure
 
 
-def test_an_unclean_leader_settles_with_the_controller(node_factory):
-    """KIP-704: a leader elected uncleanly asks the controller to be done with recovering."""
+def test_an_unclean_leader_serves_and_asks_for_nothing(node_factory):
+    """KIP-704: its next change of the in-sync set says that it has recovered; a leader that is alone
+    has none to ask for."""
     running = node_factory()
     with running.connect() as client:
         topic = make_topic(client, name="recovering")
@@ -161,8 +162,10 @@ def test_an_unclean_leader_settles_with_the_controller(node_factory):
     def state():
         return running.node.image.topics_by_name["recovering"].partitions[0]
 
-    eventually(lambda: state().leader_recovery_state == RecoveryState.RECOVERED)
-    assert state().partition_epoch == 2
+    eventually(lambda: state().leader_recovery_state == RecoveryState.RECOVERING)
+    with running.connect() as client:
+        assert produce(client, topic, batch(b"a")).error_code == 0
+    assert (state().leader_epoch, state().partition_epoch) == (1, 1)
 
 
 def test_a_request_of_a_partition_that_is_gone_is_dropped(node_factory):
