@@ -13,8 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.testing import Cluster
+
 from .conftest import QUICK, TopicWriter, wait_for_topics
-from .gates import GatedCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -26,15 +27,15 @@ SEEDS = (
 
 
 @pytest.fixture(scope="module")
-def gated() -> Iterator[GatedCluster]:
-    with GatedCluster(3, 1, config=QUICK) as cluster:
+def gated() -> Iterator[Cluster]:
+    with Cluster(brokers=1, controllers=3, config=QUICK) as cluster:
         yield cluster
 
 
 class Chaos:
     """Does harm to one node after the other and knows how to undo it."""
 
-    def __init__(self, cluster: GatedCluster, dice: random.Random) -> None:
+    def __init__(self, cluster: Cluster, dice: random.Random) -> None:
         self._cluster = cluster
         self._dice = dice
         self.history: list[str] = []
@@ -47,35 +48,27 @@ class Chaos:
         leader = cluster.find_leader()
         ids = list(cluster.controllers)
         id_ = leader if leader is not None and dice.random() < 0.7 else dice.choice(ids)
-        node, gate = cluster.controllers[id_], cluster.gates[id_]
-        what = dice.choice(("kill", "pause", "cut", "stop"))
+        what = dice.choice(("kill", "pause", "cut", "cut one way", "stop"))
         self.history.append(f"{what} {id_}")
         self.harmed.add(id_)
         if what == "kill":
-            node.kill()
+            cluster.kill(id_)
         elif what == "stop":
-            node.stop()
+            cluster.stop(id_)
         elif what == "pause":
-            node.pause()
-        else:
-            gate.close()
+            cluster.controllers[id_].pause()
+        else:  # or nobody reaches it, and what it sends arrives: it can still disturb the others
+            cluster.cut(None, id_, one_way=what == "cut one way")
 
     def heal(self) -> None:
         """Everybody runs and is reached."""
         self.history.append("heal")
         self.harmed.clear()
-        for id_, node in self._cluster.controllers.items():
-            self._cluster.gates[id_].open()
-            if node.running:
-                node.resume()
-            else:
-                node.start()
-        for node in self._cluster.controllers.values():
-            node.wait_until_ready()
+        self._cluster.reset()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_that_was_acknowledged_is_lost(gated: GatedCluster, seed: int):
+def test_nothing_that_was_acknowledged_is_lost(gated: Cluster, seed: int):
     dice = random.Random(seed)
     chaos = Chaos(gated, dice)
     chaos.heal()
@@ -98,17 +91,17 @@ def test_nothing_that_was_acknowledged_is_lost(gated: GatedCluster, seed: int):
         writer.stop()
 
 
-def test_a_leader_that_nobody_reaches_gives_up(gated: GatedCluster):
+def test_a_leader_that_nobody_reaches_gives_up(gated: Cluster):
     leader = gated.leader_id()
-    gated.gates[leader].close()
+    gated.cut(None, leader, one_way=True)
     successor = gated.leader_id(but=leader)
     assert successor != leader
 
-    # It is asked behind its gate, where it can still be reached.
+    # It is asked past its proxy, where it can still be reached.
     def has_given_up() -> bool:
         said = gated.describe(leader)
         return said is not None and said.leader_id != leader
 
     gated.wait_until(has_given_up, "the leader without followers goes on")
-    gated.gates[leader].open()
+    gated.heal()
     gated.leader_id()

@@ -261,6 +261,17 @@ def test_a_long_batch_passes_in_many_pieces(lone: Cluster):
         assert values(part) == [long]
 
 
+def test_a_client_that_sends_on_while_it_is_held_is_not_read_from(lone: Cluster):
+    """What waits has a bound, whatever a client sends."""
+    with connect(lone) as client, lone.hold("ApiVersions") as hold:
+        client.send(ApiVersionsRequest(), 0)
+        hold.wait()
+        client.sock.settimeout(0.5)
+        frame = struct.pack(">ihhih", 1 << 20, 18, 0, 2, -1) + bytes((1 << 20) - 10)
+        with pytest.raises(TimeoutError):
+            client.send_raw(frame * 64)
+
+
 def test_a_client_that_leaves_while_it_is_held_costs_nothing(lone: Cluster):
     with lone.hold("ApiVersions") as hold:
         client = connect(lone)

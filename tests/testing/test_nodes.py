@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import NamedTuple
 
 import pytest
 
@@ -10,11 +11,14 @@ from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster as Client
 from fencepost.client.connection import Connection
 from fencepost.client.errors import ClientError
+from fencepost.client.metadata import TopicPartition
+from fencepost.client.offsets import LATEST, list_offsets
 from fencepost.client.producer import Producer
 from fencepost.testing import Cluster, ClusterError
 from fencepost.wire.api.api_versions import ApiVersionsRequest
 
 from ..broker.listener_fixtures import Client as RawClient
+from ..broker.topic_requests import batch, produce_request
 from ..waiting import DEADLINE_S, eventually
 from .conftest import is_silent
 
@@ -46,6 +50,19 @@ def create(cluster: Cluster, topic: str, *replicas: int) -> None:
     with Client(cluster.bootstrap_servers) as client:
         Admin(client).create_topic(topic, assignments={0: replicas})
         Admin(client).wait_for_topic(topic)
+
+
+class Named(NamedTuple):
+    """A topic, as requests name it that have no ids."""
+
+    name: str
+
+
+def end_of(cluster: Cluster, topic: str) -> int:
+    """Where the topic's only partition ends."""
+    key = TopicPartition(topic, 0)
+    with Client(cluster.bootstrap_servers) as client:
+        return list_offsets(client, {key: LATEST})[key].offset
 
 
 def write(cluster: Cluster, topic: str, *records: bytes) -> None:
@@ -99,6 +116,25 @@ def test_a_client_is_cut_off_from_a_broker_one_way_or_both(three: Cluster):
             three.heal(receiver, sender)
             assert three.cuts == []
             assert client.receive(18, 0)[0] == sent
+
+
+def test_a_cut_one_way_loses_the_request_or_only_its_answer(three: Cluster):
+    create(three, "one-way", 1)
+    for number, (sender, receiver) in enumerate((("test", 1), (1, "test"))):
+        with connect_to(three, 1) as client:
+            client.ask(ApiVersionsRequest(), 0)
+            three.cut(sender, receiver, one_way=True)
+            client.send(produce_request(Named("one-way"), batch(b"a")), 9)
+            if number:
+                eventually(lambda: end_of(three, "one-way") == 3)
+            else:
+                write(three, "one-way", b"from another client")
+                assert end_of(three, "one-way") == 1
+            assert is_silent(client)
+            client.close()
+            three.heal()
+            if not number:  # it was on its way, and its client has gone
+                eventually(lambda: end_of(three, "one-way") == 2)
 
 
 def test_what_a_link_carries_both_ways_is_healed_together(three: Cluster):

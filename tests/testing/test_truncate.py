@@ -11,6 +11,7 @@ from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import LATEST, list_offsets, offsets_for_leader_epochs
 from fencepost.client.producer import Producer
 from fencepost.testing import Cluster, ClusterError
+from fencepost.testing.truncation import cut_log
 from fencepost.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.wire.errors import ErrorCode
 
@@ -123,3 +124,20 @@ def test_a_batch_goes_as_a_whole(lone: Cluster):
     assert lone.truncate("batches", 0, 2).offset == 1
     assert lone.truncate("batches", 0, 0).offset == 0
     assert records(lone, 1, "batches") == []
+
+
+def test_a_cut_lowers_what_is_written_down_about_the_log(lone: Cluster):
+    create(lone, "points", 1)
+    write(lone, "points", b"a", b"b", b"c")
+    lone.stop()
+    files = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+    for file in files:
+        assert b"points 0 3" in (lone.data_dir / file).read_bytes()
+    assert cut_log(lone.data_dir, "points", 0, 1) == 1
+    for file in files:
+        assert b"points 0 1" in (lone.data_dir / file).read_bytes()
+    with pytest.raises(FileNotFoundError):
+        cut_log(lone.data_dir, "nowhere", 0, 1)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        cut_log(lone.data_dir, "points", 0, 2)
+    assert (lone.data_dir / ".kafka_cleanshutdown").exists(), "the broker has stopped in order"

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from fencepost.log.checkpoints import TopicPartition
 from fencepost.log.config import LogConfig
 from fencepost.log.disk import OsDisk
 from fencepost.log.log_dir import LogDir
@@ -55,24 +56,29 @@ def cut_log(data_dir: Path, topic: str, partition: int, offset: int) -> int:
     partition is not there.
     """
     log_dir = LogDir.open(OsDisk(), str(data_dir), files_max=SEGMENT_FILES)
-    is_whole = False
-    end = -1
+    key = topic, partition
+    high_watermarks: dict[TopicPartition, int] = {}
+    is_sound = True
     try:
-        if (topic, partition) not in log_dir.partitions_on_disk():
+        if key not in log_dir.partitions_on_disk():
             raise FileNotFoundError(f"{data_dir} has no {topic}-{partition}")
+        is_sound = False
         wall_ms = int(time.time() * 1000)
         found = log_dir.create(topic, partition, None, LogConfig.from_props({}), wall_ms=wall_ms)
-        if not found.start_offset <= offset <= found.end_offset:
-            within = f"from {found.start_offset} to {found.end_offset}"
-            raise ValueError(f"to {offset}: the log goes {within}")
-        found.truncate_to(offset)
-        end = found.end_offset
-        is_whole = True
+        if found.start_offset <= offset <= found.end_offset:
+            found.truncate_to(offset)
+        else:
+            offset = -1
+        high_watermarks[key] = min(log_dir.high_watermark(*key), found.end_offset)
+        is_sound = True
     finally:
-        high_watermark = log_dir.high_watermark(topic, partition)
+        # With the marker of a clean shutdown, if it was there: to the controller, the broker is one
+        # that has stopped in order.
         log_dir.close(
-            clean=is_whole,
+            clean=is_sound,
             broker_epoch=log_dir.previous_broker_epoch,
-            high_watermarks={(topic, partition): min(high_watermark, end)} if is_whole else {},
+            high_watermarks=high_watermarks,
         )
-    return end
+    if offset < 0:
+        raise ValueError(f"the log goes from {found.start_offset} to {found.end_offset}")
+    return found.end_offset

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from fencepost.testing.faults.relay import Relay
@@ -70,10 +69,11 @@ class Gate:
 
     def _accept(self) -> None:
         loop = asyncio.get_running_loop()
-        for connection in self._waiting():
-            task = loop.create_task(self._serve(connection))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        with contextlib.suppress(OSError):  # there are no more
+            while True:
+                task = loop.create_task(self._serve(self._socket.accept()[0]))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -82,18 +82,10 @@ class Gate:
         except (OSError, asyncio.CancelledError):
             connection.close()
 
-    def _waiting(self) -> Iterator[socket.socket]:
-        """The connections that wait to be accepted."""
-        with contextlib.suppress(OSError):  # there are no more
-            while True:
-                yield self._socket.accept()[0]
-
     def refuse(self) -> None:
         """Refuse connections, as a host does where nobody listens; those that are open stay."""
         if self._is_open:
             asyncio.get_running_loop().remove_reader(self._socket)
-            for connection in self._waiting():
-                connection.close()
         self._is_open = False
         self._socket.close()
 
