@@ -140,8 +140,7 @@ def test_a_metadata_log_that_makes_no_sense_ends_the_node(node_factory):
 
 
 def test_an_unclean_leader_serves_and_asks_for_nothing(node_factory):
-    """KIP-704: its next change of the in-sync set says that it has recovered; a leader that is alone
-    has none to ask for."""
+    """KIP-704: its next change of the in-sync set ends the recovery; alone, it has none."""
     running = node_factory()
     with running.connect() as client:
         topic = make_topic(client, name="recovering")
