@@ -17,7 +17,7 @@ from .scraping import Response, Scrape, get, receive, scrape, send
 from .test_dashboard import OF_THE_PROCESS
 
 OF_SEVERAL_NODES = {FOLLOWER_LAG, REPLICA_LAG, "fencepost_raft_replica_lag"}
-"""`test_replication` sees the first two, the quorum's tests of processes the last."""
+"""`test_replication` sees the first two, `test_quorum` the last."""
 TOPICS = "kafka_server_brokertopicmetrics_"
 REQUESTS = "kafka_network_requestmetrics_"
 
