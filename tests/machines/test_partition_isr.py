@@ -145,6 +145,29 @@ def test_a_follower_that_caught_up_is_proposed_and_counts_at_once() -> None:
     assert leader.error(token) is ErrorCode.NONE
 
 
+def test_changes_of_the_in_sync_set_are_counted() -> None:
+    leader = Leader((1, 2, 3), isr=(1, 3))
+
+    def counted() -> tuple[int, int, int]:
+        changes = leader.machine.isr_changes
+        return changes.shrinks, changes.expands, changes.failures
+
+    leader.fetched(2, 0)
+    assert counted() == (0, 0, 0), "it is asked for"
+    accept(leader, (1, 2, 3), 2)
+    assert counted() == (0, 1, 0)
+    leader.lead(1, 3, (1, 2, 3), (1, 2))
+    assert counted() == (1, 1, 0), "the controller dropped one"
+    leader.lead(1, 3, (1, 2, 3), (1, 2))
+    assert counted() == (1, 1, 0), "it is told twice"
+    leader.fetched(3, 0)
+    refused = int(ErrorCode.INELIGIBLE_REPLICA)
+    leader.feed(AlterPartitionAnswered(refused, leader.machine.leader_epoch))
+    assert counted() == (1, 1, 1)
+    leader.lead(2, 4, (1, 2, 3), (1, 2, 3))
+    assert counted() == (1, 1, 1), "a leader epoch begins with the set that it is told"
+
+
 def test_one_request_at_a_time() -> None:
     leader = Leader((1, 2, 3), isr=(1,))
     leader.fetched(2, 0)

@@ -47,6 +47,19 @@ def test_a_node_that_is_about_to_stop_is_well_and_not_ready(node_factory):
     assert get(port, "/ready").text.splitlines() == ["not ready", "the node stops"]
 
 
+def test_a_broker_that_is_fenced_says_so(node_factory):
+    running = node_factory(fencepost_metrics_listener=0)
+    port = running.node.observation.bound.port
+
+    def fenced():
+        """As the controller's answer would have it, and what is said before the next one."""
+        running.node.lifecycle.machine.is_fenced = True
+        return running.node.observation.readiness()
+
+    assert running.call(fenced).problems == ("the controller has fenced this broker",)
+    eventually(lambda: get(port, "/ready").text == "ready\n")  # the next answer says otherwise
+
+
 def test_a_directory_of_several_that_fails_is_a_warning(node_factory, tmp_path):
     dirs = [tmp_path / "a", tmp_path / "b"]
     running = node_factory(fencepost_metrics_listener=0, log_dirs=f"{dirs[0]},{dirs[1]}")

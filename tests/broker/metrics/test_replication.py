@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.broker.node.observation import NO_LEADER
-from fencepost.wire.api import CreateTopicsRequest, ProduceRequest
+from fencepost.wire.api import CreateTopicsRequest, DeleteTopicsRequest, ProduceRequest
 from fencepost.wire.api.create_topics import CreatableReplicaAssignment, CreatableTopic
 from fencepost.wire.api.produce import PartitionProduceData, TopicProduceData
 
@@ -134,3 +134,13 @@ def test_a_broker_without_a_controller_serves_and_says_that_nobody_leads(nodes):
     assert produce(nodes, batch(b"g"), acks=1) == 0
     nodes.call(nodes.start, 1)
     eventually(lambda: get(port, "/ready").text == "ready\n")
+
+
+def test_changes_of_partitions_that_are_gone_still_count(nodes):
+    shrinks = value(nodes, LEADER, f"{REPLICAS}isrshrinks_total")
+    assert shrinks > 0
+    with nodes.client(LEADER) as client:
+        request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000)
+        assert client.request(request, 5).responses[0].error_code == 0
+    eventually(lambda: value(nodes, LEADER, f"{REPLICAS}partitioncount") == 0)
+    assert value(nodes, LEADER, f"{REPLICAS}isrshrinks_total") == shrinks
