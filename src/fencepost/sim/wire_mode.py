@@ -8,6 +8,7 @@ every seed, what goes to or from a node that is old (`faults/version_mix.py`) tr
 
 from __future__ import annotations
 
+from fencepost.machines.broker.requests import for_version
 from fencepost.machines.quorum.versions import fit
 from fencepost.sim.calls import Call
 from fencepost.sim.tape import Lane
@@ -59,7 +60,7 @@ class Travel:
             # The newest version is the benign choice.
             call.version = kind.max_version - self._lane.pick(kind.max_version - floor + 1)
         try:
-            data = bytes(call.request.encode(call.version))
+            data = bytes(for_version(call.request, call.version).encode(call.version))
         except EncodeError:
             return None
         return kind.decode(data, call.version)

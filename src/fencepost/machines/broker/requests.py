@@ -14,9 +14,12 @@ from fencepost.wire.api.assign_replicas_to_dirs import (
     PartitionDataRequest,
     TopicDataRequest,
 )
+from fencepost.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from fencepost.wire.message import Message
 from fencepost.wire.types import Uuid
 
+CORDONED_SINCE: Final = 2
+"""The version of BrokerHeartbeat from which on it names cordoned directories (KIP-1066)."""
 FEATURES_FROM_ZERO_SINCE: Final = 4
 """The version of BrokerRegistration from which on features may begin at level 0 (KIP-1022)."""
 
@@ -57,16 +60,17 @@ def for_version(request: Message, version: int) -> Message:
     """The request as a controller understands it that has its API up to `version`.
 
     In a registration before v4 a feature whose levels begin at 0 must not be named: controllers of
-    then take it for an error (KAFKA-17492). It counts as not offered.
+    then take it for an error (KAFKA-17492). It counts as not offered. A heartbeat before v2 says
+    nothing of cordoned directories.
     """
-    if (
-        not isinstance(request, broker_registration.BrokerRegistrationRequest)
-        or version >= FEATURES_FROM_ZERO_SINCE
-    ):
-        return request
-    older = copy(request)
-    older.features = [one for one in request.features if one.min_supported_version > 0]
-    return older
+    if isinstance(request, broker_registration.BrokerRegistrationRequest):
+        if version < FEATURES_FROM_ZERO_SINCE:
+            request = copy(request)
+            request.features = [one for one in request.features if one.min_supported_version > 0]
+    elif isinstance(request, BrokerHeartbeatRequest) and version < CORDONED_SINCE:
+        request = copy(request)
+        request.cordoned_log_dirs = None
+    return request
 
 
 def controller_registration_request(
