@@ -87,7 +87,7 @@ class Client:
         return leader if leader >= 0 else None
 
     def is_deposed(self, broker_id: int, key: PartitionKey) -> bool:
-        """Whether a later leader epoch than this broker's is committed.
+        """Whether a later leader epoch than this broker's is committed, or the topic's deletion.
 
         A leader that is cut off from the controller serves on, and lacks what its successor took: a
         producer's sequence has a gap there, and a consumer is out of range.
@@ -95,7 +95,7 @@ class Client:
         observer = self.world.observer
         topic = observer.committed_image.topics_by_id.get(key[0])
         if topic is None or key[1] >= len(topic.partitions):
-            return False
+            return True
         latest = topic.partitions[key[1]]
         view = observer.oracle.partitions.views.get((broker_id, key))
         return latest.leader != broker_id or (
