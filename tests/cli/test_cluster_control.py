@@ -160,3 +160,11 @@ def test_nodes_must_be_named(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as raised:
         main(["cluster", "kill"])
     assert raised.value.code == 2 and "NODE" in capsys.readouterr().err
+
+
+def test_a_line_has_a_bound():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b'{"a": "' + b"x" * LINE_BYTES_MAX + b'"}\n')
+        with pytest.raises(ValueError, match="no whole line"):
+            control._line(theirs)

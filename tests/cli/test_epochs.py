@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+
+from fencepost.cli.epochs import _reference
+from fencepost.client.lineage import ReplicaLineage
+from fencepost.client.metadata import PartitionInfo
+from fencepost.client.offsets import EpochSpan
 
 from ..client.fake_cluster import FakeCluster, FakePartition
 from ..client.records import batch
@@ -109,3 +115,13 @@ def test_epochs_of_a_topic_after_leader_changes(run: Fencepost):
         {"partition": 0, "leader_epoch": 0, "start_offset": 0, "end_offset": 3},
         {"partition": 0, "leader_epoch": 2, "start_offset": 3, "end_offset": 5},
     ]
+
+
+def test_logs_are_held_against_the_leaders_else_against_the_newest():
+    info = PartitionInfo(0, 1, 5, (1, 2, 3), (1,), ())
+    old, new = ReplicaLineage(1, (EpochSpan(2, 0, 9),)), ReplicaLineage(2, (EpochSpan(4, 0, 5),))
+    gone = ReplicaLineage(3, error="down")
+    assert _reference([gone, old, new], info) is old
+    assert _reference([old, gone, new], replace(info, leader_id=3)) is new
+    assert _reference([old, new, ReplicaLineage(4)], replace(info, leader_id=-1)) is new
+    assert _reference([gone], info) is None

@@ -70,3 +70,15 @@ def test_every_plan_is_valid_and_even(replicas: list[list[int]], brokers: set[in
     load = Counter(dict.fromkeys(brokers, 0))
     load.update(id_ for ids in plan.values() for id_ in ids)
     assert max(load.values()) - min(load.values()) <= 1
+
+
+def test_a_new_replica_goes_to_another_rack_though_that_is_fuller():
+    racks = {1: "a", 2: "a", 3: "b"}
+    plan = make_plan(topic([1], [3], [3]), [1, 2, 3], racks=racks, replication_factor=2)
+    assert all({racks[id_] for id_ in ids} == {"a", "b"} for ids in plan.values())
+
+
+def test_no_broker_gets_a_partition_twice_within_one_rack():
+    racks = dict.fromkeys((1, 2, 3), "a")
+    plan = make_plan(topic([1, 2], [1, 3], [1, 3], [1, 3]), [1, 2, 3], racks=racks)
+    assert all(len(set(ids)) == 2 for ids in plan.values())

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from fencepost.cli.partition_files import FILE_BYTES_MAX
+from fencepost.cli.topics_describe import FILTERS
 from fencepost.client.admin import Admin
 from fencepost.client.cluster import Cluster as ClientCluster
 from fencepost.testing import Cluster
+from fencepost.wire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 from ..client.fake_cluster import VERSIONS, FakeCluster
 from ..waiting import eventually
@@ -109,6 +111,21 @@ def test_without_the_api_of_eligible_replicas_they_are_not_known(run: Fencepost)
     assert (partition["leader"], partition["isr"]) == (-1, [1, 2])
     assert partition["elr"] is partition["last_known_elr"] is None
     assert table[2].split() == ["0", "-1", "0", "1,2", "1,2", "-", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("isr", "leader", "chosen"),
+    [
+        ([1, 2], 1, {"at_min_isr"}),
+        ([1], 1, {"under_replicated", "under_min_isr"}),
+        ([1, 2, 3], 1, set()),
+        ([], -1, {"under_replicated", "under_min_isr", "unavailable"}),
+    ],
+)
+def test_what_each_filter_chooses(isr: list[int], leader: int, chosen: set[str]):
+    replicas = [1, 2, 3] if len(isr) == 3 else [1, 2]
+    partition = {"isr": isr, "replicas": replicas, "leader": leader}
+    assert {name for name, (_, choose) in FILTERS.items() if choose(partition, 2)} == chosen
 
 
 # -- reassign --------------------------------------------------------------------------------------
@@ -267,6 +284,24 @@ def test_preferred_leaders_are_elected(run: Fencepost, admin: Admin, placed: str
     assert run("elect", "preferred", "--all").code == 0
     needless = run("elect", "unclean", f"{placed}:1", "--json")
     assert (needless.code, needless.json[0]["election"]) == (0, "not needed")
+
+
+@pytest.mark.parametrize(("words", "type_"), [("preferred", 0), ("unclean", 1)])
+def test_the_type_of_election_that_is_asked_for(run: Fencepost, words: str, type_: int):
+    with FakeCluster() as fake:
+        broker = fake.brokers[1]
+        usual, broker.versions[43] = broker.answer, (0, 2)
+
+        def answer(request: object, version: int, correlation_id: int) -> object:
+            is_election = isinstance(request, ElectLeadersRequest)
+            return (
+                ElectLeadersResponse() if is_election else usual(request, version, correlation_id)
+            )
+
+        broker.answer = answer
+        assert run("elect", words, "--all", bootstrap=fake.bootstrap_servers).code == 0
+        (asked,) = [one for one, _ in broker.requests if isinstance(one, ElectLeadersRequest)]
+    assert (asked.election_type, asked.topic_partitions) == (type_, None)
 
 
 @pytest.mark.parametrize(

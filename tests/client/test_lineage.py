@@ -10,7 +10,7 @@ from fencepost.client.lineage import Divergence, ReplicaLineage, find_divergence
 from fencepost.client.metadata import TopicPartition
 from fencepost.client.offsets import EpochSpan
 
-from .fake_cluster import FakeCluster, FakePartition
+from .fake_cluster import VERSIONS, FakeCluster, FakePartition
 from .records import batch
 
 T0 = TopicPartition("t", 0)
@@ -103,3 +103,49 @@ def test_what_the_leader_has_deleted_already_is_not_compared():
     assert find_divergence(leader, spans((0, 0, 10), (1, 10, 12), (2, 12, 18))) is None
     assert find_divergence(leader, spans((0, 0, 10), (1, 10, 14))) == Divergence(12, 1, 2)
     assert find_divergence((), spans((0, 3, 5))) == Divergence(3, 0, -1)
+
+
+class Moving(FakePartition):
+    """A follower that gets a record, as does its leader, whenever it is asked."""
+
+    lead: FakePartition
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        for one in (self.lead, self):
+            one.append(batch(b"x"))
+        return super().end_of_epoch(epoch)
+
+
+def test_a_follower_is_asked_before_its_leader():
+    with FakeCluster(brokers=2) as fake:
+        fake.create_topic("t")
+        leader = fake.partition("t")
+        leader.followers[2] = copy = Moving(1)
+        copy.lead = leader
+        with Cluster(fake.bootstrap_servers) as cluster:
+            first, second = replica_lineages(cluster, T0)
+    assert 0 < second.end_offset <= first.end_offset
+    assert find_divergence(first.spans, second.spans) is None
+
+
+class Lying(FakePartition):
+    """A replica that answers every question alike."""
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        return 9, 100
+
+
+def test_answers_that_make_no_sense_are_an_error_of_that_replica():
+    assert "answered for 9" in (asked(Lying(1), 3).error or "")
+
+
+def test_another_leaders_answer_is_not_taken_for_that_of_the_one_asked():
+    with FakeCluster(brokers=2) as fake:
+        fake.create_topic("t")
+        for broker in fake.brokers.values():
+            broker.versions = {**VERSIONS, 18: (0, 4), 1: (4, 11)}
+        with Cluster(fake.bootstrap_servers) as cluster:
+            cluster.topic("t")
+            fake.partition("t").elect(2)
+            found, _ = replica_lineages(cluster, T0)
+    assert found.spans == () and "broker 2 leads now" in (found.error or "")

@@ -185,7 +185,7 @@ class _Asking:
             answer = there
             if unknown == EPOCH_MAX:
                 return answer
-            known, unknown = unknown, min(unknown + max(1, unknown - known), EPOCH_MAX)
+            known, unknown = unknown, min(2 * unknown + 1, EPOCH_MAX)
         while unknown - known > 1:
             middle = (known + unknown) // 2
             there = self._end_of(middle)
