@@ -17,6 +17,7 @@ from fencepost.wire.message import Message
 
 _BROKER_FLOORS: dict[str, int] = {
     "AlterPartitionRequest": 3,
+    "BrokerHeartbeatRequest": 2,
     "BrokerRegistrationRequest": 4,
     "ListOffsetsRequest": 4,
     "JoinGroupRequest": 4,
@@ -27,7 +28,7 @@ _BROKER_FLOORS: dict[str, int] = {
     "ProduceRequest": 3,
     "SyncGroupRequest": 5,
 }
-"""The lowest versions of brokers: those with broker epochs, log directories, batches, several
+"""The lowest versions of brokers: those with broker epochs, cordoned directories, batches, several
 groups, member ids that must be asked for, and protocols that are named."""
 _STATIC_FLOORS: dict[str, int] = {**_BROKER_FLOORS, "FetchRequest": 15}
 _DYNAMIC_FLOORS: dict[str, int] = {
