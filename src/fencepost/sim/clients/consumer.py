@@ -115,9 +115,10 @@ class Consumer(Client):
         if self._has_sessions:
             self._join_session(request, leader, key)
         self._waits = True
-        self.ask(leader, request, lambda response: self._answered(key, leader, response))
+        offset = position.offset
+        self.ask(leader, request, lambda response: self._answered(key, leader, offset, response))
 
-    def _answered(self, key: PartitionKey, leader: int, response: Any) -> None:
+    def _answered(self, key: PartitionKey, leader: int, offset: int, response: Any) -> None:
         self._waits = False
         self._note_session(leader, response)
         if response is None or not response.responses:
@@ -131,8 +132,10 @@ class Consumer(Client):
                 raise Violation("I20", f"partition {key[1]} was cut under client {self.id}: {part}")
             if self._read(key, part) and self.positions[key].offset < part.high_watermark:
                 self.fetch(key)
-        elif error is ErrorCode.OFFSET_OUT_OF_RANGE and self.is_deposed(leader, key):
-            return  # it is asked again, of whoever leads then
+        elif error is ErrorCode.OFFSET_OUT_OF_RANGE and (
+            self.is_deposed(leader, key) or offset != self.positions[key].offset
+        ):
+            return  # it is asked again, of whoever leads then, from where it is by now
         elif error is ErrorCode.OFFSET_OUT_OF_RANGE and self._is_late(key):
             self._go_to_start(key, leader)
         elif error not in _TRY_AGAIN:
