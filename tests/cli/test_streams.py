@@ -69,6 +69,13 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("produce",): [TOPIC, os.devnull, "--json"],
     ("consume",): [TOPIC],
     ("epochs",): [TOPIC],
+    ("offsets",): [TOPIC],
+    ("delete-records",): [f"{TOPIC}:0=0"],
+    ("reassign", "generate"): [TOPIC, "--brokers", "1"],
+    ("reassign", "list"): ["--json"],
+    ("reassign", "verify"): ["--move", f"{TOPIC}:0=1"],
+    ("elect", "preferred"): [f"{TOPIC}:0"],
+    ("log-dirs", "describe"): [TOPIC],
     ("wire", "apis"): [],
     ("wire", "show"): ["FetchRequest"],
     ("wire", "errors"): [],
@@ -81,10 +88,21 @@ PRINTING: dict[tuple[str, ...], list[str]] = {
     ("sim", "list"): [],
 }
 """Words with which a command prints something; those of the cluster's clients get an address."""
-CLIENTS = {"topics", "configs", "groups", "quorum", "features", "produce", "consume", "epochs"}
+CLIENTS = {
+    "topics", "configs", "groups", "quorum", "features", "produce", "consume", "epochs", "offsets",
+    "delete-records", "reassign", "elect", "log-dirs",
+}  # fmt: skip
 NOT_RUN = {
     ("serve",),
-    ("cluster", "up"),
+    *(("cluster", action) for action in ("up", "status", "start", "stop", "restart", "kill")),
+    ("cluster", "pause"),
+    ("cluster", "resume"),
+    ("testing", "cluster"),
+    ("testing", "proxy"),
+    ("reassign", "execute"),
+    ("reassign", "cancel"),
+    ("elect", "unclean"),
+    ("log-dirs", "move"),
     ("topics", "alter"),
     ("groups", "delete"),
     ("quorum", "add-voter"),

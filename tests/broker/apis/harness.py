@@ -27,6 +27,7 @@ from fencepost.broker.net.registry import CONTROLLER_ROUTES, ROUTES, Parts, Rout
 from fencepost.broker.net.request_context import RequestContext
 from fencepost.machines.controller import Controller, ControllerConfig, Decision
 from fencepost.machines.image import RESOURCE_BROKER, ClusterImage, apply_records
+from fencepost.runtime.broker_probes import BrokerProbes
 from fencepost.wire.api import response_class
 from fencepost.wire.errors import ErrorCode
 from fencepost.wire.frame import decode_response
@@ -71,11 +72,20 @@ class StillNode:
             self.config, self.channel, lambda: self.timers.now_ms
         )
 
+        self.probes = BrokerProbes(
+            self, self.controller, _never, own_id=1, interval_ms=0, session_ms=0
+        )
+
+    def now_ms(self) -> int:
+        """Of the clock that stands still."""
+        return self.timers.now_ms
+
     @property
     def parts(self) -> Parts:
         """What handlers may ask for."""
         return {
             AutoTopicCreation: self.topic_creation,
+            BrokerProbes: self.probes,
             BrokerConfig: self.config,
             ClientWarnings: self.client_warnings,
             ControllerService: self.service,
@@ -89,6 +99,11 @@ class StillNode:
         self.image = apply_records(self.image, records, self.image.offset + len(records))
         self.settings.apply(self.image)
         return self
+
+
+def _never(addresses: object, on_result: object) -> None:
+    """Nobody is probed whose interval is 0."""
+    raise AssertionError(addresses)
 
 
 class NoOtherNode:
@@ -158,8 +173,13 @@ class PromptController:
 
     @property
     def controller(self) -> Any:
-        """Something, as long as it is active."""
+        """Something with an image, as long as it is active."""
         return self if self.error is ErrorCode.NONE else None
+
+    @property
+    def image(self) -> ClusterImage:
+        """What it decides upon."""
+        return self._node.image
 
     def submit(
         self,
