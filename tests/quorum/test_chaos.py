@@ -21,9 +21,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 STEPS = 6
 ONE_SEED = os.environ.get("FENCEPOST_CHAOS_SEED")
-SEEDS = (
-    [int(ONE_SEED)] if ONE_SEED else list(range(int(os.environ.get("FENCEPOST_CHAOS_SEEDS", "3"))))
-)
+MANY = int(os.environ.get("FENCEPOST_CHAOS_SEEDS", "3"))
+SEEDS = [
+    pytest.param(seed, marks=[pytest.mark.long] if seed and not ONE_SEED else [])
+    for seed in ([int(ONE_SEED)] if ONE_SEED else range(MANY))
+]
 
 
 @pytest.fixture(scope="module")

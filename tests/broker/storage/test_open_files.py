@@ -70,6 +70,7 @@ def work(client: Client, values: list[bytes]) -> None:
     assert read_all(client) == values
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted in /proc")
 def test_connections_cannot_take_the_files_that_logs_need(make_cluster):
     cluster = make_cluster()
