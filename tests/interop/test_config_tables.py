@@ -35,6 +35,8 @@ STRICTER = {
     "log.cleaner.min.cleanable.ratio",
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
+    # A class of Kafka's, and no others: there are no classes of users to load here.
+    "replica.selector.class",
     # Kafka checks these in code that runs later, or finds out at run time.
     "broker.heartbeat.interval.ms",
     "broker.id",

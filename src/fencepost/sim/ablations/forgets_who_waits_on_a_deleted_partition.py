@@ -17,6 +17,7 @@ ABLATION = Ablation(
     "a producer on a partition that is deleted waits for ever",
     Rules(patches=((Driver, "drain", drain),)),
     scenarios=("S29",),
-    faults=(),
+    # In random worlds few producers wait at the moment at which a topic is deleted.
+    is_found_by_search=False,
     in_brokers=True,
 )
