@@ -17,7 +17,7 @@ from fencepost.broker.config.keys.definition import (
     honoured,
     unused,
 )
-from fencepost.log.configdef import Validator, at_least
+from fencepost.log.configdef import Validator, at_least, distinct
 from fencepost.machines.fetch.sessions import DEFAULT_MAX_BYTES
 
 _TOPICS = (
@@ -211,7 +211,7 @@ _CORDONED = (
         "cordoned.log.dirs",
         LIST,
         (),
-        None,
+        distinct(may_be_empty=True),
         "Directories of log.dirs that take no new replicas; * for all of them.",
         PER_BROKER,
     ),
