@@ -97,3 +97,9 @@ def table(headings: list[str], rows: list[list[str]]) -> str:
         "| " + " | ".join(str(cell).ljust(width) for cell, width in zip(line, widths)) + " |"
         for line in lines
     )
+
+
+def percentile(times: list[float], hundredth: int) -> float:
+    """The smallest time that so many in a hundred do not exceed."""
+    ranked = sorted(times)
+    return ranked[min(len(ranked) - 1, -(-len(ranked) * hundredth // 100) - 1)]

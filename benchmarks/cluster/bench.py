@@ -28,12 +28,6 @@ PARTS = ("writes", "failover", "idle")
 SIZES_BYTES = (100, 1_000, 16_000)
 
 
-def percentile(values: list[float], percent: int) -> float:
-    """The value that so many percent do not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
-
-
 def show_idle(counts: list[int], seconds: float) -> None:
     """Print what followers cost that have everything."""
     rows = [
@@ -72,7 +66,7 @@ def show_writes(rounds: int, count: int, total_mb: float) -> None:
                 kind,
                 f"{started_s[kind]:.1f}",
                 f"{statistics.median(latencies[kind]):.2f}",
-                f"{percentile(latencies[kind], 99):.2f}",
+                f"{peers.percentile(latencies[kind], 99):.2f}",
                 f"{brokers.resident_mb(cluster):.0f}",
             ]
             for kind, cluster in clusters.items()
@@ -106,7 +100,7 @@ def show_failover(times: int, silently: bool) -> None:
                 print(f"  {number + 1} of {kind}: {found[kind][-1]:.0f} ms", flush=True)
     what = "silent" if silently else "killed"
     rows = [
-        [kind, str(len(ms)), f"{statistics.median(ms):.0f}", f"{percentile(ms, 99):.0f}"]
+        [kind, str(len(ms)), f"{statistics.median(ms):.0f}", f"{peers.percentile(ms, 99):.0f}"]
         for kind, ms in found.items()
     ]
     print(peers.table([what, "times", "p50 ms", "p99 ms"], rows))

@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.interop.quorum import Quorum
 from tests.waiting import eventually
 
+from benchmarks import peers
 from benchmarks.quorum.voters import KINDS, first_write, quorum_of
 
 GIVE_UP_S = 60.0
@@ -76,17 +77,11 @@ def rows(found: dict[str, list[float]]) -> list[list[str]]:
     p50 = {kind: statistics.median(times) for kind, times in found.items() if times}
     base = p50.get(KINDS[-1], float("nan"))
     return [
-        [kind, str(len(times)), f"{p50[kind]:.0f}", f"{percentile(times, 99):.0f}"]
+        [kind, str(len(times)), f"{p50[kind]:.0f}", f"{peers.percentile(times, 99):.0f}"]
         + [f"{max(times):.0f}", f"{p50[kind] / base:.2f}"]
         for kind, times in found.items()
         if times
     ]
-
-
-def percentile(times: list[float], hundredth: int) -> float:
-    """The smallest time that so many in a hundred do not exceed."""
-    ranked = sorted(times)
-    return ranked[min(len(ranked) - 1, -(-len(ranked) * hundredth // 100) - 1)]
 
 
 HEADINGS = ["controllers", "kills", "p50 ms", "p99 ms", "worst ms", "ratio of p50"]
